@@ -1,0 +1,63 @@
+"""Entropy: the only source of ids and jitter.
+
+Rule: what is random comes from an `Entropy` that is handed in, so that a seed replays a run.
+Must not know: what the numbers are used for.
+"""
+
+import os
+import random
+import uuid
+from typing import Protocol
+
+
+class Entropy(Protocol):
+    """Random values."""
+
+    def token(self, size: int) -> bytes:
+        """Return `size` random bytes."""
+        ...
+
+    def uuid4(self) -> uuid.UUID:
+        """Return a random UUID of version 4."""
+        ...
+
+    def below(self, limit: int) -> int:
+        """Return a whole number from 0 to `limit` - 1."""
+        ...
+
+
+class SystemEntropy:
+    """The machine's own randomness."""
+
+    __slots__ = ()
+
+    def token(self, size: int) -> bytes:
+        """Return bytes that nobody can guess."""
+        return os.urandom(size)
+
+    def uuid4(self) -> uuid.UUID:
+        """Return a UUID that nobody can guess."""
+        return uuid.uuid4()
+
+    def below(self, limit: int) -> int:
+        """Return a number for spreading load, not for secrets."""
+        return random.randrange(limit)
+
+
+class SeededEntropy:
+    """The same values for the same seed, for tests and simulations."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def token(self, size: int) -> bytes:
+        """Return the next bytes of the seed's sequence."""
+        return self._random.randbytes(size)
+
+    def uuid4(self) -> uuid.UUID:
+        """Return the next UUID of the seed's sequence."""
+        return uuid.UUID(bytes=self.token(16), version=4)
+
+    def below(self, limit: int) -> int:
+        """Return the next number of the seed's sequence."""
+        return self._random.randrange(limit)

@@ -1,0 +1,56 @@
+"""ManualClock: a clock that stands still until a test moves it.
+
+Rule: time moves only in `advance`, which wakes the sleepers that became due in the order of their
+deadlines; sleepers of one deadline wake in the order in which they began to sleep.
+Must not know: the real time.
+"""
+
+import asyncio
+import heapq
+from itertools import count
+
+
+class ManualClock:
+    """A `Clock` for tests and simulations."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self._now_ms = now_ms
+        self._monotonic_ms = 0
+        self._order = count()
+        self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def now_ms(self) -> int:
+        """Return the wall time that was set and advanced."""
+        return self._now_ms
+
+    def monotonic_ms(self) -> int:
+        """Return the sum of all advances."""
+        return self._monotonic_ms
+
+    @property
+    def sleeper_count(self) -> int:
+        """How many sleepers wait; lets a test see that its subject went to sleep."""
+        return sum(not future.done() for _, _, future in self._sleepers)
+
+    def advance(self, ms: int) -> None:
+        """Move both times on by `ms` and wake who is due. The woken run on the next loop turn."""
+        assert ms >= 0, f"time cannot go back by {-ms} ms"
+        self._now_ms += ms
+        self._monotonic_ms += ms
+        while self._sleepers and self._sleepers[0][0] <= self._monotonic_ms:
+            _, _, future = heapq.heappop(self._sleepers)
+            if not future.done():
+                future.set_result(None)
+
+    def jump_wall(self, ms: int) -> None:
+        """Move the wall time alone, in either direction, as an operator or NTP would."""
+        self._now_ms += ms
+
+    async def sleep(self, ms: int) -> None:
+        """Wait until advances add up to `ms`; at once, but with a yield, for <= 0."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if ms <= 0:
+            await asyncio.sleep(0)
+            return
+        heapq.heappush(self._sleepers, (self._monotonic_ms + ms, next(self._order), future))
+        await future

@@ -1,0 +1,141 @@
+"""Timers: many deadlines, at most one sleeping task.
+
+Rule: `TimerTable` only knows deadlines and is plain data, for pure states and simulations; `Timers`
+sleeps until the nearest one and calls back on the loop, never earlier than asked, in order of
+deadlines. Setting or cancelling costs a heap entry, not a task or a loop timer.
+Must not know: what a key or a callback is for.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable, Hashable
+from itertools import count
+from typing import Generic, TypeVar
+
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+
+Key = TypeVar("Key", bound=Hashable)
+
+STALE_MIN = 64
+"""Cancelled heap entries that are tolerated before the heap is rebuilt."""
+
+
+class TimerTable(Generic[Key]):
+    """One deadline per key; keys of one deadline are due in the order in which they were set."""
+
+    __slots__ = ("_heap", "_live", "_order")
+
+    def __init__(self) -> None:
+        self._order = count()
+        self._live: dict[Key, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, Key]] = []
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._live
+
+    def set(self, key: Key, deadline_ms: int) -> None:
+        """Give `key` this deadline in place of the one it may have."""
+        order = next(self._order)
+        self._live[key] = (deadline_ms, order)
+        heapq.heappush(self._heap, (deadline_ms, order, key))
+        self._maybe_rebuild()
+
+    def cancel(self, key: Key) -> bool:
+        """Forget the deadline of `key`; return whether it had one."""
+        return self._live.pop(key, None) is not None
+
+    def pop_due(self, now_ms: int) -> list[Key]:
+        """Remove and return the keys whose deadline is `now_ms` or before, earliest first."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            deadline_ms, order, key = heapq.heappop(self._heap)
+            if self._live.get(key) == (deadline_ms, order):
+                del self._live[key]
+                due.append(key)
+        return due
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the nearest deadline, or None when no key has one."""
+        while self._heap:
+            deadline_ms, order, key = self._heap[0]
+            if self._live.get(key) == (deadline_ms, order):
+                return deadline_ms
+            heapq.heappop(self._heap)
+        return None
+
+    def _maybe_rebuild(self) -> None:
+        if len(self._heap) > 2 * len(self._live) + STALE_MIN:
+            self._heap = [(deadline, order, key) for key, (deadline, order) in self._live.items()]
+            heapq.heapify(self._heap)
+
+
+class TimerHandle:
+    """One pending call; good for nothing but cancelling it."""
+
+    __slots__ = ("_callback", "_table")
+
+    def __init__(self, table: "TimerTable[TimerHandle]", callback: Callable[[], None]) -> None:
+        self._table = table
+        self._callback = callback
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the call is still to come."""
+        return self in self._table
+
+    def cancel(self) -> None:
+        """Make sure that the call does not happen; nothing if it has, or was cancelled."""
+        self._table.cancel(self)
+
+    def fire(self) -> None:
+        """Make the call; only for `Timers`."""
+        self._callback()
+
+
+class Timers:
+    """Calls back at given times. A callback that raises is a crash of the supervisor's."""
+
+    def __init__(self, clock: Clock, supervisor: Supervisor) -> None:
+        self._clock = clock
+        self._supervisor = supervisor
+        self._table: TimerTable[TimerHandle] = TimerTable()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        """Call `callback` once, when the clock's monotonic time reaches `deadline_ms`."""
+        handle = TimerHandle(self._table, callback)
+        self._table.set(handle, deadline_ms)
+        if self._alarm is None or deadline_ms < self._alarm_ms:
+            self._arm(deadline_ms)
+        return handle
+
+    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        """Call `callback` once, `delay_ms` from now."""
+        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
+
+    def _arm(self, deadline_ms: int) -> None:
+        """Replace the sleeping task by one that wakes at `deadline_ms`."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_ms = deadline_ms
+        self._alarm = self._supervisor.spawn(self._sleep_and_fire(), "timers")
+
+    async def _sleep_and_fire(self) -> None:
+        while (deadline_ms := self._table.next_deadline_ms()) is not None:
+            self._alarm_ms = deadline_ms
+            delay_ms = deadline_ms - self._clock.monotonic_ms()
+            if delay_ms > 0:
+                await self._clock.sleep(delay_ms)
+            # While callbacks run, a new deadline must not cancel this task: it looks again anyway.
+            self._alarm_ms = -1
+            for handle in self._table.pop_due(self._clock.monotonic_ms()):
+                handle.fire()
+        self._alarm = None

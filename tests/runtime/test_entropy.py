@@ -1,0 +1,23 @@
+"""A seed replays; the machine's randomness does not."""
+
+from runtime.entropy import Entropy, SeededEntropy, SystemEntropy
+
+
+def drawn(entropy: Entropy) -> tuple[bytes, str, int]:
+    return entropy.token(8), str(entropy.uuid4()), entropy.below(1_000_000)
+
+
+def test_same_seed_gives_the_same_values() -> None:
+    assert drawn(SeededEntropy(3)) == drawn(SeededEntropy(3))
+    assert drawn(SeededEntropy(3)) != drawn(SeededEntropy(4))
+
+
+def test_system_entropy_does_not_repeat() -> None:
+    assert drawn(SystemEntropy()) != drawn(SystemEntropy())
+
+
+def test_values_have_the_asked_shape() -> None:
+    for entropy in (SeededEntropy(1), SystemEntropy()):
+        assert 5 == len(entropy.token(5))
+        assert 4 == entropy.uuid4().version
+        assert 0 == entropy.below(1)

@@ -1,0 +1,34 @@
+"""A peer cannot flood the log, and what is left out is counted."""
+
+import logging
+
+import pytest
+
+from runtime.logs import RateLimitedLog
+from runtime.manual_clock import ManualClock
+
+
+def test_lines_beyond_the_rate_are_counted_in_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    log = RateLimitedLog(logging.getLogger("limited"), 2, clock)
+    for number in range(10):
+        log.warning("bad frame %d", number)
+    clock.advance(500)
+    log.warning("bad frame %d", 10)
+    assert [
+        "bad frame 0",
+        "bad frame 1",
+        "bad frame 10 (8 more lines were left out before this one)",
+    ] == [record.getMessage() for record in caplog.records]
+
+
+def test_reserve_never_exceeds_one_second(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    log = RateLimitedLog(logging.getLogger("limited"), 2, clock)
+    clock.advance(3_600_000)
+    for _ in range(10):
+        log.warning("again")
+    assert 2 == len(caplog.records)
+    assert 8 == log.suppressed_count

@@ -1,0 +1,25 @@
+"""Names and numbers."""
+
+import pytest
+
+from runtime.metrics import Metrics
+
+
+def test_snapshot_shows_counters_and_gauges_by_name() -> None:
+    metrics, queue = Metrics(), [1, 2, 3]
+    metrics.gauge("queue_count", lambda: len(queue))
+    metrics.counter("produce_bytes").add(100)
+    metrics.counter("produce_bytes").value += 11
+    metrics.counter("fetches")
+    queue.pop()
+    assert {"fetches": 0, "produce_bytes": 111, "queue_count": 2} == metrics.snapshot()
+
+
+def test_one_name_is_one_kind() -> None:
+    metrics = Metrics()
+    metrics.counter("a")
+    metrics.gauge("b", lambda: 1)
+    with pytest.raises(AssertionError):
+        metrics.gauge("a", lambda: 1)
+    with pytest.raises(AssertionError):
+        metrics.counter("b")

@@ -1,0 +1,78 @@
+"""No background task is forgotten: crashes are reported, the rest is ended by close()."""
+
+import asyncio
+
+import pytest
+
+from runtime.tasks import Supervisor
+
+
+async def turn() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def returns(value: int) -> int:
+    return value
+
+
+async def crashes() -> None:
+    raise ValueError("broken")
+
+
+async def test_spawned_task_returns_its_result_and_is_let_go() -> None:
+    supervisor = Supervisor()
+    assert 7 == await supervisor.spawn(returns(7), "seven")
+    await turn()
+    assert 0 == supervisor.task_count
+
+
+async def test_crash_is_reported_once_with_its_error() -> None:
+    crashed: list[BaseException] = []
+    supervisor = Supervisor(crashed.append)
+    supervisor.spawn(crashes(), "bad")
+    await turn()
+    assert ["broken"] == [str(error) for error in crashed]
+    await supervisor.close()
+
+
+async def test_cancelled_task_is_no_crash() -> None:
+    crashed: list[BaseException] = []
+    supervisor = Supervisor(crashed.append)
+    task = supervisor.spawn(asyncio.Event().wait(), "waits")
+    await turn()
+    task.cancel()
+    await turn()
+    assert [] == crashed
+
+
+async def test_close_cancels_and_awaits_what_still_runs() -> None:
+    supervisor, ended = Supervisor(), list[str]()
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("cleaned up")
+
+    supervisor.spawn(slow_to_end(), "slow")
+    await turn()
+    await supervisor.close()
+    await supervisor.close()
+    assert ["cleaned up"] == ended
+    assert 0 == supervisor.task_count
+
+
+async def test_close_from_one_of_its_own_tasks_does_not_wait_for_itself() -> None:
+    supervisor = Supervisor()
+    other = supervisor.spawn(asyncio.Event().wait(), "other")
+    await supervisor.spawn(supervisor.close(), "closer")
+    assert other.cancelled()
+
+
+async def test_spawn_after_close_is_refused() -> None:
+    supervisor = Supervisor()
+    await supervisor.close()
+    with pytest.raises(RuntimeError, match="cannot start late"):
+        supervisor.spawn(returns(1), "late")
