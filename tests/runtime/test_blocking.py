@@ -1,6 +1,7 @@
 """Both pools: the same answers, the same errors."""
 
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -8,10 +9,10 @@ from runtime.blocking import BlockingPool, BlockingRunner, InlinePool
 
 
 @pytest.fixture(params=[BlockingPool, InlinePool])
-def pool(request: pytest.FixtureRequest) -> BlockingRunner:
+def pool(request: pytest.FixtureRequest) -> Iterator[BlockingRunner]:
     made: BlockingRunner = request.param()
-    request.addfinalizer(made.close)
-    return made
+    yield made
+    made.close()
 
 
 async def test_run_passes_arguments_and_returns_the_result(pool: BlockingRunner) -> None:

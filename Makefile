@@ -1,0 +1,82 @@
+# Every target sets up what it needs first; a second run finds the stamps and starts at once.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.stamp
+# What is checked: the rooms, their clients and the tests, as far as they exist.
+CODE := $(wildcard batches benchmarks compat_tests gateway kledger ledger native offsets \
+	pipelines runtime subscriptions tests topics)
+COMPAT := $(wildcard compat_tests)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-peers demo test test-all bench lint format serve lock changelog clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
+
+setup: $(STAMP) ## Create .venv with everything locked, and the command .venv/bin/kledger.
+
+$(STAMP): requirements.lock requirements-uv.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "kledger needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+		--require-hashes -r requirements-uv.lock
+	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python \
+		--no-deps --no-build-isolation --editable .
+	touch $(STAMP)
+
+setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java and kcat.
+	@command -v java >/dev/null || $(MAKE) --no-print-directory \
+		.debian-package PACKAGE=default-jre-headless
+	@command -v kcat >/dev/null || $(MAKE) --no-print-directory .debian-package PACKAGE=kcat
+
+.PHONY: .debian-package
+.debian-package:
+	@test "$$(id -u)" = 0 || { \
+		echo "$(PACKAGE) is missing; install it as root: apt-get install $(PACKAGE)"; exit 1; }
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGE)
+
+demo: setup-peers ## Load real flight data with three clients, let Spark read it, compare with pandas.
+	$(BIN)/python -m pipelines.demo
+
+serve: setup ## Start a server on 127.0.0.1:9092 with its data in ./kledger-data.
+	$(BIN)/kledger serve
+
+lint: setup ## Check format, style, types and imports.
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy --no-error-summary $(CODE)
+	$(BIN)/lint-imports --no-cache >.venv/lint-imports.txt || { cat .venv/lint-imports.txt; exit 1; }
+	$(BIN)/hadolint docker/Dockerfile
+
+format: setup ## Put the code into the one format.
+	$(BIN)/ruff format --quiet .
+	$(BIN)/ruff check --quiet --fix .
+
+test: lint setup-peers ## Everything that is checked before a change lands.
+	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered tests
+	$(if $(COMPAT),$(BIN)/python -m pytest -m "not slow" compat_tests)
+
+test-all: lint setup-peers ## The same with everything that is slow.
+	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
+	$(if $(COMPAT),$(BIN)/python -m pytest compat_tests)
+
+bench: setup-peers ## Measure kledger and Apache Kafka side by side; writes docs/BENCHMARKS.md.
+	$(BIN)/python -m benchmarks
+
+lock: $(STAMP) ## Renew the lock files after a change of the dependencies.
+	for target in "requirements.lock --extra dev --extra spark" requirements-run.lock; do \
+		$(BIN)/uv pip compile --quiet pyproject.toml --generate-hashes --no-emit-index-url \
+			--python-version 3.11 --custom-compile-command "make lock" -o $$target; done
+	grep -o '^uv==[^ ]*' requirements.lock | $(BIN)/uv pip compile --quiet - --generate-hashes \
+		--no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" \
+		-o requirements-uv.lock
+
+changelog: setup ## Gather the fragments of changelog.d/ under VERSION in CHANGELOG.md.
+	$(BIN)/python changelog.d/gather.py $(VERSION)
+
+clean: ## Remove what the targets made, except the environment.
+	rm -rf artifacts build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
