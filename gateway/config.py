@@ -1,0 +1,62 @@
+"""GatewayConfig: the settings of the Kafka façade, under Kafka's own names in snake case.
+
+Rule: a field is named as Kafka's broker setting with dots turned into underscores, so that
+`kafka_items()` can show it under the name which users know; defaults are Kafka's, or are explained.
+Must not know: where values come from (files, flags, environment); `kledger.settings` does.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+MIB = 1024 * 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class GatewayConfig:
+    """What a gateway can be told. The advertised port is filled in when the listener is bound."""
+
+    # Who we are.
+    node_id: int = 1
+    cluster_id: str = ""
+    """Empty: the id that the store keeps, made at the first start."""
+    advertised_host: str = "127.0.0.1"
+    advertised_port: int = 0
+    """0: the port of the listener."""
+
+    # Topics and messages.
+    num_partitions: int = 1
+    default_replication_factor: int = 1
+    auto_create_topics_enable: bool = True
+    message_max_bytes: int = 1_048_588
+    fetch_max_bytes: int = 55 * MIB
+
+    # Groups and their offsets.
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = 2_147_483_647
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4_096
+
+    # Transactions.
+    transaction_max_timeout_ms: int = 900_000
+
+    # Limits of connections. Over a limit: that socket is not read until there is room again.
+    socket_request_max_bytes: int = 100 * MIB
+    """One frame; a longer one closes the connection."""
+    queued_max_requests: int = 500
+    """Requests of one connection that were read and are not answered."""
+    queued_max_request_bytes: int = 256 * MIB
+    """Bytes of all requests that were read and are not answered, in the whole server."""
+    queued_max_connection_bytes: int = 64 * MIB
+    """The same for one connection; a single larger request is let in when nothing else waits."""
+    send_buffer_max_bytes: int = 1 * MIB
+    """Unsent response bytes at which a connection's next request waits for its slow reader."""
+    max_connections: int = 2_147_483_647
+    connections_max_idle_ms: int = 600_000
+
+    def kafka_items(self) -> Iterator[tuple[str, int | bool | str]]:
+        """Yield every setting as (Kafka's dotted name, value)."""
+        for field in fields(self):
+            yield field.name.replace("_", "."), getattr(self, field.name)

@@ -1,0 +1,45 @@
+"""The one list of handlers: what stands here is served, and advertised, and nothing else is.
+
+Rule: one line per API key. A handler module `kNN_name` has KEY, MIN_VERSION and MAX_VERSION equal to
+its line, and one of
+  `def handle(context, request)`        answers at once: the response object, or its encoded body;
+  `async def handle(context, request)`  may wait; runs as a task, its connection stands still;
+  `def make_handler(services)`          the hot ones, which work on the frame (`gateway.router`).
+Modules are imported when the first request of their key arrives, which keeps the start short.
+Must not know: what handlers do. Handlers never import each other.
+"""
+
+from typing import NamedTuple
+
+
+class HandlerSpec(NamedTuple):
+    """One API key: the versions that are served, and the lowest that is advertised."""
+
+    key: int
+    min_version: int
+    max_version: int
+    advertised_min: int
+    module: str
+    """The stem shared by handler, message schema and test."""
+
+
+def _spec(
+    key: int, min_version: int, max_version: int, module: str, *, advertised_min: int | None = None
+) -> HandlerSpec:
+    lowest = min_version if advertised_min is None else advertised_min
+    return HandlerSpec(key, min_version, max_version, lowest, module)
+
+
+# Produce is advertised from 0: with another minimum librdkafka 2.0.2 turns compression off
+# (KAFKA-18659). What is served starts at 3, as in Kafka 4.
+HANDLERS: tuple[HandlerSpec, ...] = (
+    _spec(0, 3, 13, "k00_produce", advertised_min=0),
+    _spec(1, 4, 18, "k01_fetch"),
+    _spec(2, 1, 11, "k02_list_offsets"),
+    _spec(3, 0, 13, "k03_metadata"),
+    _spec(18, 0, 4, "k18_api_versions"),
+    _spec(22, 0, 5, "k22_init_producer_id"),
+    _spec(23, 2, 4, "k23_offset_for_leader_epoch"),
+)
+
+HANDLERS_BY_KEY: dict[int, HandlerSpec] = {spec.key: spec for spec in HANDLERS}

@@ -1,0 +1,52 @@
+"""Services: everything a handler may ask for, built once by the wiring.
+
+Rule: handlers get their collaborators from here and from nowhere else; nothing is global.
+Must not know: how the parts are built, or which handler uses which.
+"""
+
+import base64
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runtime.metrics import Metrics
+
+if TYPE_CHECKING:
+    from gateway.config import GatewayConfig
+    from gateway.coordinator.groups import GroupCoordinator
+    from gateway.coordinator.producer_ids import ProducerIds
+    from ledger import LedgerStore
+    from runtime.clock import Clock
+    from runtime.entropy import Entropy
+    from runtime.tasks import Supervisor
+    from runtime.timers import Timers
+    from topics.registry import TopicRegistry
+
+CLUSTER_ID_KEY = b"gateway/cluster_id"
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """The collaborators of all handlers of one server."""
+
+    registry: "TopicRegistry"
+    groups: "GroupCoordinator"
+    producer_ids: "ProducerIds"
+    config: "GatewayConfig"
+    clock: "Clock"
+    timers: "Timers"
+    supervisor: "Supervisor"
+    store: "LedgerStore"
+    metrics: Metrics = field(default_factory=Metrics)
+
+
+async def load_cluster_id(store: "LedgerStore", entropy: "Entropy") -> str:
+    """Return the id of this cluster: the stored one, or a new one that is stored first.
+
+    The form is Kafka's: 16 random bytes in 22 characters of URL-safe base64.
+    """
+    stored = store.get_row(CLUSTER_ID_KEY)
+    if stored is not None:
+        return stored.decode("ascii")
+    cluster_id = base64.urlsafe_b64encode(entropy.uuid4().bytes).rstrip(b"=")
+    await store.put_rows([(CLUSTER_ID_KEY, cluster_id)])
+    return cluster_id.decode("ascii")
