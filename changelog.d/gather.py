@@ -47,7 +47,7 @@ def insert(changelog: str, text: str) -> str:
 def main(folder: Path, version: str) -> int:
     """Gather; return the exit code."""
     if re.fullmatch(r"\d+\.\d+\.\d+", version) is None:
-        print(f"expected a version like 0.2.0, got {version!r}", file=sys.stderr)  # noqa: T201 - a script
+        sys.stderr.write(f"expected a version like 0.2.0, got {version!r}\n")
         return 2
     found = fragments(folder)
     changelog = folder.parent / "CHANGELOG.md"

@@ -1,0 +1,87 @@
+"""The files of the tree, as the tidy checks see them.
+
+Rule: a check is a plain function of a path and a text, so that each can be shown a planted
+violation; this module alone knows where the real files are.
+"""
+
+import ast
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parents[2]
+
+ROOMS = (
+    "batches", "gateway", "kledger", "ledger", "native", "offsets", "runtime", "subscriptions",
+    "topics",
+)  # fmt: skip
+PROGRAMS = ("benchmarks", "compat_tests", "pipelines")
+
+Check = Callable[[PurePosixPath, str], list[str]]
+
+
+@cache
+def tracked_files() -> tuple[PurePosixPath, ...]:
+    """Return what belongs to the project: tracked, or new and not ignored."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    names = sorted(name for name in listed.split("\0") if name)
+    return tuple(PurePosixPath(name) for name in names if (ROOT / name).is_file())
+
+
+def python_files(*tops: str) -> Iterator[tuple[PurePosixPath, str]]:
+    """Yield path and text of the Python files below the given top folders (all without any)."""
+    for path in tracked_files():
+        if path.suffix == ".py" and (not tops or path.parts[0] in tops):
+            yield path, read(path)
+
+
+def read(path: PurePosixPath) -> str:
+    """Return a file's text."""
+    return (ROOT / path).read_text("utf-8")
+
+
+def violations(check: Check, *tops: str) -> list[str]:
+    """Apply a check to the real tree."""
+    return [f"{path}: {found}" for path, text in python_files(*tops) for found in check(path, text)]
+
+
+def expect_none(found: list[str]) -> None:
+    """Fail with every violation on a line of its own."""
+    assert not found, "\n" + "\n".join(found)
+
+
+@cache
+def parsed(text: str) -> ast.Module:
+    """Parse once, however many checks ask."""
+    return ast.parse(text)
+
+
+def imported_names(tree: ast.Module) -> dict[str, str]:
+    """Return what every local name that an import binds stands for, in full."""
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                local = alias.asname or alias.name.partition(".")[0]
+                bound[local] = alias.name if alias.asname else local
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return bound
+
+
+def imported_modules(tree: ast.Module) -> set[str]:
+    """Return the modules that import statements name; `from a import b` counts as `a.b`."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found

@@ -1,0 +1,113 @@
+"""Import rules that need a list of what is allowed; the floors are import-linter's (pyproject)."""
+
+import sys
+from pathlib import PurePosixPath
+
+from tests.tidy.sources import (
+    PROGRAMS,
+    ROOMS,
+    expect_none,
+    imported_modules,
+    parsed,
+    tracked_files,
+    violations,
+)
+
+# Folders that only import the standard library, these libraries and themselves.
+SELF_CONTAINED = {
+    "batches": {"crc32c", "cramjam", "batches"},
+    "gateway/wire": {"crc32c", "gateway.wire"},
+}
+# What a client of a running server may take from us: the product's face, and for Spark's reader of
+# offloaded objects the record batch.
+OPEN_TO_PROGRAMS = ("kledger", "batches")
+
+
+def is_within(module: str, package: str) -> bool:
+    """Tell whether a module is that package or below it."""
+    return module == package or module.startswith(package + ".")
+
+
+def foreign_imports(path: PurePosixPath, text: str) -> list[str]:
+    """Find imports that would tie a self-contained folder to something."""
+    for folder, allowed in SELF_CONTAINED.items():
+        if path.is_relative_to(folder):
+            return [
+                f"imports {module}"
+                for module in sorted(imported_modules(parsed(text)))
+                if module.partition(".")[0] not in sys.stdlib_module_names
+                and not any(is_within(module, each) for each in allowed)
+            ]
+    return []
+
+
+def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
+    """Find imports of the ledger's inside; only wiring may name engines and offloaders."""
+    if path.parts[0] == "ledger":
+        return []
+    allowed = ["ledger.testing"]
+    if str(path) == "kledger/wiring.py":
+        allowed += ["ledger.engine", "ledger.offload"]
+    return [
+        f"imports {module}"
+        for module in sorted(imported_modules(parsed(text)))
+        if module.startswith("ledger.")
+        and not any(is_within(module, each) for each in allowed)
+        # `from ledger import Position` is the face: a class, or a function that is no module.
+        and (module.count(".") > 1 or is_ledger_module(module))
+    ]
+
+
+def is_ledger_module(module: str) -> bool:
+    """Tell a module of ledger/ from a name that its face offers."""
+    name = module.split(".")[1]
+    return any(
+        path.parts[:2] in {("ledger", name), ("ledger", f"{name}.py")} for path in tracked_files()
+    ) or name in {"engine", "offload"}
+
+
+def room_imports(_path: PurePosixPath, text: str) -> list[str]:
+    """Find imports by which a program would reach around the running server."""
+    closed = [room for room in ROOMS if room not in OPEN_TO_PROGRAMS]
+    return [
+        f"imports {module}"
+        for module in sorted(imported_modules(parsed(text)))
+        if any(is_within(module, room) for room in closed)
+    ]
+
+
+def test_self_contained_folders_import_nothing_of_ours() -> None:
+    expect_none(violations(foreign_imports))
+
+
+def test_ledger_is_entered_by_its_face() -> None:
+    expect_none(violations(imports_behind_the_face, *ROOMS))
+
+
+def test_programs_are_clients() -> None:
+    expect_none(violations(room_imports, *PROGRAMS))
+
+
+def test_planted_import_into_a_self_contained_folder_is_found() -> None:
+    planted = PurePosixPath("gateway/wire/x.py")
+    assert ["imports batches.header"] == foreign_imports(planted, "import batches.header")
+    assert ["imports gateway.router"] == foreign_imports(planted, "import gateway.router")
+    assert ["imports uvloop"] == foreign_imports(PurePosixPath("batches/x.py"), "import uvloop")
+    assert [] == foreign_imports(planted, "import struct, crc32c\nimport gateway.wire.codec")
+
+
+def test_planted_import_behind_the_face_is_found() -> None:
+    planted, wiring = PurePosixPath("topics/x.py"), PurePosixPath("kledger/wiring.py")
+    source = "from ledger.engine.memory import MemoryEngine"
+    assert ["imports ledger.engine.memory.MemoryEngine"] == imports_behind_the_face(planted, source)
+    assert [] == imports_behind_the_face(wiring, source)
+    assert ["imports ledger.store.LedgerStore"] == imports_behind_the_face(
+        wiring, "from ledger.store import LedgerStore"
+    )
+    assert [] == imports_behind_the_face(planted, "from ledger import Position")
+
+
+def test_planted_import_of_a_room_by_a_program_is_found() -> None:
+    planted = PurePosixPath("pipelines/x.py")
+    assert ["imports topics.registry"] == room_imports(planted, "import topics.registry")
+    assert [] == room_imports(planted, "import kledger.testing, batches.reader, pandas")
