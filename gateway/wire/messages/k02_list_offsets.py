@@ -1,0 +1,47 @@
+"""ListOffsets, key 2: offsets by timestamp."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
+
+
+class ListOffsetsPartition(Struct):
+    partition_index: Int32 = 0
+    current_leader_epoch: Int32 = field(versions="4+", default=-1)
+    timestamp: Int64 = 0
+
+
+class ListOffsetsTopic(Struct):
+    name: str = ""
+    partitions: list[ListOffsetsPartition] = []
+
+
+class ListOffsetsRequest(Message, key=2, versions="1-11", flexible="6+"):
+    """Timestamps (negative ones have special meanings) whose offsets are wanted."""
+
+    replica_id: Int32 = 0
+    isolation_level: Int8 = field(versions="2+", default=0)
+    topics: list[ListOffsetsTopic] = []
+    timeout_ms: Int32 = field(versions="10+", default=0)
+
+
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    timestamp: Int64 = -1
+    offset: Int64 = -1
+    leader_epoch: Int32 = field(versions="4+", default=-1)
+
+
+class ListOffsetsTopicResponse(Struct):
+    name: str = ""
+    partitions: list[ListOffsetsPartitionResponse] = []
+
+
+class ListOffsetsResponse(Message, key=2, versions="1-11", flexible="6+"):
+    """The offset found for each partition."""
+
+    throttle_time_ms: Int32 = field(versions="2+", default=0)
+    topics: list[ListOffsetsTopicResponse] = []
+
+
+REQUEST = ListOffsetsRequest
+RESPONSE = ListOffsetsResponse

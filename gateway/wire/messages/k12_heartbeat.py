@@ -1,0 +1,23 @@
+"""Heartbeat, key 12: keep a group member alive."""
+
+from gateway.wire.schema import Int16, Int32, Message, field
+
+
+class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
+    """A sign of life of one member."""
+
+    group_id: str = ""
+    generation_id: Int32 = 0
+    member_id: str = ""
+    group_instance_id: str | None = field(versions="3+", default=None)
+
+
+class HeartbeatResponse(Message, key=12, versions="0-4", flexible="4+"):
+    """Whether the member still belongs, or must rejoin."""
+
+    throttle_time_ms: Int32 = field(versions="1+", default=0)
+    error_code: Int16 = 0
+
+
+REQUEST = HeartbeatRequest
+RESPONSE = HeartbeatResponse

@@ -1,0 +1,62 @@
+"""CreateTopics, key 19: create topics."""
+
+from uuid import UUID
+
+from gateway.wire.primitives import ZERO_UUID
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+
+
+class CreatableReplicaAssignment(Struct):
+    partition_index: Int32 = 0
+    broker_ids: list[Int32] = []
+
+
+class CreatableTopicConfig(Struct):
+    name: str = ""
+    value: str | None = ""
+
+
+class CreatableTopic(Struct):
+    name: str = ""
+    num_partitions: Int32 = 0
+    replication_factor: Int16 = 0
+    assignments: list[CreatableReplicaAssignment] = []
+    configs: list[CreatableTopicConfig] = []
+
+
+class CreateTopicsRequest(Message, key=19, versions="2-7", flexible="5+"):
+    """Topics with their partitions and configuration."""
+
+    topics: list[CreatableTopic] = []
+    timeout_ms: Int32 = 60000
+    validate_only: bool = False
+
+
+class CreatableTopicConfigs(Struct):
+    name: str = ""
+    value: str | None = ""
+    read_only: bool = False
+    config_source: Int8 = -1
+    is_sensitive: bool = False
+
+
+class CreatableTopicResult(Struct):
+    name: str = ""
+    topic_id: UUID = field(versions="7+", default=ZERO_UUID)
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    topic_config_error_code: Int16 = field(versions="5+", tag=0, default=0)
+    num_partitions: Int32 = field(versions="5+", default=-1)
+    replication_factor: Int16 = field(versions="5+", default=-1)
+    configs: list[CreatableTopicConfigs] | None = field(versions="5+", default=[])
+
+
+class CreateTopicsResponse(Message, key=19, versions="2-7", flexible="5+"):
+    """Outcome for each topic, with what was set."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[CreatableTopicResult] = []
+
+
+REQUEST = CreateTopicsRequest
+RESPONSE = CreateTopicsResponse

@@ -1,0 +1,42 @@
+"""DeleteRecords, key 21: delete records below an offset."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+
+
+class DeleteRecordsPartition(Struct):
+    partition_index: Int32 = 0
+    offset: Int64 = 0
+
+
+class DeleteRecordsTopic(Struct):
+    name: str = ""
+    partitions: list[DeleteRecordsPartition] = []
+
+
+class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
+    """New log start of each partition."""
+
+    topics: list[DeleteRecordsTopic] = []
+    timeout_ms: Int32 = 0
+
+
+class DeleteRecordsPartitionResult(Struct):
+    partition_index: Int32 = 0
+    low_watermark: Int64 = 0
+    error_code: Int16 = 0
+
+
+class DeleteRecordsTopicResult(Struct):
+    name: str = ""
+    partitions: list[DeleteRecordsPartitionResult] = []
+
+
+class DeleteRecordsResponse(Message, key=21, versions="0-2", flexible="2+"):
+    """The log start that came of it."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[DeleteRecordsTopicResult] = []
+
+
+REQUEST = DeleteRecordsRequest
+RESPONSE = DeleteRecordsResponse

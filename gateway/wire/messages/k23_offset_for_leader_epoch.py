@@ -1,0 +1,44 @@
+"""OffsetForLeaderEpoch, key 23: end offset of a leader epoch."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+
+
+class OffsetForLeaderPartition(Struct):
+    partition: Int32 = 0
+    current_leader_epoch: Int32 = -1
+    leader_epoch: Int32 = 0
+
+
+class OffsetForLeaderTopic(Struct):
+    topic: str = ""
+    partitions: list[OffsetForLeaderPartition] = []
+
+
+class OffsetForLeaderEpochRequest(Message, key=23, versions="2-4", flexible="4+"):
+    """Leader epochs whose end is wanted."""
+
+    replica_id: Int32 = field(versions="3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = []
+
+
+class EpochEndOffset(Struct):
+    error_code: Int16 = 0
+    partition: Int32 = 0
+    leader_epoch: Int32 = -1
+    end_offset: Int64 = -1
+
+
+class OffsetForLeaderTopicResult(Struct):
+    topic: str = ""
+    partitions: list[EpochEndOffset] = []
+
+
+class OffsetForLeaderEpochResponse(Message, key=23, versions="2-4", flexible="4+"):
+    """Where each epoch ends."""
+
+    throttle_time_ms: Int32 = 0
+    topics: list[OffsetForLeaderTopicResult] = []
+
+
+REQUEST = OffsetForLeaderEpochRequest
+RESPONSE = OffsetForLeaderEpochResponse

@@ -1,0 +1,39 @@
+"""AlterConfigs, key 33: replace configurations."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+
+
+class AlterableConfig(Struct):
+    name: str = ""
+    value: str | None = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = []
+
+
+class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
+    """The whole configuration of each resource."""
+
+    resources: list[AlterConfigsResource] = []
+    validate_only: bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    resource_type: Int8 = 0
+    resource_name: str = ""
+
+
+class AlterConfigsResponse(Message, key=33, versions="0-2", flexible="2+"):
+    """Outcome for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []
+
+
+REQUEST = AlterConfigsRequest
+RESPONSE = AlterConfigsResponse

@@ -1,0 +1,38 @@
+"""CreatePartitions, key 37: raise the number of partitions."""
+
+from gateway.wire.schema import Int16, Int32, Message, Struct
+
+
+class CreatePartitionsAssignment(Struct):
+    broker_ids: list[Int32] = []
+
+
+class CreatePartitionsTopic(Struct):
+    name: str = ""
+    count: Int32 = 0
+    assignments: list[CreatePartitionsAssignment] | None = []
+
+
+class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
+    """New partition count of each topic."""
+
+    topics: list[CreatePartitionsTopic] = []
+    timeout_ms: Int32 = 0
+    validate_only: bool = False
+
+
+class CreatePartitionsTopicResult(Struct):
+    name: str = ""
+    error_code: Int16 = 0
+    error_message: str | None = None
+
+
+class CreatePartitionsResponse(Message, key=37, versions="0-3", flexible="2+"):
+    """Outcome for each topic."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[CreatePartitionsTopicResult] = []
+
+
+REQUEST = CreatePartitionsRequest
+RESPONSE = CreatePartitionsResponse

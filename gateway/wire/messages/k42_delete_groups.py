@@ -1,0 +1,25 @@
+"""DeleteGroups, key 42: delete groups."""
+
+from gateway.wire.schema import Int16, Int32, Message, Struct
+
+
+class DeleteGroupsRequest(Message, key=42, versions="0-2", flexible="2+"):
+    """Groups to delete."""
+
+    groups_names: list[str] = []
+
+
+class DeletableGroupResult(Struct):
+    group_id: str = ""
+    error_code: Int16 = 0
+
+
+class DeleteGroupsResponse(Message, key=42, versions="0-2", flexible="2+"):
+    """Outcome for each group."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[DeletableGroupResult] = []
+
+
+REQUEST = DeleteGroupsRequest
+RESPONSE = DeleteGroupsResponse

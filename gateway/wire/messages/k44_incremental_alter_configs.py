@@ -1,0 +1,40 @@
+"""IncrementalAlterConfigs, key 44: change single settings."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+
+
+class AlterableConfig(Struct):
+    name: str = ""
+    config_operation: Int8 = 0
+    value: str | None = ""
+
+
+class AlterConfigsResource(Struct):
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = []
+
+
+class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
+    """Settings to set, delete, append to or subtract from."""
+
+    resources: list[AlterConfigsResource] = []
+    validate_only: bool = False
+
+
+class AlterConfigsResourceResponse(Struct):
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    resource_type: Int8 = 0
+    resource_name: str = ""
+
+
+class IncrementalAlterConfigsResponse(Message, key=44, versions="0-1", flexible="1+"):
+    """Outcome for each resource."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = []
+
+
+REQUEST = IncrementalAlterConfigsRequest
+RESPONSE = IncrementalAlterConfigsResponse

@@ -1,0 +1,41 @@
+"""OffsetDelete, key 47: delete stored offsets of a group."""
+
+from gateway.wire.schema import Int16, Int32, Message, Struct
+
+
+class OffsetDeleteRequestPartition(Struct):
+    partition_index: Int32 = 0
+
+
+class OffsetDeleteRequestTopic(Struct):
+    name: str = ""
+    partitions: list[OffsetDeleteRequestPartition] = []
+
+
+class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
+    """Partitions whose stored offsets go."""
+
+    group_id: str = ""
+    topics: list[OffsetDeleteRequestTopic] = []
+
+
+class OffsetDeleteResponsePartition(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class OffsetDeleteResponseTopic(Struct):
+    name: str = ""
+    partitions: list[OffsetDeleteResponsePartition] = []
+
+
+class OffsetDeleteResponse(Message, key=47, versions="0", flexible="none"):
+    """Outcome for each partition."""
+
+    error_code: Int16 = 0
+    throttle_time_ms: Int32 = 0
+    topics: list[OffsetDeleteResponseTopic] = []
+
+
+REQUEST = OffsetDeleteRequest
+RESPONSE = OffsetDeleteResponse
