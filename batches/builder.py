@@ -1,0 +1,166 @@
+"""Records into the bytes of one batch.
+
+Rule: what comes out passes `header.check` when it is data, and reads back equal.
+Must not know: logs and offsets; a batch starts at offset 0 unless told otherwise.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from batches.buffers import Buffer
+from batches.compression import Codec, compress
+from batches.header import (
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    HEADER_STRUCT,
+    LENGTH_FIELD_END,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    refresh_checksum,
+)
+from batches.record import Header, append_record
+
+_CONTROL_KEY = Struct(">hh")
+_CONTROL_VALUE = Struct(">hi")
+_ABORT, _COMMIT = 0, 1
+
+
+class NewRecord(NamedTuple):
+    """A record to be written; its offset follows from its place."""
+
+    value: Buffer | None
+    key: Buffer | None = None
+    timestamp: int = 0
+    headers: Sequence[Header] = ()
+
+
+class BatchProducer(NamedTuple):
+    """Who writes the batch, for idempotence."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+
+
+NO_PRODUCER = BatchProducer()
+
+
+def build_batch(
+    records: Iterable[NewRecord],
+    *,
+    codec: int = Codec.NONE,
+    producer: BatchProducer = NO_PRODUCER,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
+    """Build one batch; the first record's timestamp becomes the base timestamp.
+
+    Args:
+        records: at least one.
+        codec: how the records are compressed.
+        producer: id, epoch and first sequence number of an idempotent producer.
+        base_offset: offset of the first record; brokers want 0.
+        leader_epoch: epoch of the log; brokers ignore it.
+        log_append_time_ms: when given, the time that holds for every record.
+    """
+    body, count, base_timestamp, max_timestamp = _encode(records)
+    assert count > 0, "a batch needs at least one record"
+    attributes = int(codec)
+    if producer.is_transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp = log_append_time_ms
+    return _assemble(
+        compress(codec, body),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
+        count=count,
+        timestamps=(base_timestamp, max_timestamp),
+        producer=producer,
+    )
+
+
+def build_control_batch(
+    *,
+    is_commit: bool,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+) -> bytearray:
+    """Build the marker that ends a transaction: one record, which takes one offset."""
+    record = NewRecord(
+        key=_CONTROL_KEY.pack(0, _COMMIT if is_commit else _ABORT),
+        value=_CONTROL_VALUE.pack(0, coordinator_epoch),
+        timestamp=timestamp_ms,
+    )
+    body, count, base_timestamp, max_timestamp = _encode([record])
+    return _assemble(
+        body,
+        base_offset=base_offset,
+        leader_epoch=-1,
+        attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
+        count=count,
+        timestamps=(base_timestamp, max_timestamp),
+        producer=BatchProducer(producer_id, producer_epoch, -1),
+    )
+
+
+def _encode(records: Iterable[NewRecord]) -> tuple[bytearray, int, int, int]:
+    body = bytearray()
+    count = 0
+    base_timestamp = max_timestamp = -1
+    for count, record in enumerate(records, 1):
+        if count == 1:
+            base_timestamp = max_timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, record.timestamp)
+        append_record(
+            body,
+            timestamp_delta=record.timestamp - base_timestamp,
+            offset_delta=count - 1,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+        )
+    return body, count, base_timestamp, max_timestamp
+
+
+def _assemble(
+    body: Buffer,
+    *,
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    count: int,
+    timestamps: tuple[int, int],
+    producer: BatchProducer,
+) -> bytearray:
+    size = BATCH_OVERHEAD + len(body)
+    batch = bytearray(size)
+    HEADER_STRUCT.pack_into(
+        batch,
+        0,
+        base_offset,
+        size - LENGTH_FIELD_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        *timestamps,
+        producer.producer_id,
+        producer.epoch,
+        producer.base_sequence,
+        count,
+    )
+    batch[BATCH_OVERHEAD:] = body
+    refresh_checksum(batch)
+    return batch

@@ -1,0 +1,167 @@
+"""The four codecs of record batches, by the library.
+
+Rule: output never grows beyond the limit the caller sets, so that a small batch cannot claim the
+memory of the process; whatever a codec finds wrong becomes CorruptBatch.
+Must not know: what the bytes mean.
+
+Kafka's snappy is the framing of snappy-java ("xerial": a 16-byte head, then length-prefixed raw
+blocks); some clients send one raw block instead, and both are read. Kafka's lz4 is the standard
+frame; its Java client refuses frames with dependent blocks, so frames are written block by block.
+"""
+
+from enum import IntEnum
+from struct import Struct
+
+import cramjam
+
+from batches.buffers import Buffer
+from batches.errors import CorruptBatch, UnsupportedCompression
+
+OUTPUT_SIZE_MAX = 128 << 20
+_OUTPUT_SIZE_FIRST = 64 << 10
+_GROWTH = 4
+_FULL_MESSAGE = "write whole buffer"  # how the library says that the output is full; pinned by test
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEAD = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+_XERIAL_BLOCK_SIZE = 32 << 10
+_SNAPPY_RATIO_MAX = 64  # a copy of 2 bytes stands for at most 64
+_INT32_BE = Struct(">i")
+
+_LZ4_HEAD = b"\x04\x22\x4d\x18\x60\x40\x82"  # independent blocks of at most 64 KiB, no checksums
+_LZ4_END = b"\x00\x00\x00\x00"
+_LZ4_BLOCK_SIZE = 64 << 10
+_LZ4_STORED_BIT = 0x80000000
+_UINT32_LE = Struct("<I")
+
+
+class Codec(IntEnum):
+    """The codec numbers of the attributes field."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Buffer) -> bytes:
+    """Compress `data` as one block of records.
+
+    Raises:
+        UnsupportedCompression: there is no such codec.
+    """
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return bytes(cramjam.gzip.compress(data))
+        case Codec.SNAPPY:
+            return _compress_xerial(memoryview(data))
+        case Codec.LZ4:
+            return _compress_lz4(memoryview(data))
+        case Codec.ZSTD:
+            return bytes(cramjam.zstd.compress(data))
+        case _:
+            raise UnsupportedCompression(f"compression codec {codec}, expected 0 to 4")
+
+
+def decompress(codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Buffer:
+    """Undo `compress`; for `NONE` the same buffer comes back.
+
+    Args:
+        codec: the number from the attributes field.
+        data: one block of records, compressed.
+        size_max: how many bytes may come out.
+
+    Raises:
+        CorruptBatch: the data is damaged, or holds more than `size_max` bytes.
+        UnsupportedCompression: there is no such codec.
+    """
+    match codec:
+        case Codec.NONE:
+            if len(data) > size_max:
+                raise CorruptBatch(f"records of {len(data)} bytes, expected at most {size_max}")
+            return data
+        case Codec.SNAPPY:
+            return _decompress_snappy(memoryview(data), size_max)
+        case Codec.GZIP | Codec.LZ4 | Codec.ZSTD:
+            return _decompress_growing(Codec(codec), data, size_max)
+        case _:
+            raise UnsupportedCompression(f"compression codec {codec}, expected 0 to 4")
+
+
+def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
+    """Decompress into a buffer that grows only when it proved too small."""
+    run = {
+        Codec.GZIP: cramjam.gzip.decompress_into,
+        Codec.LZ4: cramjam.lz4.decompress_into,
+        Codec.ZSTD: cramjam.zstd.decompress_into,
+    }[codec]
+    size = min(max(_OUTPUT_SIZE_FIRST, _GROWTH * len(data)), size_max)
+    while True:
+        out = bytearray(size)
+        try:
+            count = int(run(data, out))
+        except cramjam.DecompressionError as error:
+            if _FULL_MESSAGE not in str(error):
+                raise CorruptBatch(f"{codec.name.lower()} records: {error}") from None
+        else:
+            return memoryview(out)[:count]
+        if size == size_max:
+            name = codec.name.lower()
+            raise CorruptBatch(f"{name} records hold more than {size_max} bytes, the limit")
+        size = min(size * _GROWTH, size_max)
+
+
+def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        return _decompress_snappy_block(data, size_max)
+    out = bytearray()
+    position = len(_XERIAL_HEAD)
+    if len(data) < position:
+        raise CorruptBatch(f"snappy frame of {len(data)} bytes, expected at least {position}")
+    while position < len(data):
+        if position + 4 > len(data):
+            raise CorruptBatch(f"snappy frame ends inside a block length at byte {position}")
+        size: int = _INT32_BE.unpack_from(data, position)[0]
+        position += 4
+        if not 0 <= size <= len(data) - position:
+            raise CorruptBatch(f"snappy block of {size} bytes, {len(data) - position} left")
+        out += _decompress_snappy_block(data[position : position + size], size_max - len(out))
+        position += size
+    return out
+
+
+def _decompress_snappy_block(data: memoryview, size_max: int) -> bytes:
+    try:
+        size = int(cramjam.snappy.decompress_raw_len(data))
+        if size > size_max or size > _SNAPPY_RATIO_MAX * len(data):
+            raise CorruptBatch(f"snappy block claims {size} bytes, expected at most {size_max}")
+        return bytes(cramjam.snappy.decompress_raw(data))
+    except cramjam.DecompressionError as error:
+        raise CorruptBatch(f"snappy records: {error}") from None
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    out = bytearray(_XERIAL_HEAD)
+    for start in range(0, len(data), _XERIAL_BLOCK_SIZE):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_SIZE]))
+        out += _INT32_BE.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def _compress_lz4(data: memoryview) -> bytes:
+    out = bytearray(_LZ4_HEAD)
+    for start in range(0, len(data), _LZ4_BLOCK_SIZE):
+        plain = data[start : start + _LZ4_BLOCK_SIZE]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += _UINT32_LE.pack(len(block))
+            out += block
+        else:
+            out += _UINT32_LE.pack(len(plain) | _LZ4_STORED_BIT)
+            out += plain
+    out += _LZ4_END
+    return bytes(out)

@@ -1,0 +1,96 @@
+"""A batch into its records, lazily.
+
+Rule: nothing is decoded before it is asked for; the number of records is what is found, within the
+count that the header states, and damage ends in CorruptBatch.
+Must not know: which records a consumer may see; it gets all of them, control records too.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from batches.buffers import Buffer
+from batches.compression import OUTPUT_SIZE_MAX, decompress
+from batches.errors import CorruptBatch
+from batches.header import BATCH_OVERHEAD, BatchHeader, read_header
+from batches.record import Record, RecordFields, locate_fields, read_rest
+
+
+class RecordTime(NamedTuple):
+    """When and where a record is, without its contents."""
+
+    offset: int
+    timestamp: int
+
+
+def iterate_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Split a run of stored batches, such as the answer of a fetch; a cut last one is left out."""
+    view = memoryview(data)
+    position = 0
+    while len(view) - position >= BATCH_OVERHEAD:
+        header = read_header(view, position)
+        if header.size < BATCH_OVERHEAD:
+            raise CorruptBatch(f"batch of {header.size} bytes at byte {position}")
+        if position + header.size > len(view):
+            return
+        yield header, view[position : position + header.size]
+        position += header.size
+
+
+def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[Record]:
+    """Yield the records of exactly one batch, in offset order.
+
+    Args:
+        batch: one whole batch.
+        size_max: how many bytes the records may take when uncompressed.
+
+    Raises:
+        CorruptBatch: while iterating, when the records do not fit the header.
+    """
+    header = read_header(batch)
+    body = open_body(batch, header, size_max)
+    for fields in iterate_fields(body, header.record_count):
+        key, value, headers = read_rest(body, fields)
+        yield Record(
+            header.base_offset + fields.offset_delta,
+            record_timestamp(header, fields),
+            key,
+            value,
+            headers,
+        )
+
+
+def iterate_times(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[RecordTime]:
+    """Yield offset and timestamp of every record of one batch, skipping over the contents."""
+    header = read_header(batch)
+    body = open_body(batch, header, size_max)
+    for fields in iterate_fields(body, header.record_count):
+        yield RecordTime(header.base_offset + fields.offset_delta, record_timestamp(header, fields))
+
+
+def open_body(batch: Buffer, header: BatchHeader, size_max: int = OUTPUT_SIZE_MAX) -> Buffer:
+    """Return the uncompressed records of a batch, without a copy when they were not compressed."""
+    return decompress(header.codec, memoryview(batch)[BATCH_OVERHEAD : header.size], size_max)
+
+
+def iterate_fields(body: Buffer, count: int) -> Iterator[RecordFields]:
+    """Yield where each of `count` records lies.
+
+    Raises:
+        CorruptBatch: there are fewer or more records than `count`.
+    """
+    position = 0
+    for index in range(count):
+        if position >= len(body):
+            raise CorruptBatch(f"records end after {index}, expected {count}")
+        fields = locate_fields(body, position)
+        position = fields.end
+        yield fields
+    if position != len(body):
+        raise CorruptBatch(f"{len(body) - position} bytes behind the last of {count} records")
+
+
+def record_timestamp(header: BatchHeader, fields: RecordFields) -> int:
+    """Timestamp of a record: the batch's max under LogAppendTime, else its own."""
+    if header.is_log_append_time:
+        return header.max_timestamp
+    return header.base_timestamp + fields.timestamp_delta

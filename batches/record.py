@@ -1,0 +1,169 @@
+"""One record of a batch: its fields, and the zigzag varints they are written in.
+
+Rule: every length is checked against the bytes that are there before anything is sliced.
+Must not know: batches, codecs, absolute offsets (a record holds deltas only).
+
+Layout: length, attributes (1 byte, 0), timestamp delta, offset delta, key length (-1 null), key,
+value length (-1 null), value, header count, then per header: key length, key, value length (-1
+null), value. All numbers but the attributes are zigzag varints.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from batches.buffers import Buffer
+from batches.errors import CorruptBatch
+
+Header = tuple[str, bytes | None]
+VARINT_SIZE_MAX = 10
+
+
+class Record(NamedTuple):
+    """A record as a reader sees it.
+
+    Header names that are not UTF-8 come with their odd bytes as surrogate escapes, so that writing
+    the record again gives the same bytes.
+    """
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...] = ()
+
+
+class RecordFields(NamedTuple):
+    """Where the parts of one record lie in the uncompressed body of its batch."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_start: int
+    key_size: int
+    end: int
+
+
+def read_varint(data: Buffer, position: int) -> tuple[int, int]:
+    """Read one zigzag varint; return it and the position behind it.
+
+    Raises:
+        CorruptBatch: it does not end within the data or within ten bytes.
+    """
+    try:
+        byte = data[position]
+        if byte < 0x80:
+            return (byte >> 1) ^ -(byte & 1), position + 1
+        value = byte & 0x7F
+        shift = 7
+        for position_next in range(position + 1, position + VARINT_SIZE_MAX):
+            byte = data[position_next]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1), position_next + 1
+            shift += 7
+    except IndexError:
+        raise CorruptBatch(f"varint at byte {position} runs past the end of the records") from None
+    raise CorruptBatch(f"varint at byte {position} is longer than {VARINT_SIZE_MAX} bytes")
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append `value` as a zigzag varint."""
+    value = (value << 1) ^ (value >> 63)
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `write_varint` would append."""
+    value = (value << 1) ^ (value >> 63)
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def locate_fields(body: Buffer, position: int) -> RecordFields:
+    """Read the head of the record at `position`, up to its key.
+
+    Raises:
+        CorruptBatch: the record does not fit into the body, or its key not into the record.
+    """
+    size, start = read_varint(body, position)
+    end = start + size
+    if size < 0 or end > len(body):
+        raise CorruptBatch(f"record of {size} bytes at byte {position}, {len(body) - start} left")
+    timestamp_delta, position = read_varint(body, start + 1)
+    offset_delta, position = read_varint(body, position)
+    key_size, position = read_varint(body, position)
+    if position + max(key_size, 0) > end:
+        raise CorruptBatch(f"key of {key_size} bytes at byte {position}, record ends at {end}")
+    return RecordFields(timestamp_delta, offset_delta, position, key_size, end)
+
+
+def read_rest(
+    body: Buffer, fields: RecordFields
+) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
+    """Read key, value and headers of a located record.
+
+    Raises:
+        CorruptBatch: the parts do not fill the record exactly.
+    """
+    end = fields.end
+    key, position = _slice(body, fields.key_start, fields.key_size, end)
+    size, position = read_varint(body, position)
+    value, position = _slice(body, position, size, end)
+    count, position = read_varint(body, position)
+    if count == 0 and position == end:
+        return key, value, ()
+    if not 0 <= count <= end - position:
+        raise CorruptBatch(f"header count {count} at byte {position}, record ends at {end}")
+    headers = []
+    for _ in range(count):
+        size, position = read_varint(body, position)
+        name, position = _slice(body, position, size, end)
+        if name is None:
+            raise CorruptBatch(f"header without a name at byte {position}")
+        size, position = read_varint(body, position)
+        header_value, position = _slice(body, position, size, end)
+        headers.append((name.decode("utf-8", "surrogateescape"), header_value))
+    if position != end:
+        raise CorruptBatch(f"record ends at byte {end}, its fields at byte {position}")
+    return key, value, tuple(headers)
+
+
+def _slice(body: Buffer, position: int, size: int, end: int) -> tuple[bytes | None, int]:
+    if size < 0:
+        return None, position
+    stop = position + size
+    if stop > end:
+        raise CorruptBatch(f"field of {size} bytes at byte {position}, record ends at {end}")
+    return bytes(body[position:stop]), stop
+
+
+def append_record(
+    out: bytearray,
+    *,
+    timestamp_delta: int,
+    offset_delta: int,
+    key: Buffer | None,
+    value: Buffer | None,
+    headers: Sequence[Header],
+) -> None:
+    """Append one record in its uncompressed form."""
+    fields = bytearray(1)
+    write_varint(fields, timestamp_delta)
+    write_varint(fields, offset_delta)
+    _append_bytes(fields, key)
+    _append_bytes(fields, value)
+    write_varint(fields, len(headers))
+    for name, header_value in headers:
+        _append_bytes(fields, name.encode("utf-8", "surrogateescape"))
+        _append_bytes(fields, header_value)
+    write_varint(out, len(fields))
+    out += fields
+
+
+def _append_bytes(out: bytearray, data: Buffer | None) -> None:
+    if data is None:
+        out.append(1)  # the zigzag form of -1
+        return
+    write_varint(out, len(data))
+    out += data

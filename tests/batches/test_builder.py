@@ -1,0 +1,32 @@
+import pytest
+
+from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from batches.header import check
+from tests.batches.words import NOW_MS
+
+
+def test_first_timestamp_is_the_base_and_the_largest_the_max() -> None:
+    times = [NOW_MS, NOW_MS - 5, NOW_MS + 9, NOW_MS]
+    header = check(build_batch([NewRecord(b"v", timestamp=each) for each in times]))
+    assert (NOW_MS, NOW_MS + 9, 4) == (
+        header.base_timestamp, header.max_timestamp, header.record_count
+    )  # fmt: skip
+
+
+def test_log_append_time_sets_bit_and_max() -> None:
+    header = check(build_batch([NewRecord(b"v", timestamp=1)], log_append_time_ms=9))
+    assert (True, 9, 1) == (header.is_log_append_time, header.max_timestamp, header.base_timestamp)
+
+
+def test_producer_and_transaction_are_stated() -> None:
+    producer = BatchProducer(5, 6, 7, is_transactional=True)
+    header = check(build_batch([NewRecord(b"v")], producer=producer, leader_epoch=3))
+    assert (5, 6, 7, True, 3) == (
+        header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional,
+        header.leader_epoch,
+    )  # fmt: skip
+
+
+def test_no_records_is_a_programmer_error() -> None:
+    with pytest.raises(AssertionError):
+        build_batch([], producer=NO_PRODUCER)

@@ -1,0 +1,150 @@
+import struct
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch as AioBatch
+from aiokafka.record.default_records import DefaultRecordBatchBuilder as AioBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
+from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
+
+from batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
+from batches.errors import CorruptBatch
+from batches.header import check, patch_base_offset, read_header, refresh_checksum
+from batches.reader import RecordTime, iterate_batches, iterate_records, iterate_times
+from batches.record import Record
+from tests.batches.words import NOW_MS, batch
+
+TIMES = st.integers(0, 2**42)
+BYTES = st.none() | st.binary(max_size=30)
+NAMES = st.text(max_size=4)
+RECORDS = st.lists(
+    st.builds(
+        NewRecord,
+        value=BYTES,
+        key=BYTES,
+        timestamp=TIMES,
+        headers=st.lists(st.tuples(NAMES, BYTES), max_size=2).map(tuple),
+    ),
+    min_size=1,
+    max_size=8,
+)
+BUILDERS = {"kafka-python": KafkaBuilder, "aiokafka": AioBuilder}
+READERS = {"kafka-python": KafkaBatch, "aiokafka": AioBatch}
+
+
+@given(RECORDS, st.integers(0, 4), st.integers(0, 2**50))
+def test_round_trip(written: list[NewRecord], codec: int, base_offset: int) -> None:
+    data = build_batch(written, codec=codec)
+    header = check(data)
+    assert max(r.timestamp for r in written) == header.max_timestamp
+    patch_base_offset(data, base_offset, 0, batch_length=header.batch_length)
+    expected = [
+        Record(base_offset + i, r.timestamp, r.key, r.value, tuple(r.headers))  # type: ignore[arg-type]
+        for i, r in enumerate(written)
+    ]
+    assert expected == list(iterate_records(data))
+    assert [RecordTime(r.offset, r.timestamp) for r in expected] == list(iterate_times(data))
+
+
+@pytest.mark.parametrize("client", BUILDERS)
+@settings(max_examples=30)
+@given(written=RECORDS, codec=st.sampled_from([0, 1]), producer=st.booleans())
+def test_batches_of_the_clients_read_equal(
+    client: str, written: list[NewRecord], codec: int, producer: bool
+) -> None:
+    who = (77, 3, 41) if producer else (-1, -1, -1)
+    builder: Any = BUILDERS[client](2, codec, 0, *who, 1 << 20)
+    for index, record in enumerate(written):
+        builder.append(
+            index, timestamp=record.timestamp, key=record.key, value=record.value,
+            headers=list(record.headers),
+        )  # fmt: skip
+    data = bytes(builder.build())
+    header = check(data)
+    assert who == (header.producer_id, header.producer_epoch, header.base_sequence)
+    expected = [
+        Record(i, r.timestamp, r.key, r.value, tuple(r.headers))  # type: ignore[arg-type]
+        for i, r in enumerate(written)
+    ]
+    assert expected == list(iterate_records(data))
+    if codec == 0:
+        assert data == bytes(
+            build_batch(written, producer=BatchProducer(*who), leader_epoch=0)
+        ) or (data[21:] == bytes(build_batch(written, producer=BatchProducer(*who)))[21:])
+
+
+@pytest.mark.parametrize("client", READERS)
+@settings(max_examples=30)
+@given(written=RECORDS, codec=st.sampled_from([0, 1]))
+def test_our_batches_are_read_by_the_clients(
+    client: str, written: list[NewRecord], codec: int
+) -> None:
+    data = build_batch(written, codec=codec, base_offset=500)
+    theirs: Any = READERS[client](bytes(data))
+    assert theirs.validate_crc()
+    found = [(r.offset, r.timestamp, r.key, r.value, list(r.headers)) for r in theirs]
+    assert [
+        (500 + i, r.timestamp, r.key, r.value, list(r.headers)) for i, r in enumerate(written)
+    ] == found
+
+
+@pytest.mark.parametrize("codec", [2, 3, 4])
+def test_other_codecs_are_read_by_aiokafka(codec: int) -> None:
+    data = build_batch([NewRecord(b"v" * 200_000, timestamp=5)] * 3, codec=codec)
+    theirs: Any = AioBatch(bytes(data))
+    assert [b"v" * 200_000] * 3 == [record.value for record in theirs]
+
+
+def test_iterate_batches_leaves_a_cut_batch_out() -> None:
+    first, second = batch("a"), batch("b", "c")
+    run = first + second
+    assert [1, 2] == [header.record_count for header, _ in iterate_batches(run)]
+    assert [first] == [bytes(data) for _, data in iterate_batches(run[:-1])]
+    assert [] == list(iterate_batches(b""))
+    struct.pack_into(">i", run, 8, 3)
+    with pytest.raises(CorruptBatch):
+        list(iterate_batches(run))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_count_that_is_not_the_number_of_records_is_corrupt(count: int) -> None:
+    data = batch("a", "b")
+    struct.pack_into(">i", data, 57, count)
+    refresh_checksum(data)
+    with pytest.raises(CorruptBatch):
+        list(iterate_records(data))
+
+
+def test_records_are_decoded_lazily() -> None:
+    data = batch("a", "b")
+    data[-3] ^= 0xFF
+    reading = iterate_records(data)
+    assert b"a" == next(reading).value
+
+
+def test_empty_batch_has_no_records() -> None:
+    data = batch("a")[:61]
+    struct.pack_into(">i", data, 8, 49)
+    struct.pack_into(">i", data, 57, 0)
+    assert [] == list(iterate_records(data))
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_control_batch_is_known_to_the_clients(is_commit: bool) -> None:
+    data = build_control_batch(
+        is_commit=is_commit, producer_id=9, producer_epoch=1, coordinator_epoch=4,
+        timestamp_ms=NOW_MS, base_offset=12,
+    )  # fmt: skip
+    header = read_header(data)
+    assert (True, True, 12, 1) == (
+        header.is_control, header.is_transactional, header.last_offset, header.record_count
+    )  # fmt: skip
+    theirs: Any = KafkaBatch(bytes(data))
+    assert theirs.is_control_batch
+    marker = next(theirs)
+    assert is_commit == marker.commit
+    assert [(12, struct.pack(">hh", 0, int(is_commit)), struct.pack(">hi", 0, 4))] == [
+        (r.offset, r.key, r.value) for r in iterate_records(data)
+    ]

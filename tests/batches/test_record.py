@@ -1,0 +1,96 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from batches.errors import CorruptBatch
+from batches.record import (
+    append_record,
+    locate_fields,
+    read_rest,
+    read_varint,
+    varint_size,
+    write_varint,
+)
+
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(INT64)
+def test_varint_round_trip(value: int) -> None:
+    out = bytearray(b"\xff")
+    write_varint(out, value)
+    assert (value, len(out)) == read_varint(out, 1)
+    assert varint_size(value) == len(out) - 1
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [(0, "00"), (-1, "01"), (1, "02"), (63, "7e"), (-64, "7f"), (64, "8001"), (300, "d804")],
+)
+def test_varint_known_bytes(value: int, data: str) -> None:
+    out = bytearray()
+    write_varint(out, value)
+    assert data == out.hex()
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\x80" * 9, b"\x80" * 10 + b"\x01"])
+def test_varint_that_does_not_end_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        read_varint(data, 0)
+
+
+HEADERS = st.lists(
+    st.tuples(
+        st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape")),
+        st.none() | st.binary(max_size=5),
+    ),
+    max_size=3,
+)
+BYTES = st.none() | st.binary(max_size=200)
+
+
+@given(INT64, st.integers(0, 2**31), BYTES, BYTES, HEADERS)
+def test_record_round_trip(
+    timestamp: int,
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: list[tuple[str, bytes | None]],
+) -> None:
+    out = bytearray(b"head")
+    append_record(
+        out, timestamp_delta=timestamp, offset_delta=offset, key=key, value=value, headers=headers
+    )
+    fields = locate_fields(out, 4)
+    assert (timestamp, offset, len(out)) == (
+        fields.timestamp_delta, fields.offset_delta, fields.end
+    )  # fmt: skip
+    assert (key, value, tuple(headers)) == read_rest(out, fields)
+
+
+def test_record_cut_or_changed_anywhere_is_corrupt_or_another_record() -> None:
+    out = bytearray()
+    append_record(
+        out, timestamp_delta=3, offset_delta=1, key=b"key", value=b"value", headers=[("h", b"1")]
+    )
+    for size in range(len(out)):
+        with pytest.raises(CorruptBatch):
+            read_rest(out[:size], locate_fields(out[:size], 0))
+    for position in range(len(out)):
+        for value in (0, 1, 0x7F, 0x80, 0xFF):
+            damaged = bytearray(out)
+            damaged[position] = value
+            try:
+                read_rest(damaged, locate_fields(damaged, 0))
+            except CorruptBatch:
+                continue
+
+
+def test_header_without_a_name_is_corrupt() -> None:
+    out = bytearray()
+    append_record(out, timestamp_delta=0, offset_delta=0, key=None, value=None, headers=[("", b"")])
+    assert (None, None, (("", b""),)) == read_rest(out, locate_fields(out, 0))
+    out[-2] = 1
+    out[0] -= 2
+    with pytest.raises(CorruptBatch):
+        read_rest(out[:-1], locate_fields(out[:-1], 0))

@@ -1,0 +1,72 @@
+import struct
+
+import pytest
+
+from batches.builder import NewRecord, build_batch
+from batches.errors import CorruptBatch, InvalidBatch, InvalidTimestamp
+from batches.header import BATCH_OVERHEAD, check, refresh_checksum, set_max_timestamp
+from batches.validation import RECORD_ERRORS_MAX, RecordRules, check_records
+from tests.batches.words import NOW_MS, batch
+
+
+def checked(data: bytearray, rules: RecordRules = RecordRules()) -> int:  # noqa: B008 - a constant
+    return check_records(data, check(data), rules)
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_true_max_timestamp_is_found_whatever_the_header_says(codec: int) -> None:
+    data = batch("a", "b", "c", codec=codec)
+    set_max_timestamp(data, 1)
+    assert NOW_MS + 2 == checked(data)
+
+
+def test_missing_keys_are_named_one_by_one() -> None:
+    keyless = [NewRecord(b"v"), NewRecord(b"v", key=b"k"), NewRecord(b"v")]
+    data = build_batch(keyless, codec=4)
+    checked(data)
+    with pytest.raises(InvalidBatch) as caught:
+        checked(data, RecordRules(is_key_required=True))
+    assert [0, 2] == [index for index, _ in caught.value.record_errors]
+    many = build_batch([NewRecord(b"v")] * 500)
+    with pytest.raises(InvalidBatch, match="500 records") as caught:
+        checked(many, RecordRules(is_key_required=True))
+    assert RECORD_ERRORS_MAX == len(caught.value.record_errors)
+
+
+def test_one_bad_time_in_the_middle_is_found() -> None:
+    times = [NOW_MS, NOW_MS - 1000, NOW_MS]
+    data = build_batch([NewRecord(b"v", timestamp=each) for each in times])
+    checked(data, RecordRules(timestamp_min=NOW_MS - 1000, timestamp_max=NOW_MS))
+    with pytest.raises(InvalidTimestamp) as caught:
+        checked(data, RecordRules(timestamp_min=NOW_MS - 999))
+    assert [1] == [index for index, _ in caught.value.record_errors]
+    checked(build_batch([NewRecord(b"v", timestamp=-1)]), RecordRules(timestamp_min=0))
+
+
+def test_offset_deltas_must_count_up() -> None:
+    data = batch("a", "b")
+    second = BATCH_OVERHEAD + 1 + data[BATCH_OVERHEAD] // 2
+    assert 2 == data[second + 3]  # zigzag of 1
+    data[second + 3] = 4
+    refresh_checksum(data)
+    with pytest.raises(InvalidBatch, match="offset delta 2, expected 1"):
+        checked(data)
+
+
+def test_wrong_count_and_unreadable_records_are_invalid() -> None:
+    data = batch("a", "b", codec=1)
+    struct.pack_into(">i", data, 57, 3)
+    struct.pack_into(">i", data, 23, 2)
+    refresh_checksum(data)
+    with pytest.raises(InvalidBatch, match="records end after 2, expected 3"):
+        checked(data)
+
+
+def test_damaged_block_and_bomb_are_corrupt() -> None:
+    data = batch("a" * 1000, codec=4)
+    data[70:74] = b"\xff\xff\xff\xff"
+    refresh_checksum(data)
+    with pytest.raises(CorruptBatch):
+        checked(data)
+    with pytest.raises(CorruptBatch):
+        checked(batch("a" * 1000, codec=1), RecordRules(size_max=500))
