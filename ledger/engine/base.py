@@ -1,0 +1,113 @@
+"""The seam below the ledgers: what every storage engine offers.
+
+Rule: an engine knows ledger ids, entry ids and bytes. What it accepted as one group is there as a
+whole or not at all after any crash, and groups survive in the order in which they were committed.
+Must not know: what entries and rows mean, event loops, clocks.
+
+Life of a group: `commit` writes it to the log (and syncs), `index` makes it visible. Both are called
+in the same order for all groups; one group may be committing while an earlier one is indexed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Row: TypeAlias = tuple[bytes, bytes | None]
+
+
+@dataclass(slots=True)
+class CommitGroup:
+    """One atomic unit of change. Applied in this order: entries, rows, drops.
+
+    Attributes:
+        entries: (ledger id, entry id, data); ids are >= 0, and the ids of one ledger ascend. The
+            data must not change until the group is indexed; a memoryview has items of one byte.
+        rows: key and value, or None to delete the key; applied in order.
+        drops: ids of ledgers whose entries are all gone; an id dropped is never used again.
+    """
+
+    entries: list[tuple[int, int, Buffer]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    drops: list[int] = field(default_factory=list)
+
+
+class StorageEngine(Protocol):
+    """Blocking and synchronous.
+
+    Threads: commit runs in one thread at a time, index in one thread at a time; read, last_entry,
+    get, scan and checkpoint may run beside them and beside each other.
+    """
+
+    needs_thread: bool
+    """True: commit and read may block for long by design, so they are never called on a loop."""
+
+    def commit(self, group: CommitGroup, *, sync: bool) -> None:
+        """Write a group to the log and, with `sync`, make it and all before it durable.
+
+        Raises:
+            StorageWriteFailed: nothing of the group remains; it may be sent again.
+            SyncFailed: the state is unknown; the engine refuses everything from now on.
+        """
+        ...
+
+    def index(self, group: CommitGroup) -> None:
+        """Make the oldest committed group that is not indexed yet visible; it must be `group`."""
+        ...
+
+    def read(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[bytes]:
+        """Return entries in order from `first_entry`; at least one, then as many as fit.
+
+        Raises:
+            EntryMissing: there is no entry `first_entry`.
+            EntryCorrupt: what is stored differs from what was written.
+        """
+        ...
+
+    def last_entry(self, ledger_id: int) -> int:
+        """Return the newest entry id stored for a ledger, -1 if there is none."""
+        ...
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a row."""
+        ...
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the rows with start <= key < end in the order of keys, from the end if `reverse`."""
+        ...
+
+    def checkpoint_due(self) -> bool:
+        """Tell whether a checkpoint would shorten the next recovery, or free space."""
+        ...
+
+    def checkpoint(self) -> None:
+        """Make log and index durable up to what is indexed now.
+
+        Raises:
+            StorageWriteFailed: there is no space for it; everything else goes on.
+            SyncFailed: the state is unknown.
+        """
+        ...
+
+    def close(self) -> None:
+        """Checkpoint, then let go of the folder. May be repeated."""
+        ...
+
+
+class TwoStepEngine(StorageEngine, Protocol):
+    """An engine whose commit can be taken apart, so that a fault can be put between the steps."""
+
+    def write(self, group: CommitGroup, *, sync_follows: bool) -> None:
+        """Do the first half of commit. Raises StorageWriteFailed."""
+        ...
+
+    def sync(self) -> None:
+        """Do the second half: everything written is durable. Raises SyncFailed."""
+        ...
+
+    def drop_unsynced(self) -> None:
+        """Forget what a power cut would take: all groups that no sync covered."""
+        ...
