@@ -1,0 +1,1 @@
+"""Real clients against a running server: each peer from its registry, pinned."""

@@ -1,0 +1,150 @@
+"""The server under test, fresh names, and the page that the run writes.
+
+Rule: one server process for the whole run; each test uses topics and groups of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from compat_tests import peers
+from compat_tests.report_plugin import ReportPlugin
+from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+
+# The one setting that is not a default: three seconds of waiting for each new group teach nothing.
+SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+TOOL_TIMEOUT_S = 90
+# A tool lives a second or two: no time to gain from the second compiler or from several collectors.
+TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
+
+MakeTopic = Callable[..., str]
+Tool = Callable[..., str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer the reference in place of kledger."""
+    parser.addoption("--server", choices=["kledger", "kafka"], default="kledger")
+    parser.addoption("--durability", choices=["fsync", "os"], default="fsync")
+    parser.addoption("--kills", type=int, default=20, help="kills of the long crash test")
+    parser.addoption("--crash-seed", type=int, default=None, help="seed of the crash tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marks, fetch the peers, and write the page at the end (for kledger only)."""
+    config.addinivalue_line("markers", "slow: not in the quick part")
+    config.addinivalue_line("markers", "peer(name): the client a module is about")
+    config.addinivalue_line("markers", "feature(text): what the test tries, a row of the page")
+    try:
+        peers.fetch()
+    except peers.PeerMissing as error:
+        raise pytest.UsageError(str(error)) from error
+    if config.getoption("--server") == "kledger":
+        page = peers.ROOT / "docs" / "COMPATIBILITY.md"
+        config.pluginmanager.register(ReportPlugin(page, config))
+
+
+@pytest.fixture(scope="session")
+def server(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """The server that all tests share."""
+    with make_server(pytestconfig, tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+def make_server(config: pytest.Config, folder: Path) -> ServerProcess:
+    """Build the server that the options name, not started."""
+    if config.getoption("--server") == "kafka":
+        return ApacheKafkaServer(folder, settings=SETTINGS)
+    durability = str(config.getoption("--durability"))
+    return KledgerServer(folder, durability=durability, settings=SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def bootstrap(server: ServerProcess) -> str:
+    """The address for the clients."""
+    return server.bootstrap
+
+
+_numbers = itertools.count(1)
+
+
+def fresh_name(request: pytest.FixtureRequest) -> str:
+    """Give a name that no other test uses, telling which test it is."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", f"{request.node.name}-{next(_numbers)}")
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """The name of a topic that does not exist yet."""
+    return fresh_name(request)
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """The name of a group that does not exist yet."""
+    return fresh_name(request)
+
+
+@pytest.fixture
+def make_topic(request: pytest.FixtureRequest, bootstrap: str) -> MakeTopic:
+    """Create a fresh topic and give its name."""
+
+    def make(partitions: int = 1, **configs: str) -> str:
+        name = fresh_name(request)
+        create_topic(bootstrap, name, partitions, configs)
+        return name
+
+    return make
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, str]) -> None:
+    """Create a topic; keys of `configs` have underscores in place of dots."""
+    settings = {key.replace("_", "."): value for key, value in configs.items()}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    admin.create_topics([new])[name].result(30)
+
+
+@pytest.fixture
+def java(bootstrap: str, tmp_path: Path) -> Tool:
+    """Run a main class of Apache Kafka's jars and give its standard output."""
+
+    def run(main_class: str, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+        command = peers.java_command(main_class, *arguments, options=TOOL_JVM)
+        return run_tool(command, stdin=stdin, expect=expect)
+
+    return run
+
+
+@pytest.fixture
+def kcat(bootstrap: str) -> Tool:
+    """Run kcat against the server and give its standard output."""
+
+    def run(*arguments: str, stdin: str = "", expect: int = 0) -> str:
+        command = [peers.program("kcat"), "-b", bootstrap, *arguments]
+        return run_tool(command, stdin=stdin, expect=expect)
+
+    return run
+
+
+def run_tool(command: list[str], *, stdin: str, expect: int) -> str:
+    """Run a program to its end; fail with what it said when its status is not the expected one."""
+    done = subprocess.run(
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    said = f"{done.stdout}\n{done.stderr}"
+    assert done.returncode == expect, f"status {done.returncode}, expected {expect}: {said}"
+    return done.stdout

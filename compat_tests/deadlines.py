@@ -1,0 +1,25 @@
+"""Deadlines: wait for what another process does, never longer than stated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+WAIT_S = 30.0
+_POLL_S = 0.05
+
+
+def rounds(what: str, *, within_s: float = WAIT_S) -> Iterator[None]:
+    """Go round until the caller breaks out; fail with `what` when the time is over."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        yield
+    raise AssertionError(f"not within {within_s:.0f} s: {what}")
+
+
+def wait_until(is_so: Callable[[], bool], what: str, *, within_s: float = WAIT_S) -> None:
+    """Ask until it is so."""
+    for _ in rounds(what, within_s=within_s):
+        if is_so():
+            return
+        time.sleep(_POLL_S)

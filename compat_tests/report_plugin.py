@@ -1,0 +1,78 @@
+"""Report plugin: turns the outcome of the tests into the rows of the compatibility page."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from compat_tests import compatibility_report, peers
+from compat_tests.compatibility_report import WORKS, Row
+
+
+class ReportPlugin:
+    """Collects one row for each test that names a peer and a feature, and writes the page."""
+
+    def __init__(self, page: Path, config: pytest.Config) -> None:
+        """Write to `page`."""
+        self._page = page
+        self._config = config
+        self._rows: dict[tuple[str, str], Row] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note the outcome of the call, or of a set-up that failed."""
+        report = yield
+        named = _peer_and_feature(item)
+        if named and (report.when == "call" or report.failed):
+            self._note(*named, _result(report))
+        return report
+
+    def _note(self, client: str, feature: str, result: str) -> None:
+        """Keep the worst of what was said about a feature."""
+        known = self._rows.get((client, feature))
+        if known is None or known.result == WORKS:
+            version = peers.peer_version(client)
+            row = Row(client=client, version=version, feature=feature, result=result)
+            self._rows[client, feature] = row
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the page."""
+        if not self._rows:
+            return
+        old = self._page.read_text() if self._page.exists() else ""
+        rows = compatibility_report.merge(
+            compatibility_report.parse(old), self._rows.values(), is_complete=self._is_complete()
+        )
+        self._page.parent.mkdir(exist_ok=True)
+        self._page.write_text(compatibility_report.render(rows))
+
+    def _is_complete(self) -> bool:
+        """True when nothing was deselected, on the command line or by an early end."""
+        option = self._config.option
+        named = [Path(argument).name for argument in self._config.args]
+        return not (option.markexpr or option.keyword or option.maxfail) and named == [
+            "compat_tests"
+        ]
+
+
+def _peer_and_feature(item: pytest.Item) -> tuple[str, str] | None:
+    """Give what the marks say; a feature's text may name parameters of the test in braces."""
+    peer, feature = item.get_closest_marker("peer"), item.get_closest_marker("feature")
+    if peer is None or feature is None:
+        return None
+    callspec = getattr(item, "callspec", None)
+    return peer.args[0], feature.args[0].format(**(callspec.params if callspec else {}))
+
+
+def _result(report: pytest.TestReport) -> str:
+    """Put an outcome into the words of a cell."""
+    if report.passed:
+        return WORKS
+    if report.skipped:
+        return f"not yet: {getattr(report, 'wasxfail', '')}"
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return compatibility_report.failure_result(crash.message if crash else str(report.longrepr))

@@ -1,0 +1,7 @@
+"""Servers as processes: kledger, and Apache Kafka as the reference, behind one face."""
+
+from compat_tests.servers.apache_kafka import ApacheKafkaServer
+from compat_tests.servers.kledger import KledgerServer
+from compat_tests.servers.process import ServerFailed, ServerProcess
+
+__all__ = ["ApacheKafkaServer", "KledgerServer", "ServerFailed", "ServerProcess"]

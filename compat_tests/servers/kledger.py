@@ -1,0 +1,58 @@
+"""kledger as a process: the installed command, as a user starts it."""
+
+from __future__ import annotations
+
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from compat_tests.servers.process import ServerFailed, ServerProcess
+
+_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+) ")
+
+
+class KledgerServer(ServerProcess):
+    """`kledger serve` on a folder, with a durability and settings."""
+
+    name = "kledger"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durability: str = "fsync",
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """Take `settings` as they go behind --set."""
+        super().__init__(folder)
+        self.durability = durability
+        self.settings = dict(settings or {})
+
+    def command(self) -> list[str]:
+        """Give the command line; the port of an earlier start is kept."""
+        listen = f"{self.host}:{self.port}"
+        place = ["--data", str(self.data_folder), "--kafka", listen]
+        words = [kledger_program(), "serve", *place, "--durability", self.durability]
+        for key, value in self.settings.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
+        """Read the line that says which port was given."""
+        assert process.stdout is not None
+        waiting = max(deadline - time.monotonic(), 0)
+        readable, _, _ = select.select([process.stdout], [], [], waiting)
+        line = process.stdout.readline() if readable else b""
+        found = _READY.match(line)
+        if found is None:
+            raise ServerFailed(f"kledger: expected the ready line, got {line!r}\n{self.log_tail()}")
+        self.host, self.port = found[1].decode(), int(found[2])
+
+
+def kledger_program() -> str:
+    """Give the command beside the running interpreter."""
+    return str(Path(sys.executable).parent / "kledger")

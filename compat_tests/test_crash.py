@@ -1,0 +1,131 @@
+"""The server is killed in the middle of load, again and again, and started on the same folder.
+
+What must hold: every acknowledged record is there once, in order, byte for byte, at the offset it
+was acknowledged with; committed offsets neither go back nor lie beyond the log; the producers,
+which live through it all, end with every record delivered exactly once.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from compat_tests.conftest import SETTINGS, create_topic
+from compat_tests.crash_load import CommittingConsumer, LoadProducer, LogChecker, Place
+from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+
+pytestmark = pytest.mark.peer("confluent-kafka")
+TOPICS = ("crash-a", "crash-b")
+PARTITIONS = 3
+LOAD_S_MIN, LOAD_S_MAX = 0.05, 1.5
+GROUP = "crash-group"
+LOG = logging.getLogger("crash")
+
+
+@pytest.mark.feature("3 kills under load: nothing acknowledged is lost")
+def test_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    server = crash_server(pytestconfig, tmp_path, "fsync")
+    run_kills(server, kills=3, seed=crash_seed(pytestconfig))
+
+
+@pytest.mark.slow
+@pytest.mark.feature("20 kills under load ({durability}): nothing acknowledged is lost")
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_many_kills_lose_nothing(
+    pytestconfig: pytest.Config, tmp_path: Path, durability: str
+) -> None:
+    server = crash_server(pytestconfig, tmp_path, durability)
+    kills = int(pytestconfig.getoption("--kills"))
+    run_kills(server, kills=kills, seed=crash_seed(pytestconfig))
+
+
+def crash_seed(config: pytest.Config) -> int:
+    """Give the seed asked for, or a new one."""
+    given = config.getoption("--crash-seed")
+    return random.SystemRandom().randrange(1 << 32) if given is None else int(given)
+
+
+def crash_server(config: pytest.Config, folder: Path, durability: str) -> ServerProcess:
+    """Build a server of its own, with the settings of the shared one."""
+    if config.getoption("--server") == "kafka":
+        return ApacheKafkaServer(folder, settings=SETTINGS)
+    return KledgerServer(folder, durability=durability, settings=SETTINGS)
+
+
+def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
+    """Kill and restart under load, checking after each restart; a failure shows the log."""
+    LOG.warning("--crash-seed %d", seed)
+    moments = random.Random(seed)
+    places = [(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
+    with server:
+        for topic in TOPICS:
+            create_topic(server.bootstrap, topic, PARTITIONS, {})
+        producers = [
+            LoadProducer("plain", server.bootstrap, places, "none"),
+            LoadProducer("packed", server.bootstrap, places, "lz4"),
+        ]
+        member = CommittingConsumer(server.bootstrap, GROUP, list(TOPICS))
+        for producer in producers:
+            producer.start()
+        member.start()
+        for number in range(kills):
+            threading.Event().wait(moments.uniform(LOAD_S_MIN, LOAD_S_MAX))
+            acknowledged = kill_and_restart(server, producers, member)
+            require_all(server, producers, *acknowledged)
+            LOG.warning("kill %d: held", number + 1)
+        left_over = [producer.finish() for producer in producers]
+        member.finish()
+        assert left_over == [0, 0]
+        final_check(server, producers, places)
+
+
+Acknowledged = tuple[list[dict[Place, list[tuple[int, int]]]], dict[Place, int]]
+
+
+def kill_and_restart(
+    server: ServerProcess, producers: list[LoadProducer], member: CommittingConsumer
+) -> Acknowledged:
+    """Kill, note what had been acknowledged by then, and start again."""
+    server.kill()
+    records = [producer.acknowledged_so_far() for producer in producers]
+    commits = dict(member.committed)
+    server.start()
+    return records, commits
+
+
+def require_all(
+    server: ServerProcess,
+    producers: list[LoadProducer],
+    records: list[dict[Place, list[tuple[int, int]]]],
+    commits: dict[Place, int],
+) -> None:
+    """Check a restarted server against what had been acknowledged."""
+    assert [] == [error for producer in producers for error in producer.errors]
+    checker = LogChecker(server.bootstrap, GROUP, list(records[0]))
+    try:
+        checker.read_to_end()
+        for producer, acknowledged in zip(producers, records, strict=True):
+            checker.require(producer.name, acknowledged)
+        checker.require_commits(commits)
+    finally:
+        checker.close()
+
+
+def final_check(server: ServerProcess, producers: list[LoadProducer], places: list[Place]) -> None:
+    """Check that everything sent is there exactly once, also after an orderly restart."""
+    server.stop()
+    server.start()
+    checker = LogChecker(server.bootstrap, GROUP, places)
+    try:
+        checker.read_to_end()
+        for producer in producers:
+            checker.require(producer.name, producer.acknowledged_so_far())
+        sent = sum(sum(producer.sent.values()) for producer in producers)
+        LOG.warning("%d records sent, %d in the log", sent, checker.records)
+        assert checker.records == sent
+    finally:
+        checker.close()

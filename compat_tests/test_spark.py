@@ -1,0 +1,157 @@
+"""Spark's built-in kafka source and sink, batch and streaming."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from compat_tests import peers
+from compat_tests.conftest import MakeTopic
+from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
+from compat_tests.test_confluent_kafka import consuming, receive, send_all
+
+pytestmark = [pytest.mark.peer("spark"), pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """A local session with the connector from the registry."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.jars.packages", peers.SPARK_CONNECTOR)
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def filled(bootstrap: str, make_topic: MakeTopic) -> str:
+    """A topic of two partitions with a hundred records in each, compressed by librdkafka."""
+    name = make_topic(partitions=2)
+    for partition in range(2):
+        send_all(bootstrap, name, samples(100, seed=partition), partition, compression_type="zstd")
+    return name
+
+
+def read(spark: SparkSession, bootstrap: str, topic: str, **options: str) -> DataFrame:
+    """A batch over a topic."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    return (
+        reader.option("subscribe", topic).option("includeHeaders", "true").options(**options).load()
+    )
+
+
+def as_sample(row: Any) -> Sample:
+    """See a row as a record that was sent."""
+    return Sample(
+        key=bytes(row.key) if row.key is not None else None,
+        value=bytes(row.value) if row.value is not None else None,
+        headers=tuple((header.key, bytes(header.value)) for header in row.headers or ()),
+        timestamp_ms=round(row.timestamp_ms),
+    )
+
+
+def rows(frame: DataFrame) -> list[Any]:
+    """Collect in the order of partitions and offsets, the timestamp in milliseconds."""
+    return (
+        frame.selectExpr("*", "unix_millis(timestamp) AS timestamp_ms")
+        .orderBy("partition", "offset")
+        .collect()
+    )
+
+
+@pytest.mark.feature("batch read: every record, headers, timestamps")
+def test_batch_reads_every_record(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    collected = rows(read(spark, bootstrap, filled))
+    expected = samples(100, seed=0) + samples(100, seed=1)
+    assert expected == [as_sample(row) for row in collected]
+    assert [row.offset for row in collected] == 2 * list(range(100))
+
+
+@pytest.mark.feature("batch read: a range of offsets, split into many tasks")
+def test_batch_reads_a_range(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    start = f'{{"{filled}": {{"0": 13, "1": -2}}}}'
+    end = f'{{"{filled}": {{"0": 77, "1": 50}}}}'
+    frame = read(
+        spark, bootstrap, filled, startingOffsets=start, endingOffsets=end, minPartitions="7"
+    )
+    found = [(row.partition, row.offset) for row in rows(frame)]
+    assert found == [(0, n) for n in range(13, 77)] + [(1, n) for n in range(50)]
+
+
+@pytest.mark.feature("batch read: starting by timestamp")
+def test_batch_reads_from_a_timestamp(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    start = str(FIRST_TIMESTAMP_MS + 90 * STEP_MS)
+    frame = read(spark, bootstrap, filled, startingTimestamp=start)
+    assert [row.offset for row in rows(frame)] == 2 * list(range(90, 100))
+
+
+@pytest.mark.feature("batch write: keys, values, headers")
+def test_batch_writes_records(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, group: str
+) -> None:
+    target = make_topic()
+    frame = read(spark, bootstrap, filled).where("partition = 0").coalesce(1)
+    (
+        frame.select("key", "value", "headers")
+        .write.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("includeHeaders", "true")
+        .option("topic", target)
+        .save()
+    )
+    with consuming(bootstrap, target, group=group) as consumer:
+        received = receive(consumer, 100)
+    expected = [(s.key, s.value, s.headers) for s in samples(100, seed=0)]
+    assert expected == [(m.key(), m.value(), tuple(m.headers() or ())) for m in received]
+
+
+@pytest.mark.feature("streaming: read and write, stopped and resumed by its checkpoint")
+def test_stream_resumes_from_its_checkpoint(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    target = make_topic(partitions=2)
+    run_stream(spark, bootstrap, filled, target, tmp_path)
+    first = rows(read(spark, bootstrap, target))
+    assert len(first) == 200
+    send_all(bootstrap, filled, samples(50, seed=2), 1)
+    run_stream(spark, bootstrap, filled, target, tmp_path)
+    values = [bytes(row.value) for row in rows(read(spark, bootstrap, target)) if row.value]
+    sent = samples(100, seed=0) + samples(100, seed=1) + samples(50, seed=2)
+    assert sorted(values) == sorted(record.value for record in sent if record.value)
+
+
+def run_stream(
+    spark: SparkSession, bootstrap: str, source: str, target: str, checkpoint: Path
+) -> None:
+    """Copy what is there from one topic to another, in batches of at most 60 records."""
+    stream = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "60")
+        .load()
+        .select("key", "value")
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("topic", target)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert stream.awaitTermination(120)
