@@ -50,8 +50,8 @@ class _Writer:
             "FAULTS": FAULTS,
             "new": object.__new__,
             "unpack_from": struct.unpack_from,
-            "wrong_length": _wrong_length,
-            "wrong_count": _wrong_count,
+            "wrong_length": primitives.wrong_length,
+            "wrong_count": primitives.wrong_count,
             "read_uvarint": primitives.read_uvarint,
             "read_tag": primitives.read_tag,
             "check_tag_count": primitives.check_tag_count,
@@ -264,14 +264,6 @@ class _Writer:
             with self.out.block(f"if pos != {last}:"):
                 place = Place(f"{path}{one.name}", f"the size of tag {one.tag}")
                 self.out.add(f"raise wrong_length({last} - pos, 0)", place)
-
-
-def _wrong_length(size: int, left: int) -> Refused:
-    return Refused("null" if size == -1 else f"a length of {size} with {left} bytes left")
-
-
-def _wrong_count(count: int, left: int) -> Refused:
-    return Refused("null" if count == -1 else f"a count of {count} with {left} bytes left")
 
 
 def _diagnose(

@@ -20,15 +20,15 @@ from struct import Struct, error
 from typing import Final
 
 from gateway.wire.errors import MalformedMessage
-from gateway.wire.primitives import Buffer, Refused, read_uvarint, skip_tags
+from gateway.wire.primitives import Buffer, Refused, read_uvarint, skip_tags, wrong_length
 
 API_VERSIONS_KEY: Final = 18
 NEVER: Final = 0x7FFF
 
 # fmt: off
 FLEXIBLE_SINCE: Final[dict[int, int]] = {
-    0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 17:
-    NEVER, 18: 3, 19: 5, 20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2,
+    0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3,
+    17: NEVER, 18: 3, 19: 5, 20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2,
     30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2, 36: 2, 37: 2, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2,
     43: 2, 44: 1, 45: 0, 46: 0, 47: NEVER, 48: 1, 49: 1, 50: 0, 51: 0, 52: 0, 53: 1, 54: 1,
     55: 0, 56: 0, 57: 0, 58: 0, 59: 0, 60: 0, 61: 0, 62: 0, 63: 0, 64: 0, 65: 0, 66: 0, 67: 0,
@@ -88,7 +88,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         if size != -1:
             stop = pos + size
             if not pos <= stop <= len(frame):
-                raise Refused(f"a length of {size} with {len(frame) - pos} bytes left")
+                raise wrong_length(size, len(frame) - pos)
             client_id = str(frame[pos:stop], "utf-8")
             pos = stop
         if is_flexible(key, version):

@@ -6,7 +6,7 @@ Must not know: messages, versions.
 The compiled functions read a one-byte varint themselves; what is here serves the long ones.
 """
 
-from typing import Final
+from typing import Final, NoReturn
 from uuid import UUID
 
 Buffer = bytes | bytearray | memoryview
@@ -59,14 +59,17 @@ def read_uvarint(buf: Buffer, pos: int, bytes_max: int = UVARINT_BYTES_MAX) -> t
 
 def encode_uvarint(value: int) -> bytes:
     """Write an unsigned varint in as few bytes as it takes."""
-    if value < 0:
-        raise ValueError(f"varint of {value}")
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 0x80:
+        return UVARINTS[value] if value >= 0 else _refuse_negative(value)
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return bytes((value & 0x7F | 0x80,)) + encode_uvarint(value >> 7)
+
+
+def _refuse_negative(value: int) -> NoReturn:
+    raise ValueError(f"{value} as an unsigned varint")
 
 
 def skip_tags(buf: Buffer, pos: int, end: int, first: int) -> int:
@@ -103,6 +106,16 @@ def read_tag(buf: Buffer, pos: int, end: int) -> tuple[int, int, int]:
     if stop > end:
         raise Refused(f"{size} bytes of tag {tag} with {end - pos} bytes left", "tagged fields")
     return tag, pos, stop
+
+
+def wrong_length(size: int, left: int) -> Refused:
+    """Make the refusal of a length that is negative or more than what is left."""
+    return Refused("null" if size == -1 else f"a length of {size} with {left} bytes left")
+
+
+def wrong_count(count: int, left: int) -> Refused:
+    """Make the refusal of a count that is negative or more than what is left can hold."""
+    return Refused("null" if count == -1 else f"a count of {count} with {left} bytes left")
 
 
 def uuid_from_bytes(raw: bytes) -> UUID:

@@ -1,0 +1,351 @@
+"""Produce by hand: the request as places in the frame, the response in one pack.
+
+The request is read down to (topic, partition index, start, length) per partition; records are
+not touched and nothing of their size is copied. `topic` is the name in UTF-8 up to version 12
+and the 16 bytes of the topic id from version 13 on; it goes into the response as it came.
+
+    response frame for one partition without a message, version 9 to 12
+    size  correlation_id  tags | 2 | name+1 name | 2 | index error base_offset append_time
+    log_start | no record_errors | no message | tags | tags | throttle_time_ms | tags
+
+Rule: gives the same bytes and values as the compiled codec; a test compares them per version.
+Must not know: what a record batch looks like, why a partition failed.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
+from struct import Struct, error
+from typing import Final, NoReturn
+
+from gateway.wire.codec import decode
+from gateway.wire.errors import MalformedMessage
+from gateway.wire.primitives import (
+    ELEMENTS_MAX,
+    Refused,
+    encode_uvarint,
+    read_uvarint,
+    skip_tags,
+    wrong_count,
+    wrong_length,
+)
+
+PartitionRecords = tuple[bytes, int, int, int]
+"""Topic, partition index, where the records start in the buffer, their length; -1 for null."""
+
+PartitionResult = tuple[
+    bytes, int, int, int, int, int, str | None, Sequence[tuple[int, str | None]]
+]
+"""Topic, partition index, error code, base offset, log append time, log start offset, error
+message, and (batch index, message) per refused record."""
+
+FLEXIBLE_SINCE: Final = 9
+TOPIC_ID_SINCE: Final = 13
+
+_FAULTS: Final = (Refused, error, IndexError, UnicodeDecodeError)
+_ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
+_ACKS_TO_TOPICS_V9: Final = Struct(">hiB").unpack_from
+_INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
+_INDEX_AND_SIZE_V9: Final = Struct(">iB").unpack_from
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
+_PARTITION_BYTES_MIN_V3: Final = 8
+_PARTITION_BYTES_MIN_V9: Final = 6
+
+
+class ProduceRequest:
+    """A Produce request whose records are still in the frame."""
+
+    __slots__ = ("acks", "partitions", "timeout_ms", "transactional_id")
+
+    def __init__(
+        self,
+        transactional_id: str | None,
+        acks: int,
+        timeout_ms: int,
+        partitions: list[PartitionRecords],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.partitions = partitions
+
+
+def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> ProduceRequest:
+    """Find the records of each partition in a Produce body of version 3 to 13.
+
+    Args:
+        buf: the frame; the positions in the result count from its start.
+        version: API version.
+        pos: where the body starts.
+
+    Raises:
+        MalformedMessage: the bytes do not follow the schema.
+    """
+    try:
+        if version < FLEXIBLE_SINCE:
+            return _parse_fixed(buf, pos)
+        return _parse_flexible(buf, version >= TOPIC_ID_SINCE, pos)
+    except _FAULTS as fault:
+        _explain(buf, version, pos, fault)
+
+
+def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoReturn:
+    """Let the compiled codec find the same fault and name the field."""
+    from gateway.wire.messages import k00_produce  # noqa: PLC0415 (for the unhappy case only)
+
+    decode(k00_produce.ProduceRequest, version, buf, pos)
+    raise MalformedMessage(
+        "ProduceRequest", version, position=pos, field="?", expected="a body", got=str(fault)
+    ) from None
+
+
+def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ProduceRequest:
+    end = len(buf)
+    transactional_id = None
+    size = buf[pos]
+    pos += 1
+    if size:
+        transactional_id, pos = _compact_text(buf, pos, end, size)
+    acks, timeout_ms, topic_count = _ACKS_TO_TOPICS_V9(buf, pos)
+    pos += 7
+    if topic_count > 127:
+        topic_count, pos = read_uvarint(buf, pos - 1)
+    _check_count(topic_count - 1, 3, end - pos)
+    partitions: list[PartitionRecords] = []
+    for _ in range(topic_count - 1):
+        if has_ids:
+            topic = bytes(buf[pos : pos + 16])
+            pos += 16
+        else:
+            size = buf[pos]
+            pos += 1
+            if size > 127:
+                size, pos = read_uvarint(buf, pos - 1)
+            stop = pos + size - 1
+            if not pos <= stop <= end:
+                raise wrong_length(stop - pos, end - pos)
+            topic = bytes(buf[pos:stop])
+            pos = stop
+        pos = _partitions_flexible(buf, pos, end, topic, partitions)
+    if buf[pos]:
+        skip_tags(buf, pos + 1, end, buf[pos])
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def _partitions_flexible(
+    buf: memoryview, pos: int, end: int, topic: bytes, partitions: list[PartitionRecords]
+) -> int:
+    """Append the partitions of one topic; return the position behind the topic."""
+    count = buf[pos]
+    pos += 1
+    if count > 127:
+        count, pos = read_uvarint(buf, pos - 1)
+    _check_count(count - 1, _PARTITION_BYTES_MIN_V9, end - pos, len(partitions))
+    for _ in range(count - 1):
+        index, size = _INDEX_AND_SIZE_V9(buf, pos)
+        pos += 5
+        if size > 127:
+            size, pos = read_uvarint(buf, pos - 1)
+        stop = pos + size - 1 if size else pos
+        if stop > end:
+            raise wrong_length(stop - pos, end - pos)
+        partitions.append((topic, index, pos, size - 1))
+        tags = buf[stop]
+        pos = stop + 1
+        if tags:
+            pos = skip_tags(buf, pos, end, tags)
+    tags = buf[pos]
+    pos += 1
+    return skip_tags(buf, pos, end, tags) if tags else pos
+
+
+def _compact_text(buf: memoryview, pos: int, end: int, size: int) -> tuple[str, int]:
+    if size > 127:
+        size, pos = read_uvarint(buf, pos - 1)
+    stop = pos + size - 1
+    if not pos <= stop <= end:
+        raise wrong_length(stop - pos, end - pos)
+    return str(buf[pos:stop], "utf-8"), stop
+
+
+def _check_count(count: int, size_min: int, left: int, before: int = 0) -> None:
+    if count < 0 or count * size_min > left or count + before > ELEMENTS_MAX:
+        raise wrong_count(count, left)
+
+
+def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
+    end = len(buf)
+    transactional_id = None
+    (size,) = _INT16(buf, pos)
+    pos += 2
+    if size != -1:
+        if not 0 <= size <= end - pos:
+            raise wrong_length(size, end - pos)
+        transactional_id = str(buf[pos : pos + size], "utf-8")
+        pos += size
+    acks, timeout_ms, topic_count = _ACKS_TO_TOPICS_V3(buf, pos)
+    pos += 10
+    _check_count(topic_count, 6, end - pos)
+    partitions: list[PartitionRecords] = []
+    for _ in range(topic_count):
+        (size,) = _INT16(buf, pos)
+        pos += 2
+        if not 0 <= size <= end - pos:
+            raise wrong_length(size, end - pos)
+        topic = bytes(buf[pos : pos + size])
+        pos += size
+        (count,) = _INT32(buf, pos)
+        pos += 4
+        _check_count(count, _PARTITION_BYTES_MIN_V3, end - pos, len(partitions))
+        for _ in range(count):
+            index, size = _INDEX_AND_SIZE_V3(buf, pos)
+            pos += 8
+            if not -1 <= size <= end - pos:
+                raise wrong_length(size, end - pos)
+            partitions.append((topic, index, pos, size))
+            if size > 0:
+                pos += size
+    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+
+
+def encode_produce_response(
+    version: int, results: Sequence[PartitionResult], throttle_time_ms: int = 0
+) -> bytes:
+    """Write the body of a response; see `produce_response_frame`."""
+    head = 9 if version >= FLEXIBLE_SINCE else 8
+    return produce_response_frame(0, version, results, throttle_time_ms)[head:]
+
+
+def produce_response_frame(
+    correlation_id: int,
+    version: int,
+    results: Sequence[PartitionResult],
+    throttle_time_ms: int = 0,
+) -> bytes:
+    """Write a whole response with its size and header.
+
+    Args:
+        correlation_id: of the request.
+        version: API version.
+        results: one per partition, in request order; neighbours with equal topics share one
+            topic entry.
+        throttle_time_ms: KIP-219.
+    """
+    if len(results) == 1:
+        result = results[0]
+        if result[6] is None and not result[7] and len(result[0]) < 127:
+            return _one_partition_frame(correlation_id, version, result, throttle_time_ms)
+    if version >= FLEXIBLE_SINCE:
+        body = _encode_flexible(version, results, throttle_time_ms)
+        return _PREFIX_V1.pack(len(body) + 5, correlation_id, 0) + body
+    body = _encode_fixed(version, results, throttle_time_ms)
+    return _PREFIX_V0.pack(len(body) + 4, correlation_id) + body
+
+
+_PREFIX_V0: Final = Struct(">ii")
+_PREFIX_V1: Final = Struct(">iiB")
+
+
+@lru_cache(maxsize=2048)
+def _one_partition_layout(version: int, key_size: int) -> tuple[Callable[..., bytes], int]:
+    """Return the pack function and the size of a response with one partition.
+
+    Every `x` is a zero byte: an empty tag section, a null message or an empty int32 count.
+    """
+    if version >= FLEXIBLE_SINCE:
+        key = f"{key_size}s" if version >= TOPIC_ID_SINCE else f"B{key_size}s"
+        layout = Struct(f">iix B{key}B ihqqq B x x x i x")
+    else:
+        log_start = "q" if version >= 5 else ""
+        errors = "4xh" if version >= 8 else ""
+        layout = Struct(f">ii ih{key_size}si ihqq{log_start} {errors} i")
+    return layout.pack, layout.size - 4
+
+
+def _one_partition_frame(
+    correlation_id: int, version: int, result: PartitionResult, throttle: int
+) -> bytes:
+    """Write a whole response for one partition that has no message, by one pack."""
+    topic, index, code, base, append_time, log_start, _, _ = result
+    key_size = len(topic)
+    pack, size = _one_partition_layout(version, key_size)
+    if version >= TOPIC_ID_SINCE:
+        return pack(
+            size, correlation_id, 2, topic, 2,
+            index, code, base, append_time, log_start, 1, throttle,
+        )  # fmt: skip
+    if version >= FLEXIBLE_SINCE:
+        return pack(
+            size, correlation_id, 2, key_size + 1, topic, 2,
+            index, code, base, append_time, log_start, 1, throttle,
+        )  # fmt: skip
+    head = (size, correlation_id, 1, key_size, topic, 1, index, code, base, append_time)
+    if version >= 8:
+        return pack(*head, log_start, -1, throttle)
+    if version >= 5:
+        return pack(*head, log_start, throttle)
+    return pack(*head, throttle)
+
+
+def _by_topic(results: Sequence[PartitionResult]) -> list[tuple[bytes, list[PartitionResult]]]:
+    """Group neighbours that have equal topics."""
+    return [(topic, list(group)) for topic, group in groupby(results, itemgetter(0))]
+
+
+def _encode_flexible(version: int, results: Sequence[PartitionResult], throttle: int) -> bytes:
+    topics = _by_topic(results)
+    parts = [encode_uvarint(len(topics) + 1)]
+    for topic, group in topics:
+        if version < TOPIC_ID_SINCE:
+            parts.append(encode_uvarint(len(topic) + 1))
+        parts += (topic, encode_uvarint(len(group) + 1))
+        for _, index, code, base, append_time, log_start, message, refused in group:
+            parts.append(_RESULT_V5.pack(index, code, base, append_time, log_start))
+            parts.append(encode_uvarint(len(refused) + 1))
+            for at, reason in refused:
+                parts += (_INT32_PACK(at), _compact_nullable(reason), b"\0")
+            parts += (_compact_nullable(message), b"\0")
+        parts.append(b"\0")
+    parts += (_INT32_PACK(throttle), b"\0")
+    return b"".join(parts)
+
+
+def _encode_fixed(version: int, results: Sequence[PartitionResult], throttle: int) -> bytes:
+    topics = _by_topic(results)
+    parts = [_INT32_PACK(len(topics))]
+    for topic, group in topics:
+        parts += (_INT16_PACK(len(topic)), topic, _INT32_PACK(len(group)))
+        for _, index, code, base, append_time, log_start, message, refused in group:
+            if version < 5:
+                parts.append(_RESULT_V3.pack(index, code, base, append_time))
+                continue
+            parts.append(_RESULT_V5.pack(index, code, base, append_time, log_start))
+            if version >= 8:
+                parts.append(_INT32_PACK(len(refused)))
+                for at, reason in refused:
+                    parts += (_INT32_PACK(at), _nullable(reason))
+                parts.append(_nullable(message))
+    parts.append(_INT32_PACK(throttle))
+    return b"".join(parts)
+
+
+_RESULT_V3: Final = Struct(">ihqq")
+_RESULT_V5: Final = Struct(">ihqqq")
+_INT16_PACK: Final = Struct(">h").pack
+_INT32_PACK: Final = Struct(">i").pack
+
+
+def _compact_nullable(text: str | None) -> bytes:
+    if text is None:
+        return b"\0"
+    data = text.encode()
+    return encode_uvarint(len(data) + 1) + data
+
+
+def _nullable(text: str | None) -> bytes:
+    if text is None:
+        return b"\xff\xff"
+    data = text.encode()
+    return _INT16_PACK(len(data)) + data
