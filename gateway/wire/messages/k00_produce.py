@@ -7,11 +7,15 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Records, Struct, f
 
 
 class PartitionProduceData(Struct):
+    """One partition's batch, opaque here."""
+
     index: Int32 = 0
     records: Records | None = b""
 
 
 class TopicProduceData(Struct):
+    """Batches for one topic, named up to version 12 and by id after it."""
+
     name: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
     partition_data: list[PartitionProduceData] = []
@@ -27,16 +31,22 @@ class ProduceRequest(Message, key=0, versions="3-13", flexible="9+"):
 
 
 class BatchIndexAndErrorMessage(Struct):
+    """One refused record, by its place in the batch."""
+
     batch_index: Int32 = 0
     batch_index_error_message: str | None = None
 
 
 class LeaderIdAndEpoch(Struct):
+    """Who leads the partition now (KIP-951); -1 is not known."""
+
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class PartitionProduceResponse(Struct):
+    """Outcome for one partition; the append time is -1 with CreateTime."""
+
     index: Int32 = 0
     error_code: Int16 = 0
     base_offset: Int64 = 0
@@ -50,12 +60,16 @@ class PartitionProduceResponse(Struct):
 
 
 class TopicProduceResponse(Struct):
+    """Outcomes for one topic."""
+
     name: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
     partition_responses: list[PartitionProduceResponse] = []
 
 
 class NodeEndpoint(Struct):
+    """Where a leader named above can be reached (KIP-951)."""
+
     node_id: Int32 = 0
     host: str = ""
     port: Int32 = 0

@@ -7,11 +7,15 @@ from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Records, Str
 
 
 class ReplicaState(Struct):
+    """The follower that asks; -1 is a consumer."""
+
     replica_id: Int32 = -1
     replica_epoch: Int64 = -1
 
 
 class FetchPartition(Struct):
+    """Where to read in one partition, and how many bytes at most."""
+
     partition: Int32 = 0
     current_leader_epoch: Int32 = field(versions="9+", default=-1)
     fetch_offset: Int64 = 0
@@ -23,12 +27,16 @@ class FetchPartition(Struct):
 
 
 class FetchTopic(Struct):
+    """Partitions of one topic, named up to version 12 and by id after it."""
+
     topic: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
     partitions: list[FetchPartition] = []
 
 
 class ForgottenTopic(Struct):
+    """Partitions that leave the fetch session (KIP-227)."""
+
     topic: str = field(versions="7-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
     partitions: list[Int32] = []
@@ -52,26 +60,36 @@ class FetchRequest(Message, key=1, versions="4-18", flexible="12+"):
 
 
 class EpochEndOffset(Struct):
+    """Where the follower's log diverges (KIP-595)."""
+
     epoch: Int32 = -1
     end_offset: Int64 = -1
 
 
 class LeaderIdAndEpoch(Struct):
+    """Who leads the partition now (KIP-951); -1 is not known."""
+
     leader_id: Int32 = -1
     leader_epoch: Int32 = -1
 
 
 class SnapshotId(Struct):
+    """The snapshot to load instead of the log (KIP-630)."""
+
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
 
 class AbortedTransaction(Struct):
+    """An aborted transaction whose records are in the answer."""
+
     producer_id: Int64 = 0
     first_offset: Int64 = 0
 
 
 class PartitionData(Struct):
+    """One partition's batches and offsets; records are empty, never null."""
+
     partition_index: Int32 = 0
     error_code: Int16 = 0
     high_watermark: Int64 = 0
@@ -88,12 +106,16 @@ class PartitionData(Struct):
 
 
 class FetchableTopicResponse(Struct):
+    """Partitions of one topic."""
+
     topic: str = field(versions="0-12", default="")
     topic_id: UUID = field(versions="13+", default=ZERO_UUID)
     partitions: list[PartitionData] = []
 
 
 class NodeEndpoint(Struct):
+    """Where a leader named above can be reached (KIP-951)."""
+
     node_id: Int32 = 0
     host: str = ""
     port: Int32 = 0

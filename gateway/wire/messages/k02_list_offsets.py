@@ -4,12 +4,16 @@ from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, fiel
 
 
 class ListOffsetsPartition(Struct):
+    """A timestamp in milliseconds, or -1 latest, -2 earliest and so on."""
+
     partition_index: Int32 = 0
     current_leader_epoch: Int32 = field(versions="4+", default=-1)
     timestamp: Int64 = 0
 
 
 class ListOffsetsTopic(Struct):
+    """Partitions of one topic."""
+
     name: str = ""
     partitions: list[ListOffsetsPartition] = []
 
@@ -24,6 +28,8 @@ class ListOffsetsRequest(Message, key=2, versions="1-11", flexible="6+"):
 
 
 class ListOffsetsPartitionResponse(Struct):
+    """Offset and timestamp found; -1 and -1 when nothing matches."""
+
     partition_index: Int32 = 0
     error_code: Int16 = 0
     timestamp: Int64 = -1
@@ -32,6 +38,8 @@ class ListOffsetsPartitionResponse(Struct):
 
 
 class ListOffsetsTopicResponse(Struct):
+    """Offsets of one topic."""
+
     name: str = ""
     partitions: list[ListOffsetsPartitionResponse] = []
 

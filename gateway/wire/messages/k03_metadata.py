@@ -7,6 +7,8 @@ from gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class MetadataRequestTopic(Struct):
+    """A topic wanted, by name or from version 10 by id."""
+
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     name: str | None = field(nullable="10+", default="")
 
@@ -21,6 +23,8 @@ class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
 
 
 class MetadataResponseBroker(Struct):
+    """A broker and where to reach it."""
+
     node_id: Int32 = 0
     host: str = ""
     port: Int32 = 0
@@ -28,6 +32,8 @@ class MetadataResponseBroker(Struct):
 
 
 class MetadataResponsePartition(Struct):
+    """One partition, its leader and its replicas."""
+
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -38,6 +44,8 @@ class MetadataResponsePartition(Struct):
 
 
 class MetadataResponseTopic(Struct):
+    """One topic; the operations are a bit field, INT_MIN when not asked for."""
+
     error_code: Int16 = 0
     name: str | None = field(nullable="12+", default="")
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)

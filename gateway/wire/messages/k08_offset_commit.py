@@ -7,6 +7,8 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class OffsetCommitRequestPartition(Struct):
+    """One offset to store, with the client's own words."""
+
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = field(versions="6+", default=-1)
@@ -14,6 +16,8 @@ class OffsetCommitRequestPartition(Struct):
 
 
 class OffsetCommitRequestTopic(Struct):
+    """Offsets of one topic."""
+
     name: str = field(versions="0-9", default="")
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     partitions: list[OffsetCommitRequestPartition] = []
@@ -31,11 +35,15 @@ class OffsetCommitRequest(Message, key=8, versions="2-10", flexible="8+"):
 
 
 class OffsetCommitResponsePartition(Struct):
+    """Outcome for one partition."""
+
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetCommitResponseTopic(Struct):
+    """Outcomes for one topic."""
+
     name: str = field(versions="0-9", default="")
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     partitions: list[OffsetCommitResponsePartition] = []

@@ -7,17 +7,23 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class OffsetFetchRequestTopic(Struct):
+    """Partitions of one topic, up to version 7."""
+
     name: str = ""
     partition_indexes: list[Int32] = []
 
 
 class OffsetFetchRequestTopics(Struct):
+    """Partitions of one topic of a group, from version 8 on."""
+
     name: str = field(versions="8-9", default="")
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     partition_indexes: list[Int32] = []
 
 
 class OffsetFetchRequestGroup(Struct):
+    """One group; null topics mean all that have an offset."""
+
     group_id: str = ""
     member_id: str | None = field(versions="9+", default=None)
     member_epoch: Int32 = field(versions="9+", default=-1)
@@ -34,6 +40,8 @@ class OffsetFetchRequest(Message, key=9, versions="1-10", flexible="6+"):
 
 
 class OffsetFetchResponsePartition(Struct):
+    """One stored offset, up to version 7."""
+
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = field(versions="5-7", default=-1)
@@ -42,11 +50,15 @@ class OffsetFetchResponsePartition(Struct):
 
 
 class OffsetFetchResponseTopic(Struct):
+    """Offsets of one topic, up to version 7."""
+
     name: str = ""
     partitions: list[OffsetFetchResponsePartition] = []
 
 
 class OffsetFetchResponsePartitions(Struct):
+    """One stored offset of a group, from version 8 on."""
+
     partition_index: Int32 = 0
     committed_offset: Int64 = 0
     committed_leader_epoch: Int32 = -1
@@ -55,12 +67,16 @@ class OffsetFetchResponsePartitions(Struct):
 
 
 class OffsetFetchResponseTopics(Struct):
+    """Offsets of one topic of a group, from version 8 on."""
+
     name: str = field(versions="8-9", default="")
     topic_id: UUID = field(versions="10+", default=ZERO_UUID)
     partitions: list[OffsetFetchResponsePartitions] = []
 
 
 class OffsetFetchResponseGroup(Struct):
+    """Offsets of one group."""
+
     group_id: str = ""
     topics: list[OffsetFetchResponseTopics] = []
     error_code: Int16 = 0

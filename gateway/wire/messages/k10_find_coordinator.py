@@ -12,6 +12,8 @@ class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
 
 
 class Coordinator(Struct):
+    """The coordinator of one key, from version 4 on."""
+
     key: str = ""
     node_id: Int32 = 0
     host: str = ""

@@ -4,6 +4,8 @@ from gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class JoinGroupRequestProtocol(Struct):
+    """A protocol the member can speak, with its metadata."""
+
     name: str = ""
     metadata: bytes = b""
 
@@ -22,6 +24,8 @@ class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
 
 
 class JoinGroupResponseMember(Struct):
+    """A member and its metadata, for the leader to assign."""
+
     member_id: str = ""
     group_instance_id: str | None = field(versions="5+", default=None)
     metadata: bytes = b""

@@ -4,6 +4,8 @@ from gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class MemberIdentity(Struct):
+    """A member that leaves; an admin names it by its instance id alone."""
+
     member_id: str = ""
     group_instance_id: str | None = None
     reason: str | None = field(versions="5+", default=None)
@@ -18,6 +20,8 @@ class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
 
 
 class MemberResponse(Struct):
+    """Outcome for one member."""
+
     member_id: str = ""
     group_instance_id: str | None = ""
     error_code: Int16 = 0

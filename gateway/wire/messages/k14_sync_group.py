@@ -4,6 +4,8 @@ from gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class SyncGroupRequestAssignment(Struct):
+    """What the leader assigned to one member."""
+
     member_id: str = ""
     assignment: bytes = b""
 

@@ -11,6 +11,8 @@ class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):
 
 
 class DescribedGroupMember(Struct):
+    """One member, its client and what it was assigned."""
+
     member_id: str = ""
     group_instance_id: str | None = field(versions="4+", default=None)
     client_id: str = ""
@@ -20,6 +22,8 @@ class DescribedGroupMember(Struct):
 
 
 class DescribedGroup(Struct):
+    """One group; a group that is not there is Dead without an error up to version 5."""
+
     error_code: Int16 = 0
     error_message: str | None = field(versions="6+", default=None)
     group_id: str = ""

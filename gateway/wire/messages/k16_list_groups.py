@@ -11,6 +11,8 @@ class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
 
 
 class ListedGroup(Struct):
+    """One group of the list."""
+
     group_id: str = ""
     protocol_type: str = ""
     group_state: str = field(versions="4+", default="")

@@ -11,18 +11,24 @@ class ApiVersionsRequest(Message, key=18, versions="0-4", flexible="3+"):
 
 
 class ApiVersion(Struct):
+    """Served versions of one key."""
+
     api_key: Int16 = 0
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class SupportedFeatureKey(Struct):
+    """Levels of a feature that the broker supports."""
+
     name: str = ""
     min_version: Int16 = 0
     max_version: Int16 = 0
 
 
 class FinalizedFeatureKey(Struct):
+    """Levels of a feature that the cluster has agreed on."""
+
     name: str = ""
     max_version_level: Int16 = 0
     min_version_level: Int16 = 0

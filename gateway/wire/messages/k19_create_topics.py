@@ -7,16 +7,22 @@ from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class CreatableReplicaAssignment(Struct):
+    """Brokers that shall hold one partition."""
+
     partition_index: Int32 = 0
     broker_ids: list[Int32] = []
 
 
 class CreatableTopicConfig(Struct):
+    """One setting of the new topic."""
+
     name: str = ""
     value: str | None = ""
 
 
 class CreatableTopic(Struct):
+    """One topic to create; -1 leaves partitions or replication to the broker."""
+
     name: str = ""
     num_partitions: Int32 = 0
     replication_factor: Int16 = 0
@@ -33,6 +39,8 @@ class CreateTopicsRequest(Message, key=19, versions="2-7", flexible="5+"):
 
 
 class CreatableTopicConfigs(Struct):
+    """One setting as it came to be."""
+
     name: str = ""
     value: str | None = ""
     read_only: bool = False
@@ -41,6 +49,8 @@ class CreatableTopicConfigs(Struct):
 
 
 class CreatableTopicResult(Struct):
+    """Outcome for one topic, with its id and configuration."""
+
     name: str = ""
     topic_id: UUID = field(versions="7+", default=ZERO_UUID)
     error_code: Int16 = 0

@@ -7,6 +7,8 @@ from gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class DeleteTopicState(Struct):
+    """One topic to delete, by name or by id, from version 6 on."""
+
     name: str | None = None
     topic_id: UUID = ZERO_UUID
 
@@ -20,6 +22,8 @@ class DeleteTopicsRequest(Message, key=20, versions="1-6", flexible="4+"):
 
 
 class DeletableTopicResult(Struct):
+    """Outcome for one topic."""
+
     name: str | None = field(nullable="6+", default="")
     topic_id: UUID = field(versions="6+", default=ZERO_UUID)
     error_code: Int16 = 0

@@ -4,11 +4,15 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
 
 
 class DeleteRecordsPartition(Struct):
+    """The first offset to keep; -1 is the high watermark."""
+
     partition_index: Int32 = 0
     offset: Int64 = 0
 
 
 class DeleteRecordsTopic(Struct):
+    """Partitions of one topic."""
+
     name: str = ""
     partitions: list[DeleteRecordsPartition] = []
 
@@ -21,12 +25,16 @@ class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
 
 
 class DeleteRecordsPartitionResult(Struct):
+    """The log start that came of it, -1 on an error."""
+
     partition_index: Int32 = 0
     low_watermark: Int64 = 0
     error_code: Int16 = 0
 
 
 class DeleteRecordsTopicResult(Struct):
+    """Outcomes for one topic."""
+
     name: str = ""
     partitions: list[DeleteRecordsPartitionResult] = []
 

@@ -4,12 +4,16 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class OffsetForLeaderPartition(Struct):
+    """The epoch whose end is wanted, and the one the client believes in."""
+
     partition: Int32 = 0
     current_leader_epoch: Int32 = -1
     leader_epoch: Int32 = 0
 
 
 class OffsetForLeaderTopic(Struct):
+    """Partitions of one topic."""
+
     topic: str = ""
     partitions: list[OffsetForLeaderPartition] = []
 
@@ -22,6 +26,8 @@ class OffsetForLeaderEpochRequest(Message, key=23, versions="2-4", flexible="4+"
 
 
 class EpochEndOffset(Struct):
+    """Where the epoch ends; -1 and -1 when it is not known."""
+
     error_code: Int16 = 0
     partition: Int32 = 0
     leader_epoch: Int32 = -1
@@ -29,6 +35,8 @@ class EpochEndOffset(Struct):
 
 
 class OffsetForLeaderTopicResult(Struct):
+    """Ends of one topic."""
+
     topic: str = ""
     partitions: list[EpochEndOffset] = []
 

@@ -4,6 +4,8 @@ from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class DescribeConfigsResource(Struct):
+    """A topic (2) or broker (4) and the settings wanted."""
+
     resource_type: Int8 = 0
     resource_name: str = ""
     configuration_keys: list[str] | None = []
@@ -18,12 +20,16 @@ class DescribeConfigsRequest(Message, key=32, versions="1-4", flexible="4+"):
 
 
 class DescribeConfigsSynonym(Struct):
+    """Another place where the setting has a value."""
+
     name: str = ""
     value: str | None = ""
     source: Int8 = 0
 
 
 class DescribeConfigsResourceResult(Struct):
+    """One setting with its value, source and type."""
+
     name: str = ""
     value: str | None = ""
     read_only: bool = False
@@ -35,6 +41,8 @@ class DescribeConfigsResourceResult(Struct):
 
 
 class DescribeConfigsResult(Struct):
+    """Settings of one resource."""
+
     error_code: Int16 = 0
     error_message: str | None = ""
     resource_type: Int8 = 0

@@ -4,11 +4,15 @@ from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class AlterableConfig(Struct):
+    """One setting and its new value; null resets it."""
+
     name: str = ""
     value: str | None = ""
 
 
 class AlterConfigsResource(Struct):
+    """A resource and its whole configuration."""
+
     resource_type: Int8 = 0
     resource_name: str = ""
     configs: list[AlterableConfig] = []
@@ -22,6 +26,8 @@ class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
 
 
 class AlterConfigsResourceResponse(Struct):
+    """Outcome for one resource."""
+
     error_code: Int16 = 0
     error_message: str | None = ""
     resource_type: Int8 = 0

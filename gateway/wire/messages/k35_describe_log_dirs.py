@@ -4,6 +4,8 @@ from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class DescribableLogDirTopic(Struct):
+    """Partitions of one topic."""
+
     topic: str = ""
     partitions: list[Int32] = []
 
@@ -15,6 +17,8 @@ class DescribeLogDirsRequest(Message, key=35, versions="1-5", flexible="2+"):
 
 
 class DescribeLogDirsPartition(Struct):
+    """Bytes that one partition takes."""
+
     partition_index: Int32 = 0
     partition_size: Int64 = 0
     offset_lag: Int64 = 0
@@ -22,11 +26,15 @@ class DescribeLogDirsPartition(Struct):
 
 
 class DescribeLogDirsTopic(Struct):
+    """Partitions of one topic in a folder."""
+
     name: str = ""
     partitions: list[DescribeLogDirsPartition] = []
 
 
 class DescribeLogDirsResult(Struct):
+    """One log folder; its bytes are -1 when they are not known."""
+
     error_code: Int16 = 0
     log_dir: str = ""
     topics: list[DescribeLogDirsTopic] = []

@@ -4,10 +4,14 @@ from gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class CreatePartitionsAssignment(Struct):
+    """Brokers that shall hold one new partition."""
+
     broker_ids: list[Int32] = []
 
 
 class CreatePartitionsTopic(Struct):
+    """A topic and the number of partitions it shall have in all."""
+
     name: str = ""
     count: Int32 = 0
     assignments: list[CreatePartitionsAssignment] | None = []
@@ -22,6 +26,8 @@ class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
 
 
 class CreatePartitionsTopicResult(Struct):
+    """Outcome for one topic."""
+
     name: str = ""
     error_code: Int16 = 0
     error_message: str | None = None

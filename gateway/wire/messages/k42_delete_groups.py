@@ -10,6 +10,8 @@ class DeleteGroupsRequest(Message, key=42, versions="0-2", flexible="2+"):
 
 
 class DeletableGroupResult(Struct):
+    """Outcome for one group."""
+
     group_id: str = ""
     error_code: Int16 = 0
 

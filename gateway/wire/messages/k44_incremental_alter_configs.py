@@ -4,12 +4,16 @@ from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class AlterableConfig(Struct):
+    """One change: set (0), delete (1), append (2) or subtract (3)."""
+
     name: str = ""
     config_operation: Int8 = 0
     value: str | None = ""
 
 
 class AlterConfigsResource(Struct):
+    """A resource and the changes to it."""
+
     resource_type: Int8 = 0
     resource_name: str = ""
     configs: list[AlterableConfig] = []
@@ -23,6 +27,8 @@ class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="
 
 
 class AlterConfigsResourceResponse(Struct):
+    """Outcome for one resource."""
+
     error_code: Int16 = 0
     error_message: str | None = ""
     resource_type: Int8 = 0

@@ -4,10 +4,14 @@ from gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
+    """A partition whose offset goes."""
+
     partition_index: Int32 = 0
 
 
 class OffsetDeleteRequestTopic(Struct):
+    """Partitions of one topic."""
+
     name: str = ""
     partitions: list[OffsetDeleteRequestPartition] = []
 
@@ -20,11 +24,15 @@ class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
 
 
 class OffsetDeleteResponsePartition(Struct):
+    """Outcome for one partition."""
+
     partition_index: Int32 = 0
     error_code: Int16 = 0
 
 
 class OffsetDeleteResponseTopic(Struct):
+    """Outcomes for one topic."""
+
     name: str = ""
     partitions: list[OffsetDeleteResponsePartition] = []
 

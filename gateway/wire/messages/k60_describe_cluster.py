@@ -12,6 +12,8 @@ class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
 
 
 class DescribeClusterBroker(Struct):
+    """One node and where to reach it."""
+
     broker_id: Int32 = 0
     host: str = ""
     port: Int32 = 0

@@ -7,10 +7,14 @@ from gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class TopicRequest(Struct):
+    """A topic wanted."""
+
     name: str = ""
 
 
 class Cursor(Struct):
+    """The place to go on at: the first partition not yet described."""
+
     topic_name: str = ""
     partition_index: Int32 = 0
 
@@ -24,6 +28,8 @@ class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
+    """One partition; the two ELR lists are empty, not null."""
+
     error_code: Int16 = 0
     partition_index: Int32 = 0
     leader_id: Int32 = 0
@@ -36,6 +42,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
 
 
 class DescribeTopicPartitionsResponseTopic(Struct):
+    """One topic and some of its partitions."""
+
     error_code: Int16 = 0
     name: str | None = ""
     topic_id: UUID = ZERO_UUID
