@@ -1,0 +1,85 @@
+"""Random messages for property tests.
+
+One message is drawn with all fields of all versions; `settle` then makes of it what one version
+can carry, so that a single example exercises every version of its class.
+"""
+
+import copy
+from typing import Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+
+INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+KNOWN_ERRORS = st.integers(-1, 133)
+
+
+def message_of(cls: type[Message], *, is_tame: bool = False) -> st.SearchStrategy[Message]:
+    """Draw messages of a class; tame ones hold only numbers that typed oracles can express."""
+    drawn: st.SearchStrategy[Message] = _struct(cls, is_tame)
+    return drawn
+
+
+def _struct(cls: type[Struct], is_tame: bool) -> st.SearchStrategy[Any]:
+    return st.builds(cls, **{one.name: _field(one, is_tame) for one in fields_of(cls)})
+
+
+def _field(one: Field, is_tame: bool) -> st.SearchStrategy[Any]:
+    drawn = _value(one.type, is_tame)
+    if is_tame and "error_code" in one.name:
+        drawn = KNOWN_ERRORS
+    elif is_tame and ("timestamp" in one.name or one.name.endswith("_ms")):
+        # Dates end with the year 9999, and a duration in milliseconds is at most so long.
+        drawn = st.integers(0, 2**31 - 1)
+    if one.nullable.high >= one.nullable.low:
+        drawn = st.none() | drawn
+    if one.tag is not None:
+        drawn = st.builds(one.make_default) | drawn
+    return drawn
+
+
+def _value(kind: WireType, is_tame: bool) -> st.SearchStrategy[Any]:
+    if kind.element is not None:
+        return st.lists(_value(kind.element, is_tame), max_size=3)
+    if kind.struct is not None:
+        return _struct(kind.struct, is_tame)
+    if kind.name in INTS:
+        bits = INTS[kind.name]
+        return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return {
+        "bool": st.booleans(),
+        "string": st.text(max_size=8) | st.just("long " * 40),
+        "bytes": st.binary(max_size=8) | st.just(b"long " * 4000),
+        "records": st.binary(max_size=8) | st.just(b"long " * 4000),
+        "uuid": st.builds(UUID, int=st.integers(0, 2**128 - 1)),
+    }[kind.name]
+
+
+def settle(message: Message, version: int) -> Message:
+    """Return a copy that holds what one version can carry, and defaults for the rest."""
+    settled = copy.deepcopy(message)
+    _settle(settled, version)
+    return settled
+
+
+def _settle(value: Struct, version: int) -> None:
+    for one in fields_of(type(value)):
+        held = getattr(value, one.name)
+        if version not in one.versions:
+            setattr(value, one.name, one.make_default())
+        elif held is None and version not in one.nullable:
+            setattr(value, one.name, _not_null(one))
+        elif isinstance(held, Struct):
+            _settle(held, version)
+        elif isinstance(held, list):
+            for item in held:
+                if isinstance(item, Struct):
+                    _settle(item, version)
+
+
+def _not_null(one: Field) -> Any:
+    if one.type.element is not None:
+        return []
+    return {"string": "", "bytes": b"", "records": b""}[one.type.name]
