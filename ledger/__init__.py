@@ -1,0 +1,60 @@
+"""The face of the ledger room: durable, unbounded logs of opaque entries.
+
+Rule: other rooms import from here and from `ledger.testing`, nothing deeper.
+Must not know: Kafka.
+"""
+
+from ledger.config import ManagedLedgerConfig, StoreConfig
+from ledger.engine.base import Buffer
+from ledger.entry import Entry
+from ledger.errors import (
+    AlreadyClosed,
+    Corrupt,
+    Deleted,
+    Fenced,
+    InvalidArgument,
+    InvalidPosition,
+    LedgerError,
+    NoMoreEntries,
+    NonRecoverable,
+    StorageFailed,
+    StoreInUse,
+    Terminated,
+    TooManyRequests,
+)
+from ledger.ledger_list_state import LedgerInfo
+from ledger.ledger_state import LedgerState
+from ledger.managed_ledger import ManagedLedger
+from ledger.operations import AppendDone, Row, RowsDone
+from ledger.position import EARLIEST, LATEST, Position
+from ledger.store import LedgerStore
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "AlreadyClosed",
+    "AppendDone",
+    "Buffer",
+    "Corrupt",
+    "Deleted",
+    "Entry",
+    "Fenced",
+    "InvalidArgument",
+    "InvalidPosition",
+    "LedgerError",
+    "LedgerInfo",
+    "LedgerState",
+    "LedgerStore",
+    "ManagedLedger",
+    "ManagedLedgerConfig",
+    "NoMoreEntries",
+    "NonRecoverable",
+    "Position",
+    "Row",
+    "RowsDone",
+    "StorageFailed",
+    "StoreConfig",
+    "StoreInUse",
+    "Terminated",
+    "TooManyRequests",
+]

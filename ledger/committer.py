@@ -1,0 +1,360 @@
+"""Committer: turns what the managed ledgers submit in one loop turn into one group of the engine.
+
+Rule: everything is confirmed, or fails, in the order in which it was submitted. One group is under
+way at a time; what comes meanwhile makes up the next. A group that was not written fails together
+with all that was submitted behind it, before anything new is accepted. A sync that failed leaves an
+unknown state: the committer stops for good, and nothing is ever tried again.
+Must not know: managed ledgers; it sees operations of a Submitter, in order.
+
+| where a group is committed | when                                                               |
+|----------------------------|--------------------------------------------------------------------|
+| on the loop                | it is below `on_loop_bytes_max`, and the group before was not slow |
+| in the helper thread       | otherwise; with a sync always                                      |
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from ledger.commit_thread import CommitThread
+from ledger.engine.base import Buffer, CommitGroup, StorageEngine
+from ledger.engine.errors import StorageError, StorageWriteFailed
+from ledger.errors import Fenced, LedgerError, from_engine
+from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
+from ledger.position import EARLIEST, Position
+from runtime.blocking import BlockingRunner
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+SLOW_COMMIT_MS = 2
+"""A commit on the loop that took longer sends the next group to the helper thread."""
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A group under way, or being collected."""
+
+    group: CommitGroup
+    operations: list[Operation]
+    size: int
+
+
+class Committer:
+    """The only writer of an engine.
+
+    `entries`, `rows`, `drops`, `operations` and `size` are the group being collected. They are
+    open to the append path of managed ledgers, which adds to them itself and then calls `arm`
+    unless `is_armed`; everyone else calls `submit_rows`.
+    """
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        *,
+        sync: bool,
+        on_loop_bytes_max: int,
+        queue_bytes_max: int,
+        queue_count_max: int,
+        clock: Clock,
+        pool: BlockingRunner,
+        supervisor: Supervisor,
+        on_fatal: Callable[[LedgerError], None],
+    ) -> None:
+        """Make an idle one, for the running loop.
+
+        Args:
+            engine: nobody else writes to it.
+            sync: whether confirmed means synced.
+            on_loop_bytes_max: groups below this are committed on the loop.
+            queue_bytes_max: see `is_saturated`.
+            queue_count_max: see `is_saturated`.
+            clock: tells the time of a turn.
+            pool: where checkpoints run.
+            supervisor: of the checkpoints.
+            on_fatal: called once, when the committer stops and before the unconfirmed hear of it.
+        """
+        self.entries: list[tuple[int, int, Buffer]] = []
+        self.rows: list[Row] = []
+        self.drops: list[int] = []
+        self.operations: list[Operation] = []
+        self.size = 0
+        self.is_armed = False
+        self.turn_ms = 0
+        self.fatal: LedgerError | None = None
+        self._engine = engine
+        self._on_loop_bytes_max = on_loop_bytes_max
+        self._queue_bytes_max = queue_bytes_max
+        self._queue_count_max = queue_count_max
+        self._clock = clock
+        self._pool = pool
+        self._supervisor = supervisor
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._thread: CommitThread[_Flight] = CommitThread(
+            engine, sync=sync, land=self._land_from_thread
+        )
+        self._sync = sync
+        self._flight: _Flight | None = None
+        self._was_slow = False
+        self._is_checkpointing = False
+        self._drained: list[Callable[[], None]] = []
+
+    # Taking in
+
+    def arm(self) -> None:
+        """Commit what is collected at the end of this loop turn; note the turn's time."""
+        self.is_armed = True
+        self.turn_ms = self._clock.monotonic_ms()
+        self._loop.call_soon(self._turn_ended)
+
+    def submit_rows(self, rows: Iterable[Row], done: RowsDone, drops: Iterable[int] = ()) -> None:
+        """Commit rows, in order with everything else. A key stands in stored form.
+
+        Raises:
+            Fenced: the committer has stopped; `done` is not called.
+        """
+        self.submit_ticket(RowsTicket(done), rows, drops)
+
+    def submit_ticket(
+        self, ticket: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
+    ) -> None:
+        """Commit rows for a submitter that needs to know in which order they are confirmed.
+
+        Raises:
+            Fenced: the committer has stopped.
+        """
+        if self.fatal is not None:
+            raise Fenced(str(self.fatal))
+        self.rows.extend(rows)
+        self.drops.extend(drops)
+        self.operations.append((ticket, EARLIEST, 0, b"", _ignore))
+        if not self.is_armed:
+            self.arm()
+
+    async def flush(self) -> None:
+        """Wait until all that was submitted so far is confirmed or has failed."""
+        if self.fatal is not None or (self._flight is None and not self.operations):
+            return
+        waiter = self._loop.create_future()
+
+        def resolved(error: LedgerError | None) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        self.submit_rows((), resolved)
+        await waiter
+
+    # Back-pressure
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of all entries that are not confirmed yet."""
+        return self.size + (self._flight.size if self._flight else 0)
+
+    @property
+    def queued_count(self) -> int:
+        """The same as a number of operations."""
+        return len(self.operations) + (len(self._flight.operations) if self._flight else 0)
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether producers should pause."""
+        return (
+            self.queued_bytes > self._queue_bytes_max or self.queued_count > self._queue_count_max
+        )
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Call back once, on the loop, when at most half of the limits is in use."""
+        self._drained.append(callback)
+        if self._flight is None and not self.operations:
+            self._loop.call_soon(self._maybe_drained)
+
+    def _maybe_drained(self) -> None:
+        if (
+            not self._drained
+            or self.queued_bytes > self._queue_bytes_max // 2
+            or self.queued_count > self._queue_count_max // 2
+        ):
+            return
+        callbacks, self._drained = self._drained, []
+        for callback in callbacks:
+            callback()
+
+    # A group's way
+
+    def _turn_ended(self) -> None:
+        self.is_armed = False
+        if self._flight is None and self.operations:
+            self._start()
+
+    def _start(self) -> None:
+        flight = self._take_collected()
+        if not (flight.group.entries or flight.group.rows or flight.group.drops):
+            self._landed(flight, None)
+        elif flight.size < self._on_loop_bytes_max and not self._was_slow:
+            self._commit_on_loop(flight)
+        else:
+            self._was_slow = False
+            self._flight = flight
+            self._thread.submit(flight.group, flight)
+
+    def _take_collected(self) -> _Flight:
+        group = CommitGroup(entries=self.entries, rows=self.rows, drops=self.drops)
+        flight = _Flight(group, self.operations, self.size)
+        self.entries, self.rows, self.drops, self.operations, self.size = [], [], [], [], 0
+        return flight
+
+    def _commit_on_loop(self, flight: _Flight) -> None:
+        began_ms = self._clock.monotonic_ms()
+        try:
+            self._engine.commit(flight.group, sync=self._sync)
+        except Exception as error:  # noqa: BLE001 - decided on in _landed
+            self._landed(flight, error)
+            return
+        self._was_slow = self._clock.monotonic_ms() - began_ms > SLOW_COMMIT_MS
+        self._landed(flight, None)
+
+    def _land_from_thread(self, flight: _Flight, error: Exception | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._landed, flight, error)
+        except RuntimeError:
+            # The loop was closed over a group under way: nobody is left to tell.
+            logger.warning(
+                "the event loop closed before a group of %d entries was confirmed",
+                len(flight.group.entries),
+            )
+
+    def _landed(self, flight: _Flight, error: Exception | None) -> None:
+        """Continue with a group whose commit has ended.
+
+        Three cases:
+        1. written: index it, send the next group on its way, confirm;
+        2. not written: fail it and all behind it, go on;
+        3. anything else: the state is unknown, stop for good.
+        """
+        self._flight = None
+        if self.fatal is not None:
+            return
+        if error is None:
+            error = self._try_index(flight.group)
+        if error is None:
+            if self.operations and not self.is_armed:
+                self._continue()
+            self._confirm(flight.operations)
+            self._maybe_checkpoint()
+        elif isinstance(error, StorageWriteFailed):
+            logger.warning(
+                "a group of %d operations was not written: %s", len(flight.operations), error
+            )
+            self._fail_all(flight, error)
+        else:
+            self.stop(from_engine(error), flight)
+        if self._drained:
+            self._maybe_drained()
+
+    def _continue(self) -> None:
+        """Start the group that was collected meanwhile.
+
+        It is in the thread before this returns, or waits for the end of the turn, so that commits
+        on the loop do not nest.
+        """
+        if self._sync and self._on_loop_bytes_max == 0:
+            self._start()
+        else:
+            self.arm()
+
+    def _try_index(self, group: CommitGroup) -> Exception | None:
+        try:
+            self._engine.index(group)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may go on
+            # The log has the group, the index does not: only a restart can tell.
+            return Fenced(f"a durable group could not be indexed: {error!r}")
+        return None
+
+    def _confirm(self, operations: list[Operation]) -> None:
+        for operation in operations:
+            try:
+                operation[0].confirm(operation)
+            except Exception as error:  # noqa: BLE001 - see _report
+                self._report(error)
+        for submitter in _submitters(operations):
+            try:
+                submitter.progressed()
+            except Exception as error:  # noqa: BLE001 - see _report
+                self._report(error)
+
+    def _fail_all(self, flight: _Flight, error: Exception) -> None:
+        behind = self._take_collected()
+        self._fail(flight.operations + behind.operations, error)
+
+    def _fail(self, operations: Sequence[Operation], error: Exception | None = None) -> None:
+        """Fail operations in three rounds: all states go back, all callers hear, all go on."""
+        cause = error or self.fatal
+        assert cause is not None
+        submitters = _submitters(operations)
+        for submitter in submitters:
+            submitter.revert()
+        for operation in operations:
+            try:
+                operation[0].fail(operation, from_engine(cause))
+            except Exception as failure:  # noqa: BLE001 - see _report
+                self._report(failure)
+        for submitter in submitters:
+            submitter.settle()
+
+    def _report(self, error: Exception) -> None:
+        """A callback raised: that is a fault of its author and must not stop the others."""
+        self._loop.call_exception_handler(
+            {"message": "a completion callback raised", "exception": error}
+        )
+
+    # Stopping
+
+    def stop(self, error: LedgerError, flight: _Flight | None = None) -> None:
+        """Fence: fail everything unconfirmed, now and for ever; the thread may still be busy."""
+        if self.fatal is not None:
+            return
+        self.fatal = error
+        logger.error("the ledger store stops: %s", error)
+        operations = self._take_collected().operations
+        if flight := flight or self._flight:
+            # A group still in the thread has nobody to tell any more when it lands.
+            operations, flight.operations = flight.operations + operations, []
+        self._on_fatal(error)
+        self._fail(operations)
+
+    async def close(self) -> None:
+        """Wait for what is under way, then end the thread. May be repeated."""
+        await self.flush()
+        await self._pool.run(self._thread.stop)
+
+    # Checkpoints
+
+    def _maybe_checkpoint(self) -> None:
+        if self._is_checkpointing or not self._engine.checkpoint_due():
+            return
+        self._is_checkpointing = True
+        self._supervisor.spawn(self._checkpoint(), "ledger checkpoint")
+
+    async def _checkpoint(self) -> None:
+        try:
+            await self._pool.run(self._engine.checkpoint)
+        except StorageWriteFailed as error:
+            logger.warning("a checkpoint was not written: %s", error)
+        except StorageError as error:
+            self.stop(from_engine(error))
+        finally:
+            self._is_checkpointing = False
+
+
+def _submitters(operations: Sequence[Operation]) -> list[Submitter]:
+    """Return everyone who submitted one of the operations, once, in order of the first."""
+    return list(dict.fromkeys(map(itemgetter(0), operations)))
+
+
+def _ignore(position: Position, error: LedgerError | None) -> None:
+    """The end of an operation whose submitter tells its caller itself."""

@@ -1,0 +1,80 @@
+"""Settings of a store and of one managed ledger, checked when they are made.
+
+Rule: a value that cannot work is refused here, with its name, what was expected and what came.
+Must not know: where settings come from. Defaults: Pulsar's, except that nothing is ever deleted
+unless a retention is set.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ledger.errors import InvalidArgument
+
+NO_LIMIT = -1
+KIB = 1024
+MIB = 1024 * KIB
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreConfig:
+    """What holds for all managed ledgers of a store.
+
+    Attributes:
+        durability: `fsync`: acknowledged means synced; `os`: acknowledged means handed to the
+            operating system, which survives a killed process but not a power cut.
+        cache_bytes: limit of the entries kept in memory for readers of the tail; 0 = no cache.
+        committer_queue_bytes_max: more than this unconfirmed, and `is_saturated` holds.
+        committer_queue_count_max: the same for the number of appends.
+    """
+
+    durability: Literal["fsync", "os"] = "fsync"
+    cache_bytes: int = 64 * MIB
+    committer_queue_bytes_max: int = 64 * MIB
+    committer_queue_count_max: int = 100_000
+
+    def __post_init__(self) -> None:
+        if self.durability not in ("fsync", "os"):
+            raise InvalidArgument(f"durability: expected fsync or os, got {self.durability!r}")
+        _check_at_least("cache_bytes", self.cache_bytes, 0)
+        _check_at_least("committer_queue_bytes_max", self.committer_queue_bytes_max, 1)
+        _check_at_least("committer_queue_count_max", self.committer_queue_count_max, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManagedLedgerConfig:
+    """What holds for one managed ledger. -1 switches a limit off.
+
+    A ledger is full when any maximum is reached and it is older than `min_rollover_ms`. A closed
+    ledger may go when it is older than `retention_ms`, or when the rest is still at least
+    `retention_bytes`; retention by one of them alone leaves the other at -1.
+    """
+
+    max_entries_per_ledger: int = 50_000
+    max_bytes_per_ledger: int = 100 * MIB
+    min_rollover_ms: int = 0
+    max_rollover_ms: int = 4 * HOUR_MS
+    retention_ms: int = NO_LIMIT
+    retention_bytes: int = NO_LIMIT
+
+    def __post_init__(self) -> None:
+        for name in ("max_entries_per_ledger", "max_bytes_per_ledger", "max_rollover_ms"):
+            value = getattr(self, name)
+            if value != NO_LIMIT:
+                _check_at_least(name, value, 1)
+        _check_at_least("min_rollover_ms", self.min_rollover_ms, NO_LIMIT)
+        _check_at_least("retention_ms", self.retention_ms, NO_LIMIT)
+        _check_at_least("retention_bytes", self.retention_bytes, NO_LIMIT)
+        if self.max_rollover_ms != NO_LIMIT and self.min_rollover_ms > self.max_rollover_ms:
+            raise InvalidArgument(
+                f"min_rollover_ms {self.min_rollover_ms} is above "
+                f"max_rollover_ms {self.max_rollover_ms}"
+            )
+        if self.retention_ms > 0 and self.retention_bytes == 0:
+            # Size 0 deletes at once, so the time would be a promise that is not kept.
+            raise InvalidArgument("retention_bytes 0 makes retention_ms meaningless; use -1")
+
+
+def _check_at_least(name: str, value: int, minimum: int) -> None:
+    if value < minimum:
+        raise InvalidArgument(f"{name}: expected at least {minimum}, got {value}")

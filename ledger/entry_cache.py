@@ -1,0 +1,161 @@
+"""Entry cache: the newest entries of all managed ledgers, in memory, for readers of the tail.
+
+Rule: one limit in bytes for the process; what came first goes first, whichever ledger it is of. The
+buffers that arrived are kept as they are, without a copy, so they count with their own length:
+a small view of a large buffer would hold more than it counts. What the cache holds of a ledger is
+one contiguous run up to its newest confirmed entry, hence never stale and never with a gap.
+Must not know: who reads or writes, storage.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from itertools import accumulate
+
+from ledger.engine.base import Buffer
+
+_FORGOTTEN_MIN = 1024
+"""Evicted places at the start of a run, and dead places in the order of eviction, that are
+tolerated before a list is made anew; together with the rule "at most half" this keeps every
+operation O(1) on average."""
+
+
+class LedgerRun:
+    """The cached entries of one ledger: `first_entry` and all behind it."""
+
+    __slots__ = (
+        "_buffers",
+        "_cache",
+        "_evicted",
+        "_origin",
+        "is_closed",
+        "is_dropped",
+        "ledger_id",
+    )
+
+    def __init__(self, cache: "EntryCache", ledger_id: int, next_entry: int) -> None:
+        self.ledger_id = ledger_id
+        self.is_closed = False
+        self.is_dropped = False
+        self._cache = cache
+        self._buffers: list[Buffer] = []
+        self._origin = next_entry
+        self._evicted = 0
+
+    @property
+    def first_entry(self) -> int:
+        """Id of the oldest entry held; of the next one to come when nothing is held."""
+        return self._origin + self._evicted
+
+    def __len__(self) -> int:
+        return len(self._buffers) - self._evicted
+
+    def append(self, data: Buffer) -> None:
+        """Keep the ledger's next entry; the oldest of any ledger may go for it."""
+        if self.is_dropped:
+            return
+        cache = self._cache
+        self._buffers.append(data)
+        cache.order.append(self)
+        cache.size += len(data)
+        if cache.size > cache.limit:
+            cache.evict()
+
+    def slice(self, first: int, count: int, bytes_max: int) -> list[Buffer] | None:
+        """Return up to `count` entries from id `first` on, None when that one is not held.
+
+        Args:
+            first: entry id.
+            count: at most so many.
+            bytes_max: stop before more than this, but not before the first; -1 = no limit.
+        """
+        start = first - self._origin
+        if not self._evicted <= start < len(self._buffers):
+            return None
+        buffers = self._buffers[start : start + count]
+        if bytes_max >= 0:
+            ends = list(accumulate(map(len, buffers)))
+            if ends[-1] > bytes_max:
+                del buffers[max(1, bisect_right(ends, bytes_max)) :]
+        return buffers
+
+    def evict_oldest(self) -> int:
+        """Forget the oldest entry; return its size."""
+        index = self._evicted
+        size = len(self._buffers[index])
+        self._buffers[index] = b""
+        self._evicted = index = index + 1
+        if index >= _FORGOTTEN_MIN and 2 * index >= len(self._buffers):
+            self._forget_evicted()
+        return size
+
+    def drain(self) -> tuple[int, int]:
+        """Forget everything and take nothing more; return how many entries and bytes that were."""
+        buffers = self._buffers[self._evicted :]
+        self.is_dropped = True
+        self._evicted = len(self._buffers)
+        self._forget_evicted()
+        return len(buffers), sum(map(len, buffers))
+
+    def _forget_evicted(self) -> None:
+        del self._buffers[: self._evicted]
+        self._origin += self._evicted
+        self._evicted = 0
+
+
+class EntryCache:
+    """All runs, their common size and the order in which their entries go."""
+
+    __slots__ = ("_dead", "_runs", "limit", "order", "size")
+
+    def __init__(self, limit: int) -> None:
+        """Args: limit: bytes; 0 keeps nothing."""
+        self.limit = limit
+        self.size = 0
+        self.order: deque[LedgerRun] = deque()
+        self._dead = 0
+        self._runs: dict[int, LedgerRun] = {}
+
+    def __len__(self) -> int:
+        return len(self.order) - self._dead
+
+    def open_run(self, ledger_id: int, next_entry: int = 0) -> LedgerRun:
+        """Return a run for a ledger whose entries will come in order from `next_entry` on."""
+        self.drop(ledger_id)
+        run = self._runs[ledger_id] = LedgerRun(self, ledger_id, next_entry)
+        return run
+
+    def find_run(self, ledger_id: int) -> LedgerRun | None:
+        """Return the run of a ledger, None when nothing of it is or will be held."""
+        return self._runs.get(ledger_id)
+
+    def close_run(self, ledger_id: int) -> None:
+        """Note that the ledger gets no more entries: its run goes when it is empty."""
+        run = self._runs.get(ledger_id)
+        if run is not None:
+            run.is_closed = True
+            if not run:
+                self.drop(ledger_id)
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget everything of a ledger."""
+        run = self._runs.pop(ledger_id, None)
+        if run is None:
+            return
+        count, size = run.drain()
+        self.size -= size
+        self._dead += count
+        if self._dead > _FORGOTTEN_MIN and 2 * self._dead > len(self.order):
+            self.order = deque(run for run in self.order if not run.is_dropped)
+            self._dead = 0
+
+    def evict(self) -> None:
+        """Forget the oldest entries until the size is within the limit."""
+        order, limit = self.order, self.limit
+        while self.size > limit:
+            run = order.popleft()
+            if run.is_dropped:
+                self._dead -= 1
+            else:
+                self.size -= run.evict_oldest()
+                if run.is_closed and not run:
+                    self.drop(run.ledger_id)

@@ -1,0 +1,79 @@
+"""Keys: the layout of every key that a ledger store writes.
+
+Rule: the first byte is the namespace, the second the version of its layout; ids are unsigned 64-bit
+big-endian numbers, so that the order of keys is the order of ids. Negative ids never get here.
+Must not know: what the rows hold.
+
+| namespace | rest of the key                      | row                     |
+|-----------|--------------------------------------|-------------------------|
+| `c` 1     |                                      | the id counter          |
+| `m` 1     | name in UTF-8                        | managed ledger record   |
+| `l` 1     | managed ledger id, ledger id         | ledger record           |
+| `u` 1     | the user's key                       | the user's bytes        |
+"""
+
+import struct
+
+_IDS = struct.Struct(">QQ")
+_ID = struct.Struct(">Q")
+_MANAGED_LEDGER = b"m\x01"
+_LEDGER = b"l\x01"
+_USER = b"u\x01"
+
+ID_COUNTER = b"c\x01"
+"""The key of the next ledger or managed ledger id."""
+
+
+def managed_ledger_key(name: str) -> bytes:
+    """Return the key of a managed ledger's record."""
+    return _MANAGED_LEDGER + name.encode()
+
+
+def managed_ledger_name(key: bytes) -> str:
+    """Return the name in a key of `managed_ledger_key`."""
+    return key[len(_MANAGED_LEDGER) :].decode()
+
+
+def managed_ledger_range() -> tuple[bytes, bytes]:
+    """Return start and end (exclusive) of all managed ledger records."""
+    return _MANAGED_LEDGER, successor(_MANAGED_LEDGER)
+
+
+def ledger_key(managed_ledger_id: int, ledger_id: int) -> bytes:
+    """Return the key of a ledger's record."""
+    return _LEDGER + _IDS.pack(managed_ledger_id, ledger_id)
+
+
+def ledger_id_in(key: bytes) -> int:
+    """Return the ledger id in a key of `ledger_key`."""
+    ledger_id: int = _IDS.unpack_from(key, len(_LEDGER))[1]
+    return ledger_id
+
+
+def ledger_range(managed_ledger_id: int) -> tuple[bytes, bytes]:
+    """Return start and end (exclusive) of the records of one managed ledger's ledgers."""
+    start = _LEDGER + _ID.pack(managed_ledger_id)
+    return start, successor(start)
+
+
+def user_key(key: bytes) -> bytes:
+    """Return the stored form of a key of the store's user."""
+    return _USER + key
+
+
+def user_key_in(key: bytes) -> bytes:
+    """Return the user's key in a stored key."""
+    return key[len(_USER) :]
+
+
+def user_range(prefix: bytes) -> tuple[bytes, bytes]:
+    """Return start and end (exclusive) of the user's keys with that prefix."""
+    start = _USER + prefix
+    return start, successor(start)
+
+
+def successor(prefix: bytes) -> bytes:
+    """Return the first key behind every key that begins with `prefix`."""
+    trimmed = prefix.rstrip(b"\xff")
+    assert trimmed, "a prefix of 0xff bytes alone has no successor"
+    return trimmed[:-1] + bytes([trimmed[-1] + 1])

@@ -1,0 +1,262 @@
+"""Ledger reader: cursorless reads of a managed ledger, from memory or from the storage.
+
+Rule: a read never waits for entries to come, opens no cursor, pins nothing, and ends at the last
+confirmed entry. What fails behind the first entry ends the read with what it has; the caller sees
+the error when it comes back for the rest. Cold reads do not fill the cache.
+Must not know: who reads, appends. Theory: PIP-480.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from ledger.engine.base import Buffer
+from ledger.entry import Entry
+from ledger.errors import (
+    Corrupt,
+    Fenced,
+    InvalidArgument,
+    InvalidPosition,
+    LedgerError,
+    NonRecoverable,
+    from_engine,
+)
+from ledger.ledger_list_state import LedgerListState
+from ledger.position import LATEST, Position
+from ledger.services import StoreServices
+
+STEP_ENTRIES_MAX = 512
+"""Entries taken from memory at once: what a byte limit then leaves out was not copied for long."""
+STEP_BYTES_MAX = 4 << 20
+"""Bytes that one call of the storage may return."""
+STEPS_PER_TURN = 64
+"""Steps in memory after which the event loop gets a turn."""
+
+_new_tuple = tuple.__new__
+
+
+class LedgerReader:
+    """The read side of one handle."""
+
+    def __init__(
+        self,
+        state: LedgerListState,
+        services: StoreServices,
+        check_readable: Callable[[], None],
+    ) -> None:
+        """Args: check_readable: raises what a read gets in the handle's present state."""
+        self._state = state
+        self._services = services
+        self._cache = services.cache
+        self._check_readable = check_readable
+
+    def read_cached(
+        self, start: Position, count: int, bytes_max: int | None, max_position: Position
+    ) -> list[Entry] | None:
+        """Answer from memory as a whole, or return None when the storage is needed."""
+        self._check_readable()
+        bytes_left = _check_arguments(start, count, bytes_max, max_position)
+        place = self._state.place(start)
+        if place is None or place > max_position:
+            return []
+        entries: list[Entry] = []
+        while True:
+            buffers = self._cached_step(place, count - len(entries), bytes_left, max_position)
+            if buffers is None:
+                return None
+            bytes_left = _take(entries, place, buffers, bytes_left)
+            if bytes_left == 0 or len(entries) >= count:
+                return entries
+            next_place = self._next_place(place, len(buffers), max_position)
+            if next_place is None:
+                return entries
+            place = next_place
+
+    async def read_entries(
+        self, start: Position, count: int, bytes_max: int | None, max_position: Position
+    ) -> list[Entry]:
+        """Read as PIP-480 says; `bytes_max` ends it earlier, but not before the first entry.
+
+        Raises:
+            Fenced: the handle is closed or lost its managed ledger.
+            InvalidArgument: something is missing, or the count is not positive.
+            NonRecoverable, Corrupt: the first entry is not there, or is damaged.
+        """
+        self._check_readable()
+        bytes_left = _check_arguments(start, count, bytes_max, max_position)
+        entries: list[Entry] = []
+        place = self._state.place(start)
+        steps = 0
+        while place is not None and place <= max_position:
+            limit = count - len(entries)
+            try:
+                buffers = await self._step(place, limit, bytes_left, max_position)
+                steps += 1
+                if steps % STEPS_PER_TURN == 0:
+                    await self._services.clock.sleep(0)
+                self._check_readable()
+            except LedgerError as error:
+                if not isinstance(error, Fenced) and not self._state.has_ledger(place.ledger_id):
+                    # Trimmed while it was read: such a ledger is skipped like one gone before.
+                    place = self._state.place(Position(place.ledger_id + 1, -1))
+                    continue
+                if entries:
+                    return entries
+                raise
+            bytes_left = _take(entries, place, buffers, bytes_left)
+            if not buffers or bytes_left == 0 or len(entries) >= count:
+                return entries
+            place = self._next_place(place, len(buffers), max_position)
+        return entries
+
+    async def read_entry(self, position: Position) -> Entry:
+        """Read one entry that exists.
+
+        Raises:
+            Fenced, NonRecoverable, Corrupt: as for `read_entries`.
+            InvalidPosition: there is no entry at that position.
+        """
+        self._check_readable()
+        if not isinstance(position, Position):
+            raise InvalidArgument(f"position: expected a Position, got {position!r}")
+        if self._state.place(position) != position:
+            raise InvalidPosition(f"there is no entry at {position}, last is {self._state.lac}")
+        buffers = await self._step(position, 1, -1, LATEST)
+        self._check_readable()
+        if not buffers:
+            raise NonRecoverable(f"the storage has nothing at {position}")
+        return Entry(position, buffers[0])
+
+    async def find_newest_matching(self, matches: Callable[[Entry], bool]) -> Position | None:
+        """Return the newest entry for which `matches` holds; None if not even for the first.
+
+        It must hold for all entries up to some point and for none behind it. Entries that cannot be
+        read, or are trimmed meanwhile, are skipped.
+        """
+        self._check_readable()
+        positions = _Positions(self._state)
+        low = await self._probe_from(positions, 0, len(positions), matches)
+        if low is None or not low[1]:
+            return None
+        last = len(positions) - 1
+        if last > low[0]:
+            high = await self._probe_from(positions, last, last + 1, matches)
+            if high is not None and high[1]:
+                return positions[last]
+        below, above = low[0], last if last > low[0] else last + 1
+        while above - below > 1:
+            middle = (below + above) // 2
+            probe = await self._probe_from(positions, middle, above, matches)
+            if probe is not None and probe[1]:
+                below = probe[0]
+            else:
+                above = middle
+        return positions[below]
+
+    async def _probe_from(
+        self, positions: "_Positions", index: int, end: int, matches: Callable[[Entry], bool]
+    ) -> tuple[int, bool] | None:
+        """Ask about the first readable entry from `index` on; None when there is none."""
+        for candidate in range(index, end):
+            try:
+                entry = await self.read_entry(positions[candidate])
+            except (NonRecoverable, Corrupt, InvalidPosition):
+                continue
+            return candidate, matches(entry)
+        return None
+
+    async def _step(
+        self, place: Position, count: int, bytes_left: int, max_position: Position
+    ) -> Sequence[Buffer]:
+        """Read on in the ledger of `place`, as far as one source goes."""
+        buffers = self._cached_step(place, count, bytes_left, max_position)
+        if buffers is not None:
+            return buffers
+        return await self._stored_step(place, count, bytes_left, max_position)
+
+    def _cached_step(
+        self, place: Position, count: int, bytes_left: int, max_position: Position
+    ) -> list[Buffer] | None:
+        ledger_id, first = place
+        run = self._cache.find_run(ledger_id)
+        if run is None:
+            return None
+        upto = self._end_in_ledger(ledger_id, max_position)
+        return run.slice(first, min(count, upto - first, STEP_ENTRIES_MAX), bytes_left)
+
+    async def _stored_step(
+        self, place: Position, count: int, bytes_left: int, max_position: Position
+    ) -> list[bytes]:
+        """Read from the storage up to where the cache has the rest."""
+        ledger_id, first = place
+        upto = self._end_in_ledger(ledger_id, max_position)
+        run = self._cache.find_run(ledger_id)
+        if run is not None and first < run.first_entry:
+            upto = min(upto, run.first_entry)
+        last = min(upto, first + count) - 1
+        limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
+        try:
+            return await self._services.pool.run(
+                self._services.engine.read, ledger_id, first, last, limit
+            )
+        except Exception as error:
+            raise from_engine(error) from error
+
+    def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:
+        """Return the id behind the last entry of the ledger that the read may return."""
+        upto = self._state.entries_in(ledger_id)
+        if max_position.ledger_id == ledger_id:
+            return min(upto, max_position.entry_id + 1)
+        return upto
+
+    def _next_place(self, place: Position, taken: int, max_position: Position) -> Position | None:
+        next_place = self._state.place(Position(place.ledger_id, place.entry_id + taken))
+        return None if next_place is None or next_place > max_position else next_place
+
+
+class _Positions:
+    """The entries that existed at one moment, by index from 0."""
+
+    def __init__(self, state: LedgerListState) -> None:
+        self._infos = [info for info in state.infos() if info.entries]
+        self._ends = list(accumulate(info.entries for info in self._infos))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Position:
+        at = bisect_right(self._ends, index)
+        before = self._ends[at - 1] if at else 0
+        return Position(self._infos[at].ledger_id, index - before)
+
+
+def _take(entries: list[Entry], place: Position, buffers: Sequence[Buffer], bytes_left: int) -> int:
+    """Add buffers as entries from `place` on; return the bytes left: 0 = stop, -1 = no limit.
+
+    A first buffer above the limit is taken only when it is the first of the whole read.
+    """
+    if bytes_left >= 0:
+        if entries and buffers and len(buffers[0]) > bytes_left:
+            return 0
+        bytes_left = max(0, bytes_left - sum(map(len, buffers)))
+    ledger_id, entry_id = place
+    for buffer in buffers:
+        position = _new_tuple(Position, (ledger_id, entry_id))
+        entries.append(_new_tuple(Entry, (position, buffer)))
+        entry_id += 1
+    return bytes_left
+
+
+def _check_arguments(
+    start: Position, count: int, bytes_max: int | None, max_position: Position
+) -> int:
+    """Return the byte limit in its inner form; the callers may be untyped."""
+    if not isinstance(start, Position):
+        raise InvalidArgument(f"start: expected a Position, got {start!r}")
+    if count <= 0:
+        raise InvalidArgument(f"count: expected a positive number, got {count!r}")
+    if not isinstance(max_position, Position):
+        raise InvalidArgument(f"max_position: expected a Position, got {max_position!r}")
+    if bytes_max is None:
+        return -1
+    return max(bytes_max, 1)

@@ -1,0 +1,116 @@
+"""Ledger view: all that can be asked of a managed ledger without changing anything.
+
+Rule: answers come from what is confirmed; nobody sees an entry that a crash could take back.
+Must not know: appends, changes, states.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from ledger.entry import Entry
+from ledger.ledger_list_state import LedgerInfo, LedgerListState
+from ledger.ledger_reader import LedgerReader
+from ledger.position import LATEST, Position
+
+
+class LedgerView:
+    """The asking half of `ManagedLedger`. Methods without await never block."""
+
+    def __init__(self, name: str, state: LedgerListState, reader: LedgerReader) -> None:
+        self.name = name
+        self._list = state
+        self._reader = reader
+
+    async def read_entries(
+        self,
+        start: Position,
+        count: int,
+        max_position: Position = LATEST,
+        *,
+        bytes_max: int | None = None,
+    ) -> list[Entry]:
+        """Read entries in order; never waits for entries to come.
+
+        Args:
+            start: the first one, or the next that exists.
+            count: at most so many.
+            max_position: none behind this.
+            bytes_max: stop before more than this, but not before the first entry.
+
+        Raises:
+            Fenced: the handle is closed or fenced. Checked first.
+            InvalidArgument: a position is missing, or the count is not positive.
+            NonRecoverable, Corrupt: the first entry cannot be read.
+
+        Source: PIP-480; managed ledger contract for cursorless reads.
+        """
+        return await self._reader.read_entries(start, count, bytes_max, max_position)
+
+    def read_cached(
+        self,
+        start: Position,
+        count: int,
+        bytes_max: int | None = None,
+        max_position: Position = LATEST,
+    ) -> list[Entry] | None:
+        """Do what `read_entries` does if memory has all of it, else return None."""
+        return self._reader.read_cached(start, count, bytes_max, max_position)
+
+    async def read_entry(self, position: Position) -> Entry:
+        """Read one entry. Raises InvalidPosition when there is none, else as `read_entries`."""
+        return await self._reader.read_entry(position)
+
+    async def find_newest_matching(self, predicate: Callable[[Entry], bool]) -> Position | None:
+        """Search for the newest entry that matches; all before it must, none behind it may."""
+        return await self._reader.find_newest_matching(predicate)
+
+    # Looking
+
+    @property
+    def last_confirmed_entry(self) -> Position:
+        """The newest entry that readers may see; it stays when its ledger is deleted."""
+        return self._list.lac
+
+    @property
+    def first_position(self) -> Position:
+        """The place before the first entry."""
+        return self._list.first_position
+
+    @property
+    def ledgers(self) -> tuple[LedgerInfo, ...]:
+        """Every ledger, oldest first."""
+        return self._list.infos()
+
+    @property
+    def total_size(self) -> int:
+        """Confirmed bytes."""
+        return self._list.total_size
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The durable properties."""
+        return MappingProxyType(self._list.head.properties)
+
+    def next_valid_position(self, position: Position) -> Position:
+        """Return the next position that exists, or the next to be written."""
+        return self._list.next_valid(position)
+
+    def previous_position(self, position: Position) -> Position:
+        """Return the position before; entry -1 when there is none."""
+        return self._list.previous(position)
+
+    def is_valid_position(self, position: Position) -> bool:
+        """Tell whether the position exists or is the next to be written."""
+        return self._list.is_valid(position)
+
+    def has_entries_from(self, position: Position) -> bool:
+        """Tell whether the position is not behind the last confirmed entry."""
+        return self._list.has_entries_from(position)
+
+    def number_of_entries(self, start: Position, end: Position) -> int:
+        """Count the entries from `start` to `end`, both included."""
+        return self._list.number_of_entries(start, end)
+
+    def estimated_backlog_bytes(self, position: Position) -> int:
+        """Estimate the bytes from `position` on."""
+        return self._list.estimated_backlog_bytes(position)

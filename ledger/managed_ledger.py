@@ -1,0 +1,477 @@
+"""ManagedLedger: one unbounded log made of ledgers; the handle that owns it.
+
+Rule: the shell around four owners. `LedgerListState` is what is confirmed, `WriteTailState` what is
+submitted, `LedgerState` what is allowed, `LedgerView` answers. An append takes its id at once,
+without waiting, also across a rollover: closing a ledger and creating the next are rows in the same
+ordered stream. After a failed write the tail goes back to what is confirmed.
+Must not know: what entries mean, Kafka.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ledger import keys
+from ledger.config import NO_LIMIT, ManagedLedgerConfig
+from ledger.engine.base import Buffer
+from ledger.errors import Fenced, InvalidArgument, LedgerError
+from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from ledger.ledger_reader import LedgerReader
+from ledger.ledger_state import LedgerState, deleted_error, read_error, write_error
+from ledger.ledger_view import LedgerView
+from ledger.metadata_change import ChangeTicket, change_rows
+from ledger.operations import AppendDone, Operation, Row, RowsDone
+from ledger.position import Position
+from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
+from ledger.resending import Resending
+from ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from ledger.services import StoreServices
+from ledger.write_tail_state import TailDue, WriteTailState
+from runtime.timers import TimerHandle
+
+_new_tuple = tuple.__new__
+
+
+class ManagedLedger(LedgerView):
+    """A handle; made by `LedgerStore.open_managed_ledger`. Methods without await never block."""
+
+    def __init__(
+        self,
+        name: str,
+        state: LedgerListState,
+        services: StoreServices,
+        config: ManagedLedgerConfig,
+        on_closed: Callable[["ManagedLedger"], None],
+    ) -> None:
+        super().__init__(name, state, LedgerReader(state, services, self._check_readable))
+        self.message_count = 0
+        """Messages appended through this handle, confirmed or not; a statistic."""
+        self._config = config
+        self._head = state.head
+        self._services = services
+        self._committer = services.committer
+        self._on_closed = on_closed
+        self._tail = WriteTailState(config)
+        self._listeners: list[Callable[[], None]] = []
+        self._resends: list[Resending] = []
+        self._trim_lock = asyncio.Lock()
+        self._roll_timer: TimerHandle | None = None
+        self._is_deleted = False
+        self._set_state(
+            LedgerState.TERMINATED if state.is_terminated else LedgerState.LEDGER_OPENED
+        )
+        if state.open_id is not None:
+            now_ms = services.clock.monotonic_ms()
+            self._tail.open_ledger(state.open_id, before=state.lac, now_ms=now_ms)
+            self._run = services.cache.open_run(state.open_id)
+
+    # Appending
+
+    async def add_entry(
+        self, data: Buffer, *, message_count: int = 1, max_timestamp_ms: int | None = None
+    ) -> Position:
+        """Append an entry; return when it is as durable as the store promises.
+
+        A group that was not written is sent again a few times, so that the caller only hears of a
+        storage that stays broken or has no space left.
+
+        Raises:
+            Fenced, AlreadyClosed, Terminated: the handle cannot append any more.
+            StorageFailed: the entry was not stored.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidArgument(f"data: expected bytes, got {type(data).__name__}")
+        if max_timestamp_ms is None:
+            max_timestamp_ms = self._services.clock.now_ms()
+        resending = Resending(self, bytes(data), message_count, max_timestamp_ms)
+        resending.send()
+        return await resending.outcome
+
+    def append_nowait(
+        self,
+        data: Buffer,
+        message_count: int,
+        max_timestamp_ms: int,
+        done: AppendDone,
+        rows: Iterable[Row] = (),
+    ) -> Position:
+        """Append an entry; the position is its own at once, unless `done` says that it failed.
+
+        Args:
+            data: kept as it is; nobody may change it from now on.
+            message_count: for statistics only.
+            max_timestamp_ms: the largest time stamp in it.
+            done: called on the loop, in the order of appends, when the last confirmed entry has
+                reached this one, or with the error. After StorageFailed every append submitted
+                and unconfirmed has failed, and ids continue behind the last confirmed entry.
+            rows: rows of the store that become durable with the entry, or not at all.
+
+        Raises:
+            Fenced, AlreadyClosed, Terminated, StorageFailed: nothing was appended.
+        """
+        if not self._is_writable:
+            raise self._write_error()
+        tail = self._tail
+        committer = self._committer
+        entry_id = tail.next_entry
+        tail.next_entry = entry_id + 1
+        added = len(data)
+        tail.size = size = tail.size + added
+        if max_timestamp_ms > tail.max_timestamp_ms:  # noqa: PLR1730 - max() costs twice as much
+            tail.max_timestamp_ms = max_timestamp_ms
+        self.message_count += message_count
+        ledger_id = tail.ledger_id
+        position: Position = _new_tuple(Position, (ledger_id, entry_id))
+        committer.entries.append((ledger_id, entry_id, data))
+        committer.operations.append((self, position, size, data, done))
+        committer.size += added
+        if rows:
+            committer.rows.extend([(keys.user_key(key), value) for key, value in rows])
+        if not committer.is_armed:
+            committer.arm()
+        if (
+            entry_id >= tail.check_entry
+            or size >= tail.check_size
+            or committer.turn_ms >= tail.check_ms
+        ):
+            self._act_on_tail()
+        return position
+
+    def _act_on_tail(self) -> None:
+        tail = self._tail
+        if tail.next_entry == 1:
+            self._restart_roll_timer()
+        match tail.due(self._committer.turn_ms):
+            case TailDue.ROLL:
+                self._submit_roll(_unheard)
+            case TailDue.MARK:
+                self._committer.rows.append(self._ledger_row(tail.record()))
+            case TailDue.NOTHING:
+                pass
+
+    # What became of operations: the committer's Submitter
+
+    def confirm(self, operation: Operation) -> None:
+        """An append of this handle is durable."""
+        _, position, size, data, done = operation
+        self._list.advance(position, size)
+        self._run.append(data)
+        done(position, None)
+
+    def progressed(self) -> None:
+        """Tell the listeners, once for all that was confirmed together."""
+        for listener in tuple(self._listeners):
+            listener()
+
+    def revert(self) -> None:
+        """Nothing unconfirmed exists any more."""
+        self._head = self._list.head
+        if self._state is LedgerState.LEDGER_OPENED or (
+            self._state is LedgerState.TERMINATED and not self._list.is_terminated
+        ):
+            self._services.versions.reset(self.name, self._head.version)
+            self._set_state(LedgerState.WRITE_FAILED)
+        open_id = self._list.open_id
+        if open_id is not None:
+            self._tail.rewind(
+                open_id,
+                entries=self._list.entries_in(open_id),
+                size=self._list.open_size,
+                lac=self._list.lac,
+            )
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """An append of this handle was not stored, or nobody knows."""
+        operation[4](operation[1], error)
+
+    def resend_later(self, resending: Resending) -> None:
+        """Send an append again as soon as the failures were told."""
+        self._resends.append(resending)
+
+    def settle(self) -> None:
+        """Everyone was told: accept appends again, those that are sent again first."""
+        if self._state is LedgerState.WRITE_FAILED:
+            self._set_state(LedgerState.LEDGER_OPENED)
+            if self._tail.next_entry:
+                self._restart_roll_timer()
+        resends, self._resends = self._resends, []
+        for resending in resends:
+            resending.send()
+
+    # Looking
+
+    @property
+    def state(self) -> LedgerState:
+        """What the handle may do."""
+        return self._state
+
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        """The settings in force."""
+        return self._config
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call back on the loop after every change: entries, ledgers deleted, state.
+
+        It comes once for what was confirmed together, and does not say what it was.
+        """
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling back; nothing if it was not there."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    # Changing
+
+    def reconfigure(self, config: ManagedLedgerConfig) -> None:
+        """Let other settings hold, from the next append or trim on."""
+        self._config = config
+        self._tail.configure(config)
+        if self._tail.next_entry:
+            self._restart_roll_timer()
+
+    async def roll_over(self) -> None:
+        """Close the open ledger and go on in a new one; nothing if it is empty."""
+        self._check_writable()
+        if self._tail.next_entry:
+            await self._wait_for(self._submit_roll)
+
+    async def trim(self) -> None:
+        """Delete the ledgers that retention lets go."""
+        await self._remove(
+            lambda ledgers: plan_trim(
+                ledgers,
+                now_ms=self._services.clock.now_ms(),
+                retention_ms=self._config.retention_ms,
+                retention_bytes=self._config.retention_bytes,
+            )
+        )
+
+    async def truncate(self) -> None:
+        """Delete every ledger before the one being written to."""
+        await self._remove(plan_truncate)
+
+    async def trim_before(self, position: Position) -> None:
+        """Delete the ledgers that lie before `position` as a whole."""
+        await self._remove(lambda ledgers: plan_trim_before(ledgers, position))
+
+    async def terminate(self) -> Position:
+        """Accept no more entries, for ever; return the last position."""
+        if self._state is LedgerState.TERMINATED:
+            await self._committer.flush()
+            if self._list.head.terminated_at is not None:
+                return self._list.head.terminated_at
+        self._check_writable()
+        end = self._tail.last_position
+        await self._wait_for(lambda done: self._submit_termination(end, done))
+        return end
+
+    async def set_property(self, key: str, value: str | None) -> None:
+        """Set a durable property, or delete it with None."""
+        for text in (key, value):
+            if not isinstance(text, str | None):
+                raise InvalidArgument(f"a property is text, got {key!r}: {value!r}")
+        self._check_changeable()
+        properties = {**self._head.properties}
+        if value is None:
+            properties.pop(key, None)
+        else:
+            properties[key] = value
+        change = MetadataChange(head=self._next_head(properties=properties))
+        await self._wait_for(lambda done: self._submit_change(change, done))
+
+    async def close(self) -> None:
+        """Wait for what was appended, and let go of the managed ledger. May be repeated."""
+        if not (self._is_writable or self._state is LedgerState.TERMINATED):
+            await self._committer.flush()
+            return
+        self._set_state(LedgerState.CLOSED)
+        if not self._tail.is_marked and self._list.open_id is not None:
+            # Saves the next opening from counting; if it is lost, recovery counts.
+            row = self._ledger_row(self._tail.record())
+            self._committer.submit_rows([row], _unheard)
+        await self._committer.flush()
+        if self._list.open_id is not None:
+            self._services.cache.close_run(self._list.open_id)
+        self._on_closed(self)
+        self.progressed()
+
+    # For the store
+
+    def fence(self) -> None:
+        """Another owner took over, or the store stopped: refuse everything from now on."""
+        if self._state is not LedgerState.CLOSED:
+            self._set_state(LedgerState.FENCED)
+            self.progressed()
+
+    def fence_for_deletion(self) -> None:
+        """Refuse everything while the managed ledger is deleted."""
+        self._set_state(LedgerState.FENCED_FOR_DELETION)
+
+    def end_deletion(self, *, deleted: bool) -> None:
+        """The deletion is durable, or has failed and everything is as before."""
+        self._is_deleted = deleted
+        if deleted:
+            self._set_state(LedgerState.CLOSED)
+            self.progressed()
+        elif self._state is LedgerState.FENCED_FOR_DELETION:
+            terminated = self._list.is_terminated
+            self._set_state(LedgerState.TERMINATED if terminated else LedgerState.LEDGER_OPENED)
+
+    def apply(self, change: MetadataChange) -> None:
+        """A change of metadata is durable."""
+        cache, previous_open_id = self._services.cache, self._list.open_id
+        self._list.apply(change)
+        for ledger_id in change.removed:
+            cache.drop(ledger_id)
+        open_id = self._list.open_id
+        if open_id == previous_open_id:
+            return
+        if previous_open_id is not None:
+            cache.close_run(previous_open_id)
+        if open_id is not None:
+            self._run = cache.open_run(open_id)
+            self._trim_later()
+
+    # Inside
+
+    def _set_state(self, state: LedgerState) -> None:
+        self._state = state
+        self._is_writable = state is LedgerState.LEDGER_OPENED
+        if not self._is_writable and state is not LedgerState.WRITE_FAILED:
+            self._stop_roll_timer()
+
+    def _write_error(self) -> LedgerError:
+        if self._is_deleted:
+            return deleted_error(self.name)
+        return write_error(self._state, self.name)
+
+    def _check_writable(self) -> None:
+        if not self._is_writable:
+            raise self._write_error()
+
+    def _check_readable(self) -> None:
+        if self._is_writable:
+            return
+        if self._is_deleted:
+            raise deleted_error(self.name)
+        if error := read_error(self._state, self.name):
+            raise error
+
+    def _check_changeable(self) -> None:
+        """A terminated managed ledger can still be trimmed and described."""
+        if self._state is not LedgerState.TERMINATED:
+            self._check_writable()
+
+    def _submit_roll(self, done: RowsDone) -> None:
+        tail, services = self._tail, self._services
+        closed = self._closed_tail()
+        opened = LedgerRecord(ledger_id=services.ids.take())
+        change = MetadataChange(head=self._next_head(), put=(closed, opened))
+        self._stop_roll_timer()
+        tail.open_ledger(
+            opened.ledger_id, before=tail.last_position, now_ms=services.clock.monotonic_ms()
+        )
+        self._submit_change(change, done)
+
+    def _closed_tail(self) -> LedgerRecord:
+        # 0 means open, and a clock of a test may stand there.
+        return self._tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
+
+    def _submit_termination(self, end: Position, done: RowsDone) -> None:
+        tail = self._tail
+        head = self._next_head(terminated_at=end)
+        if tail.next_entry:
+            change = MetadataChange(head=head, put=(self._closed_tail(),))
+        else:
+            change = MetadataChange(head=head, removed=(tail.ledger_id,))
+        self._set_state(LedgerState.TERMINATED)
+        self._submit_change(change, done)
+
+    def _submit_change(self, change: MetadataChange, done: RowsDone) -> None:
+        """Send a change into the stream, unless someone else changed the metadata meanwhile."""
+        versions = self._services.versions
+        if not versions.compare_and_set(self.name, self._head.version, change.head.version):
+            self.fence()
+            raise Fenced(f"{self.name}: version {self._head.version} is not the newest any more")
+        self._head = change.head
+        rows = change_rows(self.name, change)
+        rows.append(self._services.ids.row())
+        self._committer.submit_ticket(ChangeTicket(self, change, done), rows, change.removed)
+
+    def _next_head(
+        self,
+        *,
+        properties: dict[str, str] | None = None,
+        terminated_at: Position | None = None,
+    ) -> ManagedLedgerRecord:
+        head = self._head
+        return replace(
+            head,
+            version=head.version + 1,
+            properties=head.properties if properties is None else properties,
+            terminated_at=terminated_at or head.terminated_at,
+        )
+
+    def _ledger_row(self, record: LedgerRecord) -> Row:
+        key = keys.ledger_key(self._head.managed_ledger_id, record.ledger_id)
+        return key, encode_ledger(record)
+
+    async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
+        """Delete what `plan` selects, one deletion at a time; metadata and data go together."""
+        self._check_changeable()
+        async with self._trim_lock:
+            self._check_changeable()
+            removed = plan(self._list.infos())
+            if removed:
+                change = MetadataChange(head=self._next_head(), removed=removed)
+                await self._wait_for(lambda done: self._submit_change(change, done))
+
+    def _trim_later(self) -> None:
+        config = self._config
+        if config.retention_ms == NO_LIMIT and config.retention_bytes == NO_LIMIT:
+            return
+        if not self._services.supervisor.is_closed:
+            self._services.supervisor.spawn(self._trim_after_roll(), f"trim {self.name}")
+
+    async def _trim_after_roll(self) -> None:
+        try:
+            await self.trim()
+        except LedgerError:
+            # The next rollover trims again, and whoever closed or fenced the handle knows.
+            return
+
+    def _restart_roll_timer(self) -> None:
+        self._stop_roll_timer()
+        deadline_ms = self._tail.roll_deadline_ms
+        if deadline_ms is not None:
+            self._roll_timer = self._services.timers.call_at(deadline_ms, self._roll_by_age)
+
+    def _stop_roll_timer(self) -> None:
+        if self._roll_timer is not None:
+            self._roll_timer.cancel()
+            self._roll_timer = None
+
+    def _roll_by_age(self) -> None:
+        if self._is_writable and self._tail.next_entry:
+            self._submit_roll(_unheard)
+
+    async def _wait_for(self, submit: Callable[[RowsDone], None]) -> None:
+        """Submit something and wait for it; raise what became of it."""
+        outcome = asyncio.get_running_loop().create_future()
+
+        def resolve(error: LedgerError | None) -> None:
+            if outcome.done():
+                return
+            if error is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(error)
+
+        submit(resolve)
+        await outcome
+
+
+def _unheard(error: LedgerError | None) -> None:
+    """The end of an operation that nobody waits for: what it wanted is wanted again later."""

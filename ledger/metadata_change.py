@@ -1,0 +1,77 @@
+"""Metadata change: one atomic step of a managed ledger's metadata, and its way through the log.
+
+Rule: the whole step is one operation in the ordered stream of the store, between the entries before
+and behind it; it takes effect in memory when it is durable, in that order.
+Must not know: which steps there are.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ledger import keys
+from ledger.errors import LedgerError
+from ledger.ledger_list_state import MetadataChange
+from ledger.operations import Operation, Row, RowsDone
+from ledger.records import encode_ledger, encode_managed_ledger
+
+
+class ChangeOwner(Protocol):
+    """The handle whose metadata changes."""
+
+    def apply(self, change: MetadataChange) -> None:
+        """The change is durable."""
+        ...
+
+    def progressed(self) -> None:
+        """See `Submitter`."""
+        ...
+
+    def revert(self) -> None:
+        """See `Submitter`."""
+        ...
+
+    def settle(self) -> None:
+        """See `Submitter`."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ChangeTicket:
+    """The submitter of one change: it acts for its owner."""
+
+    owner: ChangeOwner
+    change: MetadataChange
+    done: RowsDone
+
+    def confirm(self, operation: Operation) -> None:
+        """Take the change over, then tell the caller."""
+        self.owner.apply(self.change)
+        self.done(None)
+
+    def progressed(self) -> None:
+        """Tell the owner's listeners."""
+        self.owner.progressed()
+
+    def revert(self) -> None:
+        """The change never happened."""
+        self.owner.revert()
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller."""
+        self.done(error)
+
+    def settle(self) -> None:
+        """The owner goes on."""
+        self.owner.settle()
+
+
+def change_rows(name: str, change: MetadataChange) -> list[Row]:
+    """Return the rows that make a change durable."""
+    managed_ledger_id = change.head.managed_ledger_id
+    rows: list[Row] = [(keys.managed_ledger_key(name), encode_managed_ledger(change.head))]
+    rows += [
+        (keys.ledger_key(managed_ledger_id, record.ledger_id), encode_ledger(record))
+        for record in change.put
+    ]
+    rows += [(keys.ledger_key(managed_ledger_id, ledger_id), None) for ledger_id in change.removed]
+    return rows

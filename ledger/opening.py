@@ -1,0 +1,90 @@
+"""Opening: find out how a managed ledger stands, from its rows and its data.
+
+Rule: what the rows say of a closed ledger is true; of an open one they only say where to count from
+(the last mark), and the data decides. Runs in the blocking pool; changes nothing.
+Must not know: handles, caches, the committer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ledger import keys
+from ledger.engine.base import StorageEngine
+from ledger.ledger_list_state import LedgerListState, MetadataChange
+from ledger.ledger_recovery_plan import plan_recovery
+from ledger.records import (
+    LedgerRecord,
+    ManagedLedgerRecord,
+    decode_ledger,
+    decode_managed_ledger,
+)
+
+COUNT_STEP_BYTES = 1 << 20
+"""Bytes read at once while the entries behind the last mark are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A managed ledger as the storage has it; `found` are the open ledgers as their data says."""
+
+    head: ManagedLedgerRecord
+    ledgers: Sequence[LedgerRecord]
+    found: Mapping[int, LedgerRecord]
+
+    @classmethod
+    def of_new(cls, managed_ledger_id: int) -> "Snapshot":
+        """Return the snapshot of a managed ledger that does not exist yet."""
+        return cls(ManagedLedgerRecord(managed_ledger_id=managed_ledger_id, version=0), (), {})
+
+
+def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | None:
+    """Read a managed ledger; None when there is none of that name.
+
+    Raises:
+        Corrupt: a row cannot be read.
+        StorageError: the engine fails.
+    """
+    row = engine.get(keys.managed_ledger_key(name))
+    if row is None:
+        return None
+    head = decode_managed_ledger(row)
+    rows = engine.scan(*keys.ledger_range(head.managed_ledger_id))
+    ledgers = [decode_ledger(keys.ledger_id_in(key), value) for key, value in rows]
+    found = {
+        record.ledger_id: _count(engine, record, now_ms)
+        for record in ledgers
+        if not record.closed_ms
+    }
+    return Snapshot(head, ledgers, found)
+
+
+def recovered_state(
+    snapshot: Snapshot, *, new_ledger_id: int, now_ms: int
+) -> tuple[MetadataChange, LedgerListState]:
+    """Return the change that takes the managed ledger over, and the state behind it."""
+    change = plan_recovery(
+        snapshot.head,
+        snapshot.ledgers,
+        snapshot.found,
+        new_ledger_id=new_ledger_id,
+        now_ms=now_ms,
+    )
+    records = {record.ledger_id: record for record in (*snapshot.ledgers, *change.put)}
+    ledgers = [record for id_, record in records.items() if id_ not in change.removed]
+    return change, LedgerListState(change.head, ledgers)
+
+
+def _count(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerRecord:
+    """Return the true numbers of an open ledger: its mark and what is stored behind it."""
+    end = engine.last_entry(mark.ledger_id) + 1
+    entries, size = mark.entries, mark.size
+    assert end >= entries, f"ledger {mark.ledger_id}: marked {entries} entries, found {end}"
+    if end == entries:
+        return mark
+    while entries < end:
+        buffers = engine.read(mark.ledger_id, entries, end - 1, COUNT_STEP_BYTES)
+        entries += len(buffers)
+        size += sum(map(len, buffers))
+    # The time stamps of what was just counted were not stored; none should be later than now.
+    latest = max(mark.max_timestamp_ms, now_ms)
+    return replace(mark, entries=entries, size=size, max_timestamp_ms=latest)

@@ -1,0 +1,71 @@
+"""Operations: what goes through the committer, and who learns what became of it.
+
+Rule: an operation is told to its submitter exactly once, as confirmed or as failed, in the order of
+submission over the whole store.
+Must not know: groups, threads, managed ledgers.
+"""
+
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from ledger.engine.base import Buffer, Row
+from ledger.errors import LedgerError
+from ledger.position import Position
+
+__all__ = ["AppendDone", "Operation", "Row", "RowsDone", "RowsTicket", "Submitter"]
+
+AppendDone: TypeAlias = Callable[[Position, LedgerError | None], None]
+RowsDone: TypeAlias = Callable[[LedgerError | None], None]
+Operation: TypeAlias = tuple["Submitter", Position, int, Buffer, AppendDone]
+"""Who submitted it, and four values that only the submitter understands: a plain tuple, as one is
+made for every append."""
+
+
+class Submitter(Protocol):
+    """Who learns what became of operations. `revert` may come more than once for one failure."""
+
+    def confirm(self, operation: Operation) -> None:
+        """The operation is as durable as the store promises."""
+        ...
+
+    def progressed(self) -> None:
+        """All operations of a group were confirmed, at least one of them of this submitter."""
+        ...
+
+    def revert(self) -> None:
+        """Nothing unconfirmed of this submitter exists; take nothing new until `settle`."""
+        ...
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller of one operation; called in the order of submission, after `revert`."""
+        ...
+
+    def settle(self) -> None:
+        """Every failure was told; go on."""
+        ...
+
+
+class RowsTicket:
+    """The submitter of one operation without an entry; with no rows at all it is a barrier."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: RowsDone) -> None:
+        self._done = done
+
+    def confirm(self, operation: Operation) -> None:
+        """Tell the caller."""
+        self._done(None)
+
+    def progressed(self) -> None:
+        """Nothing to do: the caller was told."""
+
+    def revert(self) -> None:
+        """Nothing to do: rows have no state."""
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller."""
+        self._done(error)
+
+    def settle(self) -> None:
+        """Nothing to do."""

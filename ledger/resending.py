@@ -1,0 +1,76 @@
+"""Resending: an append that is sent again when its group was not written.
+
+Rule: appends of one handle that failed together are sent again together, in their order, before
+anything new. A full storage is not asked again: it gets no better by itself.
+Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds after a failed write.
+"""
+
+import asyncio
+from typing import Protocol
+
+from ledger.engine.base import Buffer
+from ledger.errors import LedgerError, StorageFailed
+from ledger.operations import AppendDone
+from ledger.position import Position
+
+RESENDS_MAX = 3
+"""How often one append is sent again before its caller hears of the failure."""
+
+
+class Appender(Protocol):
+    """What a managed ledger offers for it."""
+
+    def append_nowait(
+        self, data: Buffer, message_count: int, max_timestamp_ms: int, done: AppendDone
+    ) -> Position:
+        """Append; `done` tells what became of it."""
+        ...
+
+    def resend_later(self, resending: "Resending") -> None:
+        """Call `send` when the handle has recovered from the failed write."""
+        ...
+
+
+class Resending:
+    """One call of `add_entry`; `outcome` is what it waits for."""
+
+    __slots__ = (
+        "_appender",
+        "_data",
+        "_max_timestamp_ms",
+        "_message_count",
+        "_resends_left",
+        "outcome",
+    )
+
+    def __init__(
+        self, appender: Appender, data: bytes, message_count: int, max_timestamp_ms: int
+    ) -> None:
+        self._appender = appender
+        self._data = data
+        self._message_count = message_count
+        self._max_timestamp_ms = max_timestamp_ms
+        self._resends_left = RESENDS_MAX
+        self.outcome: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
+
+    def send(self) -> None:
+        """Append once; a caller that was cancelled between two attempts is not served any more."""
+        if self.outcome.done():
+            return
+        try:
+            self._appender.append_nowait(
+                self._data, self._message_count, self._max_timestamp_ms, self._sent
+            )
+        except LedgerError as error:
+            self.outcome.set_exception(error)
+
+    def _sent(self, position: Position, error: LedgerError | None) -> None:
+        if self.outcome.done():
+            return
+        if error is None:
+            self.outcome.set_result(position)
+        elif isinstance(error, StorageFailed) and not error.full and self._resends_left:
+            self._resends_left -= 1
+            self._appender.resend_later(self)
+        else:
+            self.outcome.set_exception(error)

@@ -1,0 +1,58 @@
+"""Retention plan: which ledgers may go.
+
+Rule: ledgers go from the oldest on, up to the first that must stay; the last ledger of the list,
+which is the one written to, never goes. Time is compared strictly, size is not.
+Must not know: storage, clocks, cursors. Theory: Pulsar's internalTrimLedgers.
+"""
+
+from collections.abc import Sequence
+
+from ledger.config import NO_LIMIT
+from ledger.ledger_list_state import LedgerInfo
+from ledger.position import Position
+
+
+def plan_trim(
+    ledgers: Sequence[LedgerInfo], *, now_ms: int, retention_ms: int, retention_bytes: int
+) -> tuple[int, ...]:
+    """Return the ids that retention lets go.
+
+    A ledger goes if it is expired (closed longer than `retention_ms` ago), or over quota (without
+    it at least `retention_bytes` remain). Size 0 therefore lets go at once, whatever the time; -1
+    switches a condition off.
+
+    Args:
+        ledgers: the whole list, ascending.
+        now_ms: wall time, to compare with the times of closing.
+        retention_ms: -1 or the age.
+        retention_bytes: -1 or the quota.
+    """
+    remaining = sum(info.size for info in ledgers)
+    selected = []
+    for info in _before_boundary(ledgers):
+        assert info.closed_ms is not None
+        remaining -= info.size
+        is_expired = retention_ms != NO_LIMIT and now_ms - info.closed_ms > retention_ms
+        is_over_quota = retention_bytes != NO_LIMIT and remaining >= retention_bytes
+        if not (is_expired or is_over_quota):
+            break
+        selected.append(info.ledger_id)
+    return tuple(selected)
+
+
+def plan_truncate(ledgers: Sequence[LedgerInfo]) -> tuple[int, ...]:
+    """Return every id before the boundary, regardless of retention."""
+    return tuple(info.ledger_id for info in _before_boundary(ledgers))
+
+
+def plan_trim_before(ledgers: Sequence[LedgerInfo], position: Position) -> tuple[int, ...]:
+    """Return the ids of the ledgers that lie before `position` as a whole."""
+    return tuple(
+        info.ledger_id
+        for info in _before_boundary(ledgers)
+        if Position(info.ledger_id, info.entries - 1) < position
+    )
+
+
+def _before_boundary(ledgers: Sequence[LedgerInfo]) -> Sequence[LedgerInfo]:
+    return ledgers[:-1]

@@ -1,0 +1,427 @@
+"""LedgerStore: all managed ledgers of one data folder, by name, and the user's own rows.
+
+Rule: one owner per managed ledger and one store per engine; whoever comes later fences who was
+there. Opening recovers: what the owner before had acknowledged is visible, and it can add nothing.
+A sync that failed stops the store for good.
+Must not know: what entries and the user's rows mean.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakValueDictionary
+
+from ledger import keys
+from ledger.committer import Committer
+from ledger.config import KIB, ManagedLedgerConfig, StoreConfig
+from ledger.engine.base import StorageEngine
+from ledger.engine.memory import MemoryEngine
+from ledger.entry_cache import EntryCache
+from ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
+from ledger.ledger_list_state import LedgerListState
+from ledger.managed_ledger import ManagedLedger
+from ledger.metadata_change import change_rows
+from ledger.opening import Snapshot, load_snapshot, recovered_state
+from ledger.operations import Row, RowsDone
+from ledger.records import decode_counter
+from ledger.services import IdCounter, MetadataVersions, StoreServices
+from runtime.blocking import BlockingPool
+from runtime.clock import Clock, SystemClock
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+SMALL_GROUP_BYTES = 128 * KIB
+"""Without a sync, a group below this costs less on the loop than the way to a thread and back."""
+
+_stores: WeakValueDictionary[int, "LedgerStore"] = WeakValueDictionary()
+"""The store on top of each engine in use, by the engine's identity."""
+
+
+class LedgerStore:
+    """Made by `open`; enter it with `async with`, or await it and call `close` later."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        config: StoreConfig,
+        clock: Clock,
+        engine: StorageEngine | None,
+    ) -> None:
+        """Use `open`."""
+        self.config = config
+        self.clock = clock
+        self.on_fatal: Callable[[LedgerError], None] = _unheard_fatal
+        """Called once when the store stops for good; the owner of the process decides."""
+        self._path = path
+        self._engine_given = engine
+        self._engine: StorageEngine
+        self._committer: Committer
+        self._services: StoreServices
+        self._names: set[str] = set()
+        self._handles: dict[str, ManagedLedger] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._is_open = False
+        self._is_closed = False
+
+    # Opening and closing
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None,
+        *,
+        config: StoreConfig | None = None,
+        clock: Clock | None = None,
+        engine: StorageEngine | None = None,
+    ) -> Self:
+        """Return a store that opens when it is entered or awaited.
+
+        Args:
+            path: the data folder, None = in memory.
+            config: settings of the store.
+            clock: where the time comes from.
+            engine: used instead of the usual one for `path`, and not closed with the store; a store
+                that has it open is fenced.
+        """
+        return cls(
+            Path(path) if path is not None else None,
+            config or StoreConfig(),
+            clock or SystemClock(),
+            engine,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Open it.
+
+        Raises:
+            StoreInUse: the folder is open already.
+            Corrupt: the storage is damaged.
+            StorageFailed: the folder cannot be used.
+        """
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.__aenter__().__await__()
+
+    async def close(self) -> None:
+        """Finish what was submitted, close all handles and the engine. May be repeated."""
+        if not self._is_open or self._is_closed:
+            self._is_closed = True
+            return
+        self._is_closed = True
+        await asyncio.gather(*(handle.close() for handle in list(self._handles.values())))
+        self._handles.clear()
+        await self._committer.close()
+        await self._services.supervisor.close()
+        if _stores.get(id(self._engine)) is self:
+            del _stores[id(self._engine)]
+        if self._engine_given is None:
+            await self._close_engine()
+        self._services.pool.close()
+
+    # Managed ledgers
+
+    async def open_managed_ledger(
+        self, name: str, *, config: ManagedLedgerConfig | None = None
+    ) -> ManagedLedger:
+        """Open a managed ledger, or create it; a handle that is open is fenced.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+            StorageFailed: nothing was changed, but an older handle is fenced.
+            Corrupt: its metadata cannot be read.
+        """
+        _check_name(name)
+        self._check_usable()
+        async with self._lock_of(name):
+            if handle := self._handles.pop(name, None):
+                handle.fence()
+                await self._committer.flush()
+            self._check_usable()
+            state = await self._recover(name)
+            self._check_usable()
+            self._names.add(name)
+            self._services.versions.reset(name, state.head.version)
+            handle = ManagedLedger(
+                name, state, self._services, config or ManagedLedgerConfig(), self._forget
+            )
+            self._handles[name] = handle
+            return handle
+
+    async def delete_managed_ledger(self, name: str) -> None:
+        """Delete a managed ledger with its data; nothing if there is none.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+            StorageFailed: nothing was changed.
+        """
+        _check_name(name)
+        self._check_usable()
+        async with self._lock_of(name):
+            handle = self._handles.get(name)
+            if handle is not None:
+                handle.fence_for_deletion()
+            try:
+                await self._committer.flush()
+                await self._delete_rows(name)
+            except BaseException:
+                if handle is not None:
+                    handle.end_deletion(deleted=False)
+                raise
+            self._handles.pop(name, None)
+            self._names.discard(name)
+            self._services.versions.forget(name)
+            if handle is not None:
+                handle.end_deletion(deleted=True)
+
+    def managed_ledger_names(self) -> list[str]:
+        """Return the names of all managed ledgers, sorted."""
+        return sorted(self._names)
+
+    # Rows of the user
+
+    def append_rows_nowait(self, rows: Sequence[Row], done: RowsDone) -> None:
+        """Make rows durable, in order with everything else and all or none; never blocks.
+
+        Args:
+            rows: key and value, None deletes.
+            done: called on the loop when that is so, or with the error.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped; `done` is not called.
+        """
+        self._check_usable()
+        stored = [(keys.user_key(key), value) for key, value in rows]
+        self._committer.submit_rows(stored, done)
+
+    async def put_rows(self, rows: Sequence[Row]) -> None:
+        """Make rows durable, all or none.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+            StorageFailed: nothing was stored.
+        """
+        self._check_usable()
+        await self._commit_rows([(keys.user_key(key), value) for key, value in rows])
+
+    def get_row(self, key: bytes) -> bytes | None:
+        """Return the value of a row of the user, as far as it is durable."""
+        self._check_usable()
+        return self._engine.get(keys.user_key(key))
+
+    def scan_rows(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
+        """Return the user's rows whose key begins with `prefix`, in the order of keys."""
+        self._check_usable()
+        rows = self._engine.scan(*keys.user_range(prefix))
+        return [(keys.user_key_in(key), value) for key, value in rows]
+
+    # State and back-pressure
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the store stopped for good."""
+        return self._is_open and self._committer.fatal is not None
+
+    @property
+    def is_saturated(self) -> bool:
+        """Whether so much is unconfirmed that producers should pause."""
+        return self._committer.is_saturated
+
+    def on_drained(self, callback: Callable[[], None]) -> None:
+        """Call back once, when at most half of the queue limits is in use."""
+        self._committer.on_drained(callback)
+
+    async def flush(self) -> None:
+        """Wait until all that was submitted so far is confirmed or has failed."""
+        await self._committer.flush()
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of the entries that are in memory."""
+        return self._services.cache.size
+
+    # Inside
+
+    async def _start(self) -> None:
+        if self._is_open:
+            raise InvalidArgument("a store is opened once")
+        pool = BlockingPool()
+        try:
+            if self._engine_given is not None:
+                self._engine = self._engine_given
+            else:
+                self._engine = await pool.run(_open_engine, self._path, self.config)
+            if before := _stores.get(id(self._engine)):
+                before._give_way()
+            next_id, names = await pool.run(_load, self._engine)
+        except Exception as error:
+            pool.close()
+            raise from_engine(error) from error
+        self._names = set(names)
+        supervisor = Supervisor()
+        self._committer = Committer(
+            self._engine,
+            sync=self.config.durability == "fsync",
+            on_loop_bytes_max=_on_loop_bytes_max(self._engine, self.config),
+            queue_bytes_max=self.config.committer_queue_bytes_max,
+            queue_count_max=self.config.committer_queue_count_max,
+            clock=self.clock,
+            pool=pool,
+            supervisor=supervisor,
+            on_fatal=self._stopped,
+        )
+        self._services = StoreServices(
+            engine=self._engine,
+            committer=self._committer,
+            cache=EntryCache(self.config.cache_bytes),
+            ids=IdCounter(next_id),
+            versions=MetadataVersions(),
+            pool=pool,
+            clock=self.clock,
+            timers=Timers(self.clock, supervisor),
+            supervisor=supervisor,
+        )
+        _stores[id(self._engine)] = self
+        self._is_open = True
+
+    async def _recover(self, name: str) -> LedgerListState:
+        """Take over a managed ledger as it stands, or start one."""
+        services = self._services
+        snapshot: Snapshot | None = None
+        if name in self._names:
+            try:
+                snapshot = await services.pool.run(
+                    load_snapshot, self._engine, name, self.clock.now_ms()
+                )
+            except Exception as error:
+                raise from_engine(error) from error
+        if snapshot is None:
+            snapshot = Snapshot.of_new(services.ids.take())
+        change, state = recovered_state(
+            snapshot, new_ledger_id=services.ids.take(), now_ms=self.clock.now_ms()
+        )
+        rows = [*change_rows(name, change), services.ids.row()]
+        await self._commit_rows(rows, drops=change.removed)
+        for ledger_id in change.removed:
+            services.cache.drop(ledger_id)
+        return state
+
+    async def _delete_rows(self, name: str) -> None:
+        if name not in self._names:
+            return
+        rows, ledger_ids = await self._services.pool.run(_rows_to_delete, self._engine, name)
+        await self._commit_rows(rows, drops=ledger_ids)
+        for ledger_id in ledger_ids:
+            self._services.cache.drop(ledger_id)
+
+    async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int] = ()) -> None:
+        """Submit rows in stored form and wait for them."""
+        outcome = asyncio.get_running_loop().create_future()
+
+        def resolve(error: LedgerError | None) -> None:
+            if outcome.done():
+                return
+            if error is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(error)
+
+        self._committer.submit_rows(rows, resolve, drops)
+        await outcome
+
+    def _lock_of(self, name: str) -> asyncio.Lock:
+        """Return the lock for opening and deleting that name; it lives while somebody holds it."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def _forget(self, handle: ManagedLedger) -> None:
+        if self._handles.get(handle.name) is handle:
+            del self._handles[handle.name]
+            self._services.versions.forget(handle.name)
+
+    def _check_usable(self) -> None:
+        if self._is_closed or not self._is_open:
+            raise AlreadyClosed("the store is not open")
+        if self._committer.fatal is not None:
+            raise Fenced(str(self._committer.fatal))
+
+    def _give_way(self) -> None:
+        """Another store has the engine now."""
+        self._committer.stop(Fenced("another store took the engine over"))
+
+    def _stopped(self, error: LedgerError) -> None:
+        for handle in list(self._handles.values()):
+            handle.fence()
+        self.on_fatal(error)
+
+    async def _close_engine(self) -> None:
+        try:
+            await self._services.pool.run(self._engine.close)
+        except Exception as error:
+            # All that was acknowledged is in the log already; the next start replays it.
+            logger.exception("closing the engine failed")
+            if not self.is_fenced:
+                raise from_engine(error) from error
+
+
+def _open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
+    """Open the usual engine of a path; blocks."""
+    if path is None:
+        return MemoryEngine()
+    # The database library is loaded only by those who have a folder.
+    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415
+
+    return LogRocksdbEngine(path, durability=config.durability)
+
+
+def _on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return below which size a group is committed on the loop."""
+    if engine.needs_thread:
+        return 0
+    if isinstance(engine, MemoryEngine):
+        return sys.maxsize
+    return SMALL_GROUP_BYTES if config.durability == "os" else 0
+
+
+def _load(engine: StorageEngine) -> tuple[int, list[str]]:
+    """Return the next id and the names of all managed ledgers; blocks."""
+    counter = engine.get(keys.ID_COUNTER)
+    rows = engine.scan(*keys.managed_ledger_range())
+    next_id = decode_counter(counter) if counter is not None else 1
+    return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
+
+
+def _rows_to_delete(engine: StorageEngine, name: str) -> tuple[list[Row], list[int]]:
+    """Return what deletes a managed ledger: rows, and the ledgers whose data goes; blocks."""
+    snapshot = load_snapshot(engine, name, 0)
+    assert snapshot is not None, f"{name} has no record"
+    ledger_ids = [record.ledger_id for record in snapshot.ledgers]
+    rows: list[Row] = [(keys.managed_ledger_key(name), None)]
+    rows += [(keys.ledger_key(snapshot.head.managed_ledger_id, id_), None) for id_ in ledger_ids]
+    return rows, ledger_ids
+
+
+def _check_name(name: str) -> None:
+    if not name:
+        raise InvalidArgument(f"a managed ledger needs a name, got {name!r}")
+
+
+def _unheard_fatal(error: LedgerError) -> None:
+    """Whoever runs the process sets `on_fatal`; a library must not end it."""
