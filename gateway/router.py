@@ -5,20 +5,34 @@ of handlers has none, and its connection is closed (ApiVersions answers for itse
 Must not know: sockets, response order, what an API means.
 """
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gateway.context import RequestContext
 from gateway.handlers import HANDLERS_BY_KEY, HandlerSpec
 from gateway.wire.codec import decode, encode
-from gateway.wire.header import RequestHeader, response_header
+from gateway.wire.header import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    decode_request_header,
+    is_flexible,
+    response_prefix,
+)
+from gateway.wire.primitives import Buffer
+from gateway.wire.schema import Message
 
 if TYPE_CHECKING:
     from gateway.connection_state import Slot
     from gateway.services import Services
 
-Buffer = bytes | bytearray | memoryview
+Reply = Sequence[Buffer]
+"""The whole frame of a response, in pieces."""
+
+PlainHandle = Callable[[RequestContext, Any], object]
+
+HEADER_SIZE_MIN = 11
+"""Bytes of the shortest flexible request header; anything shorter is read with care."""
 
 
 class ResponsePort(Protocol):
@@ -26,6 +40,8 @@ class ResponsePort(Protocol):
 
     connection_id: int
     peer_host: str
+    kept: "Slot | None"
+    """What a handler keeps for the next request of this connection; abandoned with it."""
 
     def open_slot(self, slot: "Slot", *, is_exclusive: bool) -> None:
         """Keep a place in the order of responses; exclusive: no later request starts before it."""
@@ -35,8 +51,20 @@ class ResponsePort(Protocol):
         """The slot's response was set; it leaves as soon as the ones before it have."""
         ...
 
+    def reply(self, response: Reply) -> None:
+        """Answer a request that runs alone and kept no slot."""
+        ...
+
+    def finish_soon(self, slot: "Slot") -> None:
+        """Call `slot.finish` once at the end of the loop turn, before responses are written."""
+        ...
+
     def fail(self, reason: str) -> None:
         """Close the connection because of something its peer did."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection without another word."""
         ...
 
 
@@ -57,6 +85,8 @@ class HotHandler(Protocol):
 
         Args:
             port: opens a slot for the response, unless there is none.
+            version: API version.
+            correlation_id: of the request.
             frame: the request without its size. Valid during this call only, unless is_owned.
             body_start: where the header ends.
             is_owned: nobody else will write to the memory behind `frame`: parts of it may be kept.
@@ -74,24 +104,26 @@ class HotHandler(Protocol):
 class Route:
     """How one API key is served."""
 
-    __slots__ = ("_handle", "_request_class", "hot", "spec")
+    __slots__ = ("_handle", "_request_class", "hot", "requests", "spec")
 
     def __init__(self, spec: HandlerSpec, services: "Services") -> None:
         module = import_module(f"gateway.handlers.{spec.module}")
         self.spec = spec
+        self.requests = services.metrics.counter(f"requests_{spec.module}")
         self.hot: HotHandler | None = None
         if hasattr(module, "make_handler"):
             self.hot = module.make_handler(services)
             return
-        messages = import_module(f"gateway.wire.messages.{spec.module}")
-        self._request_class = messages.REQUEST
-        self._handle = module.handle
+        self._request_class = import_module(f"gateway.wire.messages.{spec.module}").REQUEST
+        self._handle: PlainHandle = (
+            module.bind(services) if hasattr(module, "bind") else module.handle
+        )
 
     def call(
-        self, context: RequestContext, body: memoryview, body_start: int
+        self, context: RequestContext, frame: memoryview, body_start: int
     ) -> object | Coroutine[Any, Any, object]:
         """Decode the request and hand it to the handler; return the response or its coroutine."""
-        request = decode(self._request_class, context.version, body, body_start)
+        request = decode(self._request_class, context.version, frame, body_start)
         return self._handle(context, request)
 
 
@@ -99,7 +131,7 @@ class Router:
     """The routes of one server."""
 
     def __init__(self, services: "Services") -> None:
-        self.services = services
+        self._services = services
         self._routes: dict[int, Route] = {}
 
     def find(self, key: int, version: int) -> Route | None:
@@ -109,14 +141,48 @@ class Router:
             spec = HANDLERS_BY_KEY.get(key)
             if spec is None:
                 return None
-            route = self._routes[key] = Route(spec, self.services)
+            route = self._routes[key] = Route(spec, self._services)
         spec = route.spec
-        return route if spec.min_version <= version <= spec.max_version else None
+        return route if spec[1] <= version <= spec[2] else None
+
+    def refusal(self, key: int, version: int, correlation_id: int) -> Reply | None:
+        """Return the answer to a request that has no route; None: its connection is closed.
+
+        Only ApiVersions has one: error 35 in the layout of version 0, which every client can
+        read, so that it can ask again with a version that is served. The body is not looked at.
+        """
+        if key != API_VERSIONS_KEY:
+            return None
+        from gateway.handlers.k18_api_versions import (  # noqa: PLC0415 (rarely needed)
+            unsupported_version,
+        )
+
+        return encode_reply(unsupported_version(), key, 0, correlation_id)
 
 
-def encode_response(header: RequestHeader, response: object) -> Sequence[Buffer]:
-    """Return the whole frame of a response, its size included."""
-    body = response if isinstance(response, bytes) else encode(response, header.api_version)
-    head = response_header(header.correlation_id, header.api_key, header.api_version)
-    size = len(head) + len(body)
-    return (size.to_bytes(4, "big") + head + body,)
+def body_start(frame: memoryview, key: int, version: int) -> int:
+    """Return where the body of a request begins, without making anything of its header.
+
+    Raises:
+        MalformedMessage: the header is broken.
+    """
+    if len(frame) >= HEADER_SIZE_MIN:
+        client_id_size = frame[8] << 8 | frame[9]
+        start = 10 if client_id_size == 0xFFFF else 10 + client_id_size
+        if not is_flexible(key, version):
+            if start <= len(frame):
+                return start
+        elif start < len(frame) and frame[start] == 0:
+            return start + 1
+    return decode_request_header(frame).body_start
+
+
+def encode_reply(response: object, key: int, version: int, correlation_id: int) -> Reply:
+    """Return the frame of a response; the response may be its encoded body already."""
+    body = response if isinstance(response, bytes) else encode(cast(Message, response), version)
+    return (response_prefix(correlation_id, key, version, len(body)) + body,)
+
+
+def encode_response(header: RequestHeader, response: object) -> Reply:
+    """Return the frame of the response to the request with that header."""
+    return encode_reply(response, header.api_key, header.api_version, header.correlation_id)

@@ -1,9 +1,10 @@
 """The one list of handlers: what stands here is served, and advertised, and nothing else is.
 
-Rule: one line per API key. A handler module `kNN_name` has KEY, MIN_VERSION and MAX_VERSION equal to
-its line, and one of
+Rule: one line per API key. A handler module `kNN_name` has KEY, MIN_VERSION and MAX_VERSION equal
+to its line, and one of
   `def handle(context, request)`        answers at once: the response object, or its encoded body;
   `async def handle(context, request)`  may wait; runs as a task, its connection stands still;
+  `def bind(services)`                  returns a `handle` of either kind that keeps something;
   `def make_handler(services)`          the hot ones, which work on the frame (`gateway.router`).
 Modules are imported when the first request of their key arrives, which keeps the start short.
 Must not know: what handlers do. Handlers never import each other.

@@ -1,0 +1,367 @@
+"""Connection: one client's socket.
+
+Rule: bytes become requests here and pieces of responses become one write here; the order is decided
+by `connection_state`, the meaning by the router. Whatever a peer sends, only its own connection
+can suffer from it.
+Must not know: APIs, except that Produce pipelines and that ApiVersions is never refused.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from struct import Struct
+from types import CoroutineType
+from typing import Any, cast
+
+from gateway.connection_state import (
+    HOLD_NOT_READY,
+    HOLD_SATURATED,
+    HOLD_SLOW_READER,
+    HOLD_STOPPING,
+    ConnectionState,
+    Slot,
+)
+from gateway.context import RequestContext
+from gateway.router import Reply, Route, body_start, encode_response
+from gateway.switchboard import Switchboard
+from gateway.wire.errors import MalformedMessage
+from gateway.wire.framing import FrameSplitter
+from gateway.wire.header import RequestHeader, decode_request_header
+from gateway.wire.primitives import Buffer
+
+logger = logging.getLogger(__name__)
+
+HEAD = Struct(">hhi")
+"""Key, version and correlation id: the first 8 bytes of every request."""
+
+PRODUCE = 0
+PRODUCE_PREFIX = b"\0\0"
+OWN_FAULT = "closing connection of %s because of a fault here"
+JOIN_PIECE_BYTES_MAX = 4 * 1024
+"""Smaller pieces on average are cheaper to copy together than to hand over one by one."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one socket."""
+
+    __slots__ = (
+        "_activity_tick",
+        "_board",
+        "_current_bytes",
+        "_is_flush_scheduled",
+        "_is_pumping",
+        "_is_reading_paused",
+        "_pending_bytes",
+        "_splitter",
+        "_transport",
+        "connection_id",
+        "is_closed",
+        "kept",
+        "peer_host",
+        "state",
+    )
+
+    def __init__(self, board: Switchboard) -> None:
+        self._board = board
+        self._transport: asyncio.Transport | None = None
+        self.state = ConnectionState(board.budget)
+        self.connection_id = board.new_connection_id()
+        self.peer_host = "?"
+        self.is_closed = False
+        self.kept: Slot | None = None
+        self._activity_tick = board.tick
+        self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
+        self._pending_bytes = 0
+        self._current_bytes = 0
+        self._is_flush_scheduled = False
+        self._is_pumping = False
+        self._is_reading_paused = False
+
+    # The life of the socket.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Register, or close at once when there are too many."""
+        board = self._board
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self.peer_host = str(peer[0]) if peer else "?"
+        if len(board.connections) >= board.config.max_connections or board.is_stopping:
+            self.fail(f"more than {board.config.max_connections} connections")
+            return
+        self._transport.set_write_buffer_limits(high=board.config.send_buffer_max_bytes)
+        board.connections.add(self)
+        board.accepted.value += 1
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Let go of everything that worked for this connection."""
+        self.is_closed = True
+        self._count_pending(0)
+        for slot in self.state.clear():
+            slot.abandon()
+        if self.kept is not None:
+            self.kept.abandon()
+            self.kept = None
+        self._board.forget(self)
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; as in Kafka nobody waits for its answers then."""
+        return False
+
+    def fail(self, reason: str) -> None:
+        """Close because of what the peer did, and say so once."""
+        if self.is_closed:
+            return
+        self._board.malformed.value += 1
+        self._board.warnings.warning("closing connection of %s: %s", self.peer_host, reason)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close without writing what is left."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def stop(self) -> None:
+        """Start nothing more, hasten what is parked, and close when all is answered."""
+        self.state.holds |= HOLD_STOPPING
+        self.state.drop_waiting()
+        self._pause_reading()
+        for slot in list(self.state.slots):
+            slot.hasten()
+        self._close_if_finished()
+
+    def close_if_idle(self, last_tick: int) -> None:
+        """Close if nothing arrived since that tick and no response is owed."""
+        if self._activity_tick <= last_tick and not self.state.request_count:
+            logger.debug("closing idle connection of %s", self.peer_host)
+            self.is_closed = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def _close_if_finished(self) -> None:
+        if not self.state.slots and not self.state.output and self._transport is not None:
+            self.is_closed = True
+            self._transport.close()
+
+    # Bytes in.
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where the next bytes go: the frame they belong to, or the shared buffer."""
+        return self._splitter.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Start every request that is complete now."""
+        self._activity_tick = self._board.tick
+        splitter = self._splitter
+        try:
+            for frame, is_owned in splitter.buffer_updated(nbytes):
+                self._receive(frame, is_owned=is_owned)
+                if self.is_closed:
+                    return
+        except MalformedMessage as error:
+            self.fail(str(error))
+        except Exception:
+            logger.exception(OWN_FAULT, self.peer_host)
+            self.abort()
+        if splitter.fault is not None:
+            self.fail(str(splitter.fault))
+        self._count_pending(splitter.pending_bytes)
+        self.check_limits()
+
+    def _count_pending(self, pending_bytes: int) -> None:
+        """Count the bytes of a frame that is not complete; its announced size is only a claim."""
+        if pending_bytes != self._pending_bytes:
+            self._board.budget.used += pending_bytes - self._pending_bytes
+            self._pending_bytes = pending_bytes
+
+    # Requests.
+
+    def _receive(self, frame: memoryview, *, is_owned: bool) -> None:
+        is_pipelined = frame[:2] == PRODUCE_PREFIX
+        if self.state.can_start(is_pipelined):
+            self._start(frame, is_owned=is_owned)
+            return
+        kept = frame if is_owned else memoryview(bytearray(frame))
+        self.state.wait(kept, is_pipelined=is_pipelined)
+
+    def _start(self, frame: memoryview, *, is_owned: bool) -> None:
+        if len(frame) < HEAD.size:
+            self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD.size}")
+            return
+        key, version, correlation_id = HEAD.unpack_from(frame)
+        route = self._board.router.find(key, version)
+        if route is None:
+            self._refuse(key, version, correlation_id)
+            return
+        route.requests.value += 1
+        self._current_bytes = len(frame)
+        if route.hot is None:
+            self._call(route, frame)
+            return
+        start = body_start(frame, key, version)
+        blocked = route.hot.start(self, frame, version, start, correlation_id, is_owned=is_owned)
+        if blocked is not None:
+            kept = frame if is_owned else memoryview(bytearray(frame))
+            self.state.wait(kept, is_pipelined=key == PRODUCE, is_first=True)
+            self.state.holds |= HOLD_NOT_READY
+            self._board.services.supervisor.spawn(self._unblock(blocked), "gateway-unblock")
+
+    def _refuse(self, key: int, version: int, correlation_id: int) -> None:
+        """Three cases: a version of ApiVersions is answered, a key or any other version closes."""
+        answer = self._board.router.refusal(key, version, correlation_id)
+        if answer is None:
+            self.fail(f"unsupported request: key {key}, version {version}")
+        else:
+            self.reply(answer)
+
+    def _call(self, route: Route, frame: memoryview) -> None:
+        """Decode the request and let its handler answer, now or later."""
+        header = decode_request_header(frame)
+        context = RequestContext(
+            self._board.services,
+            header.api_version,
+            header.client_id,
+            self.connection_id,
+            self.peer_host,
+        )
+        result = route.call(context, frame, header.body_start)
+        if isinstance(result, CoroutineType):
+            slot = Slot()
+            self.open_slot(slot, is_exclusive=True)
+            self._board.services.supervisor.spawn(
+                self._answer_later(slot, header, result), route.spec.module
+            )
+        else:
+            self.reply(encode_response(header, result))
+
+    async def _answer_later(
+        self, slot: Slot, header: RequestHeader, work: Coroutine[Any, Any, object]
+    ) -> None:
+        try:
+            slot.response = encode_response(header, await work)
+        except Exception:
+            logger.exception(OWN_FAULT, self.peer_host)
+            self.abort()
+        else:
+            self.slot_ready(slot)
+
+    async def _unblock(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception:
+            logger.exception(OWN_FAULT, self.peer_host)
+            self.abort()
+        self.release(HOLD_NOT_READY)
+
+    def release(self, hold: int) -> None:
+        """One reason less to hold requests back."""
+        self.state.holds &= ~hold
+        self._pump()
+        self.check_limits()
+
+    def _pump(self) -> None:
+        """Start the waiting requests that may start."""
+        if self._is_pumping or self.is_closed:
+            return
+        self._is_pumping = True
+        try:
+            while not self.is_closed and (frame := self.state.take_startable()) is not None:
+                self._start(frame, is_owned=True)
+        except MalformedMessage as error:
+            self.fail(str(error))
+        except Exception:
+            logger.exception(OWN_FAULT, self.peer_host)
+            self.abort()
+        finally:
+            self._is_pumping = False
+
+    # Responses.
+
+    def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:
+        """Keep a place for the response of the request that is being started."""
+        self.state.open(slot, self._current_bytes, is_exclusive)
+
+    def slot_ready(self, slot: Slot) -> None:
+        """A response is complete; let what may leave leave, and what may start start."""
+        if self.is_closed or slot is not self.state.slots[0] or not self.state.advance():
+            return
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._board.flush_soon(self)
+        if self.state.waiting_count:
+            self._pump()
+        if self._is_reading_paused:
+            self.check_limits()
+
+    def finish_soon(self, slot: Slot) -> None:
+        """Let a slot act at the end of the loop turn."""
+        self._board.finish_soon(slot)
+
+    def reply(self, response: Reply) -> None:
+        """Answer a request that runs alone and kept no slot."""
+        self.state.output.extend(response)
+        if not self._is_flush_scheduled:
+            self._is_flush_scheduled = True
+            self._board.flush_soon(self)
+
+    def flush(self) -> None:
+        """Write everything that is ready; for the end of the loop turn."""
+        self._is_flush_scheduled = False
+        if self.is_closed or self._transport is None:
+            return
+        output = self.state.take_output()
+        if len(output) == 1:
+            self._transport.write(output[0])
+        elif output:
+            self._transport.writelines(_join_small(output))
+        if self.state.holds & HOLD_STOPPING:
+            self._close_if_finished()
+
+    # Limits.
+
+    def pause_writing(self) -> None:
+        """The peer reads slowly: start nothing until it has caught up."""
+        self.state.holds |= HOLD_SLOW_READER
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self.release(HOLD_SLOW_READER)
+
+    def store_drained(self) -> None:
+        """The store accepts writes again."""
+        self.release(HOLD_SATURATED)
+
+    def check_limits(self) -> None:
+        """Stop reading over a limit, and read on below it."""
+        if self.is_closed:
+            return
+        board, state = self._board, self.state
+        if board.services.store.is_saturated and not state.holds & HOLD_SATURATED:
+            state.holds |= HOLD_SATURATED
+            board.resume_when_drained(self)
+        over_budget = board.budget.is_exceeded
+        if over_budget:
+            board.resume_within_budget(self)
+        # A frame that began must be able to end, or nobody would ever get room again.
+        if self._pending_bytes == 0 and (
+            over_budget
+            or state.holds
+            or state.request_count >= board.config.queued_max_requests
+            or state.request_bytes > board.config.queued_max_connection_bytes
+        ):
+            self._pause_reading()
+        elif self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = False
+            self._transport.resume_reading()
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and self._transport is not None:
+            self._is_reading_paused = True
+            self._transport.pause_reading()
+
+
+def _join_small(pieces: list[Buffer]) -> list[Buffer]:
+    """Copy pieces together when they are small; leave large ones where they are."""
+    if sum(map(len, pieces)) <= len(pieces) * JOIN_PIECE_BYTES_MAX:
+        return [b"".join(pieces)]
+    return pieces

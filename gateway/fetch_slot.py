@@ -1,0 +1,318 @@
+"""FetchSlot: one fetch being served: waiting for data, reading it once, answering.
+
+Rule: while it waits it is a listener of its partitions and one timer, no task. What moved is
+counted at once, the answer is made at the end of the loop turn, so that it holds all that became
+durable together. Whether to wait, and how much to read, is `fetch_plan`'s decision.
+Must not know: how requests are parsed, topics.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from gateway.connection_state import Slot
+from gateway.error_map import error_code_of
+from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
+from gateway.wire.fetch_codec import (
+    FetchRequest,
+    FetchResult,
+    encode_fetch_response,
+    fetch_response_frame,
+)
+from gateway.wire.header import response_prefix
+from gateway.wire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from gateway.router import ResponsePort
+    from gateway.services import Services
+    from runtime.timers import TimerHandle
+    from topics import PartitionLog, ReadResult
+
+logger = logging.getLogger(__name__)
+
+FETCH = 1
+OWN_FAULT = "closing connection of %s because of a fault here"
+READ_COMMITTED = 1
+
+
+class WantedPartition:
+    """One partition of a fetch, and the listener of its log."""
+
+    __slots__ = ("bytes_max", "counted", "error_code", "fetch", "index", "key", "log", "offset")
+
+    def __init__(
+        self, fetch: "FetchSlot", key: bytes, index: int, offset: int, bytes_max: int
+    ) -> None:
+        self.fetch = fetch
+        self.key = key
+        self.index = index
+        self.offset = offset
+        self.bytes_max = bytes_max
+        self.log: PartitionLog | None = None
+        self.error_code = 0
+        self.counted = 0
+
+    def use(self, log: "PartitionLog", leader_epoch: int) -> None:
+        """Read from `log`, unless the client knows another leader epoch than it has."""
+        self.log = log
+        self.error_code = leader_epoch_error(leader_epoch, log.leader_epoch)
+
+    def __call__(self) -> None:
+        """Something moved in the log."""
+        self.fetch.moved(self)
+
+    def count(self, wait: FetchWait, *, is_committed: bool) -> None:
+        """Look at the log and count what it has."""
+        log = self.log
+        if self.error_code or log is None:
+            wait.add_error()
+            return
+        high_watermark = log.high_watermark
+        self.error_code = offset_error(self.offset, log.log_start_offset, high_watermark)
+        if self.error_code:
+            wait.add_error()
+            return
+        upto = log.last_stable_offset if is_committed else high_watermark
+        if self.offset < upto:
+            available = log.available_bytes(self.offset, upto)
+            self.counted = wait.add(available, self.bytes_max, self.counted)
+
+    def is_readable(self, budget: FetchBudget, *, is_committed: bool) -> bool:
+        """Return whether reading would bring anything."""
+        log = self.log
+        if self.error_code or log is None or not budget.can_read(self.bytes_max):
+            return False
+        return self.offset < (log.last_stable_offset if is_committed else log.high_watermark)
+
+    def read_nowait(self, budget: FetchBudget, *, is_committed: bool) -> "ReadResult | None":
+        """Read what the budget allows from memory; None if the storage is needed."""
+        assert self.log is not None
+        return self.log.read_nowait(
+            self.offset,
+            budget.limit(self.bytes_max),
+            read_committed=is_committed,
+            first_batch_always=budget.is_first,
+        )
+
+    async def read(self, budget: FetchBudget, *, is_committed: bool) -> "ReadResult":
+        """Read what the budget allows."""
+        assert self.log is not None
+        return await self.log.read(
+            self.offset,
+            budget.limit(self.bytes_max),
+            read_committed=is_committed,
+            first_batch_always=budget.is_first,
+        )
+
+    def result(self, read: "ReadResult | None", *, is_committed: bool) -> FetchResult:
+        """Return what is said about this partition; `read` is None if nothing was read."""
+        log, aborted = self.log, () if is_committed else None
+        if read is not None and read.error is not None:
+            self.error_code = error_code_of(read.error)
+        if self.error_code or log is None:
+            return self.key, self.index, self.error_code, -1, -1, -1, aborted, (), 0
+        if read is None:
+            return (
+                self.key, self.index, 0,
+                log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, (), 0,
+            )  # fmt: skip
+        return (
+            self.key, self.index, 0,
+            read.high_watermark, read.last_stable_offset, read.log_start_offset,
+            aborted, read.chunks, read.size,
+        )  # fmt: skip
+
+
+class FetchSlot(Slot):
+    """The place of a fetch's answer in the order of its connection."""
+
+    __slots__ = (
+        "_body",
+        "_correlation_id",
+        "_has_slot",
+        "_idle_body",
+        "_is_committed",
+        "_is_listening",
+        "_is_touched",
+        "_port",
+        "_registry_epoch",
+        "_request",
+        "_services",
+        "_timer",
+        "_version",
+        "_wait",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        services: "Services",
+        port: "ResponsePort",
+        version: int,
+        body: bytes,
+        request: FetchRequest,
+    ) -> None:
+        super().__init__()
+        self._services = services
+        self._port = port
+        self._version = version
+        self._body = body
+        self._request = request
+        self._is_committed = request.isolation_level == READ_COMMITTED
+        self._correlation_id = 0
+        self._registry_epoch = services.registry.epoch
+        self._wait = FetchWait(
+            max_wait_ms=request.max_wait_ms,
+            bytes_min=request.min_bytes,
+            bytes_max=self._bytes_max,
+        )
+        self._timer: TimerHandle | None = None
+        self._has_slot = False
+        self._is_listening = False
+        self._is_touched = False
+        self._idle_body = b""
+        self.wanted: list[WantedPartition] = []
+
+    @property
+    def _bytes_max(self) -> int:
+        return min(self._request.max_bytes, self._services.config.fetch_max_bytes)
+
+    # Waiting.
+
+    def begin(self, correlation_id: int) -> None:
+        """Answer at once if there is enough, else wait."""
+        self._correlation_id = correlation_id
+        wait, is_committed = self._wait, self._is_committed
+        for one in self.wanted:
+            one.count(wait, is_committed=is_committed)
+        if wait.is_over or not self.wanted:
+            self._answer()
+            return
+        self._is_listening = True
+        for one in self.wanted:
+            assert one.log is not None
+            one.log.add_listener(one)
+        self._park()
+
+    def is_same(self, version: int, body: bytes) -> bool:
+        """Return whether a request asks what this one asked, and nothing has happened since."""
+        return (
+            not self._is_touched
+            and self._is_listening
+            and self._version == version
+            and self._registry_epoch == self._services.registry.epoch
+            and self._body == body
+        )
+
+    def wait_again(self, correlation_id: int) -> None:
+        """Serve another request that asks the same."""
+        self._correlation_id = correlation_id
+        self.response = None
+        self._has_slot = False
+        self._park()
+
+    def _park(self) -> None:
+        self._open_slot()
+        self._timer = self._services.timers.call_after(self._request.max_wait_ms, self._expire)
+
+    def _open_slot(self) -> None:
+        if not self._has_slot:
+            self._has_slot = True
+            self._port.open_slot(self, is_exclusive=True)
+
+    def moved(self, one: WantedPartition) -> None:
+        """A partition has more, or lost its beginning, or is gone."""
+        if self._is_touched and self._wait.is_over:
+            return
+        self._is_touched = True
+        if self._timer is None:
+            return  # Between two requests: the next one looks for itself.
+        one.count(self._wait, is_committed=self._is_committed)
+        if self._wait.is_over:
+            self._port.finish_soon(self)
+
+    def finish(self) -> None:
+        """Stop waiting and answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._answer()
+
+    def _expire(self) -> None:
+        """The time is over. If nothing happened, the next request may find all as it is."""
+        self._timer = None
+        if self._is_touched or not self._wait.is_empty:
+            self._answer()
+            return
+        self._port.kept = self
+        if not self._idle_body:
+            results = [one.result(None, is_committed=self._is_committed) for one in self.wanted]
+            self._idle_body = b"".join(encode_fetch_response(self._version, results))
+        size = len(self._idle_body)
+        prefix = response_prefix(self._correlation_id, FETCH, self._version, size)
+        self._leave([prefix + self._idle_body])
+
+    def hasten(self) -> None:
+        """The server is about to stop."""
+        self.finish()
+
+    def abandon(self) -> None:
+        """The connection is gone, or asks something else now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_listening:
+            self._is_listening = False
+            for one in self.wanted:
+                assert one.log is not None
+                one.log.remove_listener(one)
+
+    # Answering.
+
+    def _answer(self) -> None:
+        """Read from memory what may be sent; go on with a task where the storage is needed."""
+        self.abandon()
+        budget = FetchBudget(self._bytes_max)
+        results: list[FetchResult] = []
+        try:
+            for one in self.wanted:
+                read = None
+                if one.is_readable(budget, is_committed=self._is_committed):
+                    read = one.read_nowait(budget, is_committed=self._is_committed)
+                    if read is None:
+                        self._read_on_later(results, budget)
+                        return
+                    budget.spend(read.size)
+                results.append(one.result(read, is_committed=self._is_committed))
+            self._send(results)
+        except Exception:
+            logger.exception(OWN_FAULT, self._port.peer_host)
+            self._port.abort()
+
+    def _read_on_later(self, results: list[FetchResult], budget: FetchBudget) -> None:
+        self._open_slot()
+        work = self._read_from_storage(results, budget)
+        self._services.supervisor.spawn(work, "fetch from storage")
+
+    async def _read_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
+        """Read the partitions that have no result yet."""
+        try:
+            for one in self.wanted[len(results) :]:
+                read = None
+                if one.is_readable(budget, is_committed=self._is_committed):
+                    read = await one.read(budget, is_committed=self._is_committed)
+                    budget.spend(read.size)
+                results.append(one.result(read, is_committed=self._is_committed))
+            self._send(results)
+        except Exception:
+            logger.exception(OWN_FAULT, self._port.peer_host)
+            self._port.abort()
+
+    def _send(self, results: list[FetchResult]) -> None:
+        self._leave(fetch_response_frame(self._correlation_id, self._version, results))
+
+    def _leave(self, response: list[Buffer]) -> None:
+        if self._has_slot:
+            self.response = response
+            self._port.slot_ready(self)
+        else:
+            self._port.reply(response)

@@ -1,0 +1,207 @@
+"""Produce, key 0, versions 3-13 (advertised from 0, see the list of handlers).
+
+Behaviour:
+- A batch is appended before the next frame is looked at; its answer leaves when it is durable, and
+  answers keep the order of requests. Every partition is answered for itself.
+- acks 0 gets no answer; an error under it closes the connection, which is all a client can see.
+  acks other than -1, 0 and 1 is INVALID_REQUIRED_ACKS for every partition.
+- Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION.
+- Null records are INVALID_RECORD (Kafka 4.3 never answers them).
+- The records stay in the frame when the frame has memory of its own and they fill it well;
+  otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
+
+Version notes:
+- zstd needs v7 (KIP-110). v8 adds messages and record errors (KIP-467), v10 leader hints (KIP-951,
+  none on one node), v12 implicit AddPartitionsToTxn (KIP-890; no transactions yet), v13 topic ids
+  (KIP-516): unknown is UNKNOWN_TOPIC_ID.
+"""
+
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from gateway.connection_state import Slot
+from gateway.error_map import error_code_of, record_errors_of
+from gateway.topic_lookup import TopicLookup
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.produce_codec import (
+    TOPIC_ID_SINCE,
+    PartitionRecords,
+    PartitionResult,
+    ProduceRequest,
+    parse_produce_request,
+    produce_response_frame,
+)
+from topics import AppendResult, PartitionLog, Topic, TopicsError
+
+if TYPE_CHECKING:
+    from gateway.router import ResponsePort
+    from gateway.services import Services
+
+KEY = 0
+MIN_VERSION = 3
+MAX_VERSION = 13
+
+ZSTD = 4
+ZSTD_SINCE = 7
+CODEC_BYTE = 22
+CODEC_MASK = 7
+PINNED_FRAME_FACTOR = 8
+"""A batch may keep a frame of at most so many times its size in memory."""
+
+UNKNOWN_RESULT: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
+
+Found: TypeAlias = PartitionLog | int
+"""Where a batch goes, or the error code of its partition."""
+
+
+def make_handler(services: "Services") -> "ProduceHandler":
+    """Return the handler of one server."""
+    return ProduceHandler(services)
+
+
+class ProduceHandler:
+    """Serves Produce on frames; see `gateway.router.HotHandler`."""
+
+    def __init__(self, services: "Services") -> None:
+        self._lookup = TopicLookup(services.registry)
+        self._failed: dict[tuple[Topic, int], TopicsError] = {}
+
+    def start(
+        self,
+        port: "ResponsePort",
+        frame: memoryview,
+        version: int,
+        body_start: int,
+        correlation_id: int,
+        *,
+        is_owned: bool,
+    ) -> Coroutine[Any, Any, None] | None:
+        """Append every batch of the request, or say which logs must be opened first."""
+        request = parse_produce_request(frame, version, body_start)
+        found: list[Found] = []
+        for one in request.partitions:
+            place = self._find(one, request, frame, version)
+            if isinstance(place, tuple):
+                return self._open(*place)
+            found.append(place)
+        answer = _Answer(port, version, correlation_id, request)
+        if request.acks != 0:
+            port.open_slot(answer, is_exclusive=False)
+        for position, place in enumerate(found):
+            if isinstance(place, int):
+                answer.refused(position, place)
+            else:
+                batch = _batch(frame, request.partitions[position], is_owned=is_owned)
+                result = place.append_nowait(batch, partial(answer.appended, position))
+                if result is not None:
+                    answer.appended(position, result)
+        if not found:
+            answer.settle()
+        return None
+
+    def _find(
+        self, one: PartitionRecords, request: ProduceRequest, frame: memoryview, version: int
+    ) -> Found | tuple[Topic, int]:
+        """Return the log of a partition, an error code, or the topic and index to be opened."""
+        key, index, start, length = one
+        has_ids = version >= TOPIC_ID_SINCE
+        topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
+        if topic is None:
+            if has_ids:
+                return ErrorCode.UNKNOWN_TOPIC_ID
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not -1 <= request.acks <= 1:
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if length < 0:
+            return ErrorCode.INVALID_RECORD
+        if version < ZSTD_SINCE and length > CODEC_BYTE:
+            codec = frame[start + CODEC_BYTE] & CODEC_MASK
+            if codec == ZSTD:
+                return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        log = topic.partition(index)
+        if log is not None:
+            return log
+        if not 0 <= index < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        failed = self._failed.pop((topic, index), None) if self._failed else None
+        return (topic, index) if failed is None else error_code_of(failed)
+
+    async def _open(self, topic: Topic, index: int) -> None:
+        """Open a log; a failure is told to the request when it is started again."""
+        try:
+            await topic.open_partition(index)
+        except TopicsError as error:
+            self._failed[topic, index] = error
+
+
+def _batch(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
+    """Return the memory of a batch that nobody else will write to."""
+    _, _, start, length = records
+    batch = frame[start : start + length]
+    if is_owned and length * PINNED_FRAME_FACTOR >= len(frame):
+        return batch
+    return memoryview(bytearray(batch))
+
+
+class _Answer(Slot):
+    """The response of one request, complete when every partition is."""
+
+    __slots__ = ("_correlation_id", "_pending", "_port", "_request", "_results", "_version")
+
+    def __init__(
+        self, port: "ResponsePort", version: int, correlation_id: int, request: ProduceRequest
+    ) -> None:
+        super().__init__()
+        self._port = port
+        self._version = version
+        self._correlation_id = correlation_id
+        self._request = request
+        self._pending = len(request.partitions)
+        self._results: list[PartitionResult] = [UNKNOWN_RESULT] * self._pending
+
+    def appended(self, position: int, result: AppendResult) -> None:
+        """One batch is durable, or was rejected."""
+        error, base_offset, append_time_ms, log_start_offset = result
+        if error is not None:
+            self._rejected(position, error, log_start_offset)
+            return
+        key, index, _, _ = self._request.partitions[position]
+        self._results[position] = (
+            key, index, 0, base_offset, append_time_ms, log_start_offset, None, (),
+        )  # fmt: skip
+        self._pending -= 1
+        if not self._pending:
+            self.settle()
+
+    def _rejected(self, position: int, error: TopicsError, log_start_offset: int) -> None:
+        code = error_code_of(error)
+        self.refused(position, code, log_start_offset, str(error), record_errors_of(error))
+
+    def refused(
+        self,
+        position: int,
+        code: int,
+        log_start_offset: int = -1,
+        message: str | None = None,
+        record_errors: tuple[tuple[int, str], ...] = (),
+    ) -> None:
+        """One batch was not appended."""
+        if self._request.acks == 0:
+            self._port.fail(f"produce with acks 0: error {code} {message or ''}")
+        key, index, _, _ = self._request.partitions[position]
+        self._results[position] = (
+            key, index, code, -1, -1, log_start_offset, message, record_errors,
+        )  # fmt: skip
+        self._pending -= 1
+        if not self._pending:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write the response; its turn comes when those before it have left."""
+        if self._request.acks == 0:
+            return
+        self.response = (
+            produce_response_frame(self._correlation_id, self._version, self._results),
+        )
+        self._port.slot_ready(self)

@@ -1,0 +1,145 @@
+"""ListOffsets, key 2, versions 1-11.
+
+Behaviour:
+- Both ends of an open log are answered from memory, because Spark asks for them after every poll.
+- The end is the high watermark, or the last stable offset under read_committed.
+- A time: the first record at or after it, with the record's own timestamp; -1, -1 without an error
+  if there is none. -3: a record with the greatest timestamp.
+- Nothing is tiered yet: -4 (earliest local) is the start, -5 and -6 are -1 without an error.
+- A partition that stands twice in the request is INVALID_REQUEST each time.
+
+Version notes:
+- v2 isolation level (KIP-98), v4 leader epochs (KIP-320), v7 -3 (KIP-734), v8 -4 (KIP-405),
+  v9 -5 (KIP-1005), v10 timeout, v11 -6 (KIP-1023). A special time that the version does not have is
+  UNSUPPORTED_VERSION for its partition.
+"""
+
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+from gateway.context import RequestContext
+from gateway.error_map import error_code_of
+from gateway.fetch_plan import leader_epoch_error
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from topics import PartitionLog, Topic, TopicsError
+
+KEY = 2
+MIN_VERSION = 1
+MAX_VERSION = 11
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+SPECIAL_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED = 1
+
+
+def handle(
+    context: RequestContext, request: ListOffsetsRequest
+) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+    """Answer at once when memory has everything, else look into the logs."""
+    response = ListOffsetsResponse()
+    seen = Counter(
+        (topic.name, one.partition_index) for topic in request.topics for one in topic.partitions
+    )
+    is_complete = True
+    for asked in request.topics:
+        topic = context.services.registry.get(asked.name)
+        answers = []
+        for one in asked.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=one.partition_index)
+            answers.append(answer)
+            if seen[asked.name, one.partition_index] > 1:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+            elif not _answer_from_memory(context.version, request, topic, one, answer):
+                is_complete = False
+        response.topics.append(ListOffsetsTopicResponse(name=asked.name, partitions=answers))
+    return response if is_complete else _search(context, request, response)
+
+
+def _answer_from_memory(
+    version: int,
+    request: ListOffsetsRequest,
+    topic: Topic | None,
+    asked: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
+) -> bool:
+    """Fill in the answer; return False if the log must be opened or searched for it."""
+    time = asked.timestamp
+    if topic is None or not 0 <= asked.partition_index < topic.partition_count:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return True
+    if time < 0 and version < SPECIAL_SINCE.get(time, version + 1):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return True
+    log = topic.partition(asked.partition_index)
+    if log is None:
+        return False
+    answer.error_code = leader_epoch_error(asked.current_leader_epoch, log.leader_epoch)
+    if answer.error_code or time in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return True
+    if time == LATEST:
+        answer.offset = _readable_end(log, request)
+    elif time in (EARLIEST, EARLIEST_LOCAL):
+        answer.offset = log.log_start_offset
+    else:
+        return False
+    answer.leader_epoch = log.leader_epoch
+    return True
+
+
+async def _search(
+    context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> ListOffsetsResponse:
+    """Open what is not open, and search for times; the rest of the response stands already."""
+    for asked_topic, answers in zip(request.topics, response.topics, strict=True):
+        topic = context.services.registry.get(asked_topic.name)
+        for asked, answer in zip(asked_topic.partitions, answers.partitions, strict=True):
+            if answer.error_code or answer.offset >= 0 or topic is None:
+                continue
+            try:
+                log = await topic.open_partition(asked.partition_index)
+                if not _answer_from_memory(context.version, request, topic, asked, answer):
+                    await _search_log(log, request, asked.timestamp, answer)
+            except TopicsError as error:
+                answer.error_code = error_code_of(error)
+    return response
+
+
+async def _search_log(
+    log: PartitionLog,
+    request: ListOffsetsRequest,
+    time: int,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    if time == MAX_TIMESTAMP:
+        found = await log.max_timestamp_offset()
+    else:
+        found = await log.offset_for_timestamp(time)
+    if found is not None and found[1] < _readable_end(log, request):
+        answer.timestamp, answer.offset = found
+        answer.leader_epoch = log.leader_epoch
+
+
+def _readable_end(log: PartitionLog, request: ListOffsetsRequest) -> int:
+    if request.isolation_level == READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark

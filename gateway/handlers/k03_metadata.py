@@ -1,0 +1,187 @@
+"""Metadata, key 3, versions 0-13.
+
+Behaviour:
+- All topics are asked for by an empty list in version 0 and by null later; an empty list later
+  brings the brokers alone.
+- A missing topic is created, if the server and the request allow it, before the answer leaves, so
+  that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE.
+- A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are served.
+- One node: it leads and replicates everything and is the controller. No topic is internal, since
+  groups and transactions live outside of topics, and Spark drops internal ones.
+- A topic's part of the answer is kept encoded until the topic changes.
+
+Version notes:
+- v4 auto-creation flag (KIP-204), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430;
+  v11 drops the cluster's), v10 topic ids (KIP-516), v12 topics by id alone: unknown is
+  UNKNOWN_TOPIC_ID with a null name; v13 top-level error (KIP-1102), never set.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gateway.authorized_operations import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED_FOR,
+    TOPIC_OPERATIONS,
+)
+from gateway.context import RequestContext
+from gateway.error_map import error_code_of
+from gateway.metadata_blocks import (
+    MetadataHead,
+    MetadataTail,
+    encode_head,
+    encode_topic,
+    join_parts,
+)
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from gateway.wire.primitives import ZERO_UUID
+from topics import Topic, TopicsError, UnknownTopic
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+
+KEY = 3
+MIN_VERSION = 0
+MAX_VERSION = 13
+
+NULL_NAME_SINCE = 12
+LEADER_EPOCH = 0
+BLOCKS_MAX = 50_000
+"""Encoded topics that are kept; beyond it all are dropped and made again when asked for."""
+
+
+def bind(
+    services: "Services",
+) -> Callable[[RequestContext, MetadataRequest], bytes | Coroutine[Any, Any, bytes]]:
+    """Return the handler of one server, which keeps that server's encoded topics."""
+    return _MetadataHandler(services).handle
+
+
+class _MetadataHandler:
+    def __init__(self, services: "Services") -> None:
+        self._registry = services.registry
+        self._config = services.config
+        self._blocks: dict[tuple[str, int, bool], tuple[Topic, int, bytes]] = {}
+
+    def handle(
+        self, context: RequestContext, request: MetadataRequest
+    ) -> bytes | Coroutine[Any, Any, bytes]:
+        """Answer at once, unless topics must be created first."""
+        asked = request.topics
+        if asked is None or (context.version == 0 and not asked):
+            topics = self._registry.all()
+            return self._answer(context.version, request, [(None, one) for one in topics])
+        found = [(one, self._find(one)) for one in asked]
+        if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
+            missing = [one.name for one, topic in found if topic is None and one.name is not None]
+            if missing:
+                return self._create(context.version, request, missing)
+        unknown = UnknownTopic("no such topic")
+        return self._answer(
+            context.version, request, [(one, topic or unknown) for one, topic in found]
+        )
+
+    def _find(self, asked: MetadataRequestTopic) -> Topic | None:
+        if asked.name is None or (not asked.name and asked.topic_id != ZERO_UUID):
+            return self._registry.get_by_id(asked.topic_id)
+        return self._registry.get(asked.name)
+
+    async def _create(self, version: int, request: MetadataRequest, missing: list[str]) -> bytes:
+        """Create topics, then answer; somebody else may create the same ones meanwhile."""
+        failed: dict[str, TopicsError] = {}
+        for name in dict.fromkeys(missing):
+            try:
+                await self._registry.create(
+                    name,
+                    partitions=self._config.num_partitions,
+                    configs={},
+                    replication=self._config.default_replication_factor,
+                )
+            except TopicsError as error:
+                failed[name] = error
+        unknown = UnknownTopic("no such topic")
+        entries = [
+            (one, self._find(one) or failed.get(one.name or "", unknown))
+            for one in request.topics or ()
+        ]
+        return self._answer(version, request, entries)
+
+    def _answer(
+        self,
+        version: int,
+        request: MetadataRequest,
+        entries: "Sequence[tuple[MetadataRequestTopic | None, Topic | TopicsError]]",
+    ) -> bytes:
+        with_operations = request.include_topic_authorized_operations
+        topics = []
+        for asked, found in entries:
+            if isinstance(found, TopicsError):
+                assert asked is not None
+                topics.append(encode_topic(_refused(asked, found, version), version))
+            else:
+                topics.append(self._block(found, version, with_operations))
+        tail = MetadataTail()
+        if request.include_cluster_authorized_operations:
+            tail.cluster_authorized_operations = CLUSTER_OPERATIONS
+        return join_parts(self._head(version), topics, tail, version)
+
+    def _head(self, version: int) -> bytes:
+        config = self._config
+        broker = MetadataResponseBroker(
+            node_id=config.node_id, host=config.advertised_host, port=config.advertised_port
+        )
+        head = MetadataHead(
+            brokers=[broker], cluster_id=config.cluster_id, controller_id=config.node_id
+        )
+        return encode_head(head, version)
+
+    def _block(self, topic: Topic, version: int, with_operations: bool) -> bytes:
+        """Return a topic's part, encoded before unless the topic has changed."""
+        key = (topic.name, version, with_operations)
+        kept = self._blocks.get(key)
+        if kept is not None and kept[0] is topic and kept[1] == topic.epoch:
+            return kept[2]
+        block = encode_topic(_described(topic, self._config.node_id, with_operations), version)
+        if len(self._blocks) >= BLOCKS_MAX:
+            self._blocks.clear()
+        self._blocks[key] = (topic, topic.epoch, block)
+        return block
+
+
+def _described(topic: Topic, node_id: int, with_operations: bool) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+            )
+            for index in range(topic.partition_count)
+        ],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
+        ),
+    )
+
+
+def _refused(
+    asked: MetadataRequestTopic, error: TopicsError, version: int
+) -> MetadataResponseTopic:
+    """Describe a topic that is not there. Two cases: asked for by id, asked for by name."""
+    if asked.topic_id != ZERO_UUID and not asked.name:
+        name = None if version >= NULL_NAME_SINCE else ""
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
+        )
+    return MetadataResponseTopic(error_code=error_code_of(error), name=asked.name or "")

@@ -1,0 +1,65 @@
+"""ApiVersions, key 18, versions 0-4.
+
+Behaviour:
+- The answer is built from the list of handlers, so what is advertised is what is served.
+- A version that is not served is answered too, in the layout of version 0 with error 35 and the
+  range of this key alone; the client asks again within it. The router does that.
+- The response header is always version 0, for a client that cannot know better yet.
+
+Version notes:
+- v3 is flexible and carries the client's software name and version (KIP-511), which must match
+  Kafka's pattern or the answer is INVALID_REQUEST.
+- v3 features (KIP-584): none is supported or finalized, so the tagged fields stay away. That is
+  transaction.version 0 and 1: clients use the flow with AddPartitionsToTxn.
+- v4 may show features whose minimum is 0; there is none.
+"""
+
+import re
+from functools import cache
+
+from gateway.context import RequestContext
+from gateway.handlers import HANDLERS, HANDLERS_BY_KEY
+from gateway.wire.codec import encode
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k18_api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+
+KEY = 18
+MIN_VERSION = 0
+MAX_VERSION = 4
+
+SOFTWARE_SINCE = 3
+SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse | bytes:
+    """Say what is served."""
+    if context.version >= SOFTWARE_SINCE and not (
+        SOFTWARE_PATTERN.fullmatch(request.client_software_name)
+        and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    return _encoded(context.version)
+
+
+def unsupported_version() -> ApiVersionsResponse:
+    """Return the answer, to be written as version 0, for a version that is not served."""
+    spec = HANDLERS_BY_KEY[KEY]
+    return ApiVersionsResponse(
+        error_code=ErrorCode.UNSUPPORTED_VERSION,
+        api_keys=[
+            ApiVersion(api_key=KEY, min_version=spec.advertised_min, max_version=spec.max_version)
+        ],
+    )
+
+
+@cache
+def _encoded(version: int) -> bytes:
+    served = [
+        ApiVersion(api_key=spec.key, min_version=spec.advertised_min, max_version=spec.max_version)
+        for spec in HANDLERS
+    ]
+    return encode(ApiVersionsResponse(api_keys=served), version)

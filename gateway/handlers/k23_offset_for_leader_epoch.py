@@ -1,0 +1,69 @@
+"""OffsetForLeaderEpoch, key 23, versions 2-4.
+
+Behaviour:
+- A log has one leader epoch here, so there are three cases: that epoch (its end is the end of the
+  log), one before it (it ended where the log starts), one after it (-1, -1 without an error, which
+  a client must not read as a truncation).
+- The epoch that the client takes for the current one is checked first: 74 if older, 75 if newer.
+
+Version notes:
+- v3 carries the replica id, which is ignored: only consumers ask.
+"""
+
+from gateway.context import RequestContext
+from gateway.error_map import error_code_of
+from gateway.fetch_plan import leader_epoch_error
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from topics import Topic, TopicsError
+
+KEY = 23
+MIN_VERSION = 2
+MAX_VERSION = 4
+
+NO_EPOCH = -1
+
+
+async def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
+    """Say of each partition where the epoch asked for ends."""
+    registry = context.services.registry
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=asked.topic,
+                partitions=[
+                    await _epoch_end(registry.get(asked.topic), partition)
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+async def _epoch_end(topic: Topic | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=asked.partition)
+    if topic is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    try:
+        log = await topic.open_partition(asked.partition)
+    except TopicsError as error:
+        answer.error_code = error_code_of(error)
+        return answer
+    answer.error_code = leader_epoch_error(asked.current_leader_epoch, log.leader_epoch)
+    if answer.error_code or asked.leader_epoch == NO_EPOCH:
+        return answer
+    if asked.leader_epoch == log.leader_epoch:
+        answer.leader_epoch, answer.end_offset = log.leader_epoch, log.high_watermark
+    elif asked.leader_epoch < log.leader_epoch:
+        answer.leader_epoch, answer.end_offset = asked.leader_epoch, log.log_start_offset
+    return answer

@@ -1,0 +1,59 @@
+"""GatewayServer: the listener, and the orderly end.
+
+Rule: stop accepting, answer what is parked, finish what was started, flush, close; whoever does not
+take its responses within the grace period is cut off.
+Must not know: requests and responses.
+"""
+
+import asyncio
+
+from gateway.connection import Connection
+from gateway.services import Services
+from gateway.switchboard import Switchboard
+
+BACKLOG = 1024
+
+
+class GatewayServer:
+    """One Kafka listener."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._server: asyncio.Server | None = None
+        self._switchboard: Switchboard | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen on host and port (0: a free one); return the address that was bound.
+
+        An advertised port of 0 in the configuration becomes the port of the listener.
+        """
+        switchboard = self._switchboard = Switchboard(self._services)
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Connection(switchboard), host, port, backlog=BACKLOG
+        )
+        bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
+        config = self._services.config
+        if config.advertised_port == 0:
+            config.advertised_port = bound_port
+        switchboard.start_idle_sweeps()
+        return bound_host, bound_port
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections are open."""
+        return len(self._switchboard.connections) if self._switchboard is not None else 0
+
+    async def stop(self, *, grace_ms: int = 5_000) -> None:
+        """Close every connection when what it started is answered, or after the grace period."""
+        if self._server is None or self._switchboard is None:
+            return
+        server, switchboard = self._server, self._switchboard
+        self._server = None
+        server.close()
+        switchboard.is_stopping = True
+        for connection in list(switchboard.connections):
+            connection.stop()
+        deadline = self._services.timers.call_after(grace_ms, switchboard.abort_all)
+        while switchboard.connections:
+            await switchboard.connection_closed.wait()
+        deadline.cancel()

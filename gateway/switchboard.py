@@ -1,0 +1,138 @@
+"""Switchboard: what all connections of one server share.
+
+Rule: one receive buffer serves all connections, because a read is taken apart before the next one
+begins; responses of one loop turn leave together at its end, one write per connection.
+Must not know: what requests mean.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from gateway.connection_state import ByteBudget, Slot
+from gateway.router import Router
+from gateway.wire.framing import make_scratch
+from runtime.logs import RateLimitedLog
+from runtime.signal import Signal
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+    from gateway.services import Services
+
+IDLE_TICKS = 16
+"""The idle time is counted in so many parts: precise to 1/16, and activity needs no clock."""
+WARNINGS_PER_SECOND = 10
+
+
+class Switchboard:
+    """Shared memory, limits, end-of-turn work and the register of connections."""
+
+    def __init__(self, services: "Services") -> None:
+        self.services = services
+        self.config = services.config
+        self.router = Router(services)
+        self.budget = ByteBudget(services.config.queued_max_request_bytes)
+        self.warnings = RateLimitedLog(
+            logging.getLogger("gateway.connection"), WARNINGS_PER_SECOND, services.clock
+        )
+        self.scratch = make_scratch()
+        self.connections: set[Connection] = set()
+        self.connection_closed = Signal()
+        self.is_stopping = False
+        self.tick = 0
+        """Moves on `IDLE_TICKS` times in `connections.max.idle.ms`."""
+        self._next_connection_id = 0
+        self._dirty: list[Connection] = []
+        self._woken: list[Slot] = []
+        self._over_budget: set[Connection] = set()
+        self._awaiting_drain: set[Connection] = set()
+        self._is_turn_scheduled = False
+        self._loop = asyncio.get_running_loop()
+        metrics = services.metrics
+        self.malformed = metrics.counter("malformed_requests")
+        self.accepted = metrics.counter("connections_accepted")
+        metrics.gauge("connections", lambda: len(self.connections))
+        metrics.gauge("request_bytes_in_flight", lambda: self.budget.used)
+
+    def new_connection_id(self) -> int:
+        """Return a number that no other connection of this server has."""
+        self._next_connection_id += 1
+        return self._next_connection_id
+
+    # End of the loop turn.
+
+    def flush_soon(self, connection: "Connection") -> None:
+        """Have the connection write its output at the end of this loop turn."""
+        self._dirty.append(connection)
+        self._schedule_turn()
+
+    def finish_soon(self, slot: Slot) -> None:
+        """Have a slot finish once at the end of this loop turn, before connections write."""
+        self._woken.append(slot)
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._is_turn_scheduled:
+            self._is_turn_scheduled = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        if self._woken:
+            woken, self._woken = self._woken, []
+            for one in woken:
+                one.finish()
+        self._is_turn_scheduled = False
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+        if self._over_budget and not self.budget.is_exceeded:
+            over, self._over_budget = self._over_budget, set()
+            for connection in over:
+                connection.check_limits()
+
+    # Back-pressure.
+
+    def resume_within_budget(self, connection: "Connection") -> None:
+        """Have the connection look at the limits again when there is room."""
+        self._over_budget.add(connection)
+
+    def resume_when_drained(self, connection: "Connection") -> None:
+        """Tell the connection when the store accepts writes again."""
+        if not self._awaiting_drain:
+            self.services.store.on_drained(self._drained)
+        self._awaiting_drain.add(connection)
+
+    def _drained(self) -> None:
+        waiting, self._awaiting_drain = self._awaiting_drain, set()
+        for connection in waiting:
+            connection.store_drained()
+
+    def forget(self, connection: "Connection") -> None:
+        """The connection is closed."""
+        self.connections.discard(connection)
+        self._over_budget.discard(connection)
+        self._awaiting_drain.discard(connection)
+        if self._over_budget:
+            self._schedule_turn()
+        self.connection_closed.notify()
+
+    def abort_all(self) -> None:
+        """Cut off every connection."""
+        for connection in list(self.connections):
+            connection.abort()
+
+    # Idle connections.
+
+    def start_idle_sweeps(self) -> None:
+        """Begin to close connections that were silent for `connections.max.idle.ms`."""
+        if self.config.connections_max_idle_ms > 0:
+            period_ms = max(self.config.connections_max_idle_ms // IDLE_TICKS, 1)
+            self.services.timers.call_after(period_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        if self.is_stopping:
+            return
+        self.tick += 1
+        for connection in list(self.connections):
+            connection.close_if_idle(self.tick - IDLE_TICKS)
+        self.start_idle_sweeps()
