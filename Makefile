@@ -16,12 +16,12 @@ help: ## Show this list.
 
 setup: $(STAMP) ## Create .venv with everything locked, and the command .venv/bin/kledger.
 
-$(STAMP): requirements.lock requirements-uv.lock pyproject.toml
+$(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "kledger needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--require-hashes -r requirements-uv.lock
+		--require-hashes -r requirements-build.lock
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python \
 		--no-deps --no-build-isolation --editable .
@@ -71,12 +71,12 @@ lock: $(STAMP) ## Renew the lock files after a change of the dependencies.
 	for target in "requirements.lock --extra dev --extra spark" requirements-run.lock; do \
 		$(BIN)/uv pip compile --quiet pyproject.toml --generate-hashes --no-emit-index-url \
 			--python-version 3.11 --custom-compile-command "make lock" -o $$target; done
-	grep -o '^uv==[^ ]*' requirements.lock | $(BIN)/uv pip compile --quiet - --generate-hashes \
+	grep -oE '^(uv|hatchling)==[^ ]+' requirements.lock | $(BIN)/uv pip compile --quiet - --generate-hashes \
 		--no-emit-index-url --python-version 3.11 --custom-compile-command "make lock" \
-		-o requirements-uv.lock
+		-o requirements-build.lock
 
 changelog: setup ## Gather the fragments of changelog.d/ under VERSION in CHANGELOG.md.
 	$(BIN)/python changelog.d/gather.py $(VERSION)
 
 clean: ## Remove what the targets made, except the environment.
-	rm -rf artifacts build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf artifacts build demo-output dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

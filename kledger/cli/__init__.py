@@ -1,0 +1,65 @@
+"""The command line: `kledger NOUN ...`, one module per noun, imported when it is asked for.
+
+Rule: exit 0 is success, 1 a failure while working, 2 a mistake of the caller; a mistake is one line
+on standard error and changes nothing. Results go to standard output, logs to standard error.
+Must not know: what a noun does.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import kledger
+
+NOUNS = {
+    "serve": "run a server",
+}
+
+EXIT_FAILURE = 1
+EXIT_MISTAKE = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that tells a mistake in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Leave with exit code 2."""
+        self.exit(EXIT_MISTAKE, f"kledger: {message}\n")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command; return its exit code."""
+    parser = Parser(
+        prog="kledger",
+        usage="kledger NOUN ... (kledger NOUN --help tells more)",
+        description="A Kafka-protocol gateway over a managed ledger.",
+        epilog="nouns: " + "; ".join(f"{noun}: {what}" for noun, what in NOUNS.items()),
+    )
+    parser.add_argument("--version", action="version", version=f"kledger {kledger.__version__}")
+    parser.add_argument("noun", metavar="NOUN")
+    try:
+        noun = parser.parse_args(arguments[:1]).noun
+        if noun not in NOUNS:
+            parser.error(f"unknown command {noun!r}, expected one of: {', '.join(NOUNS)}")
+        module = import_module(f"kledger.cli.{noun}")
+        noun_parser = Parser(prog=f"kledger {noun}", description=module.__doc__, allow_abbrev=False,
+                             formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        module.add_arguments(noun_parser)
+        code: int = module.run(noun_parser.parse_args(arguments[1:]))
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_FAILURE
+    return code
+
+
+def mistake(message: str) -> int:
+    """Tell the caller's mistake; return the exit code for it."""
+    print(f"kledger: {message}", file=sys.stderr)
+    return EXIT_MISTAKE
+
+
+def failure(message: str) -> int:
+    """Tell what went wrong; return the exit code for it."""
+    print(f"kledger: {message}", file=sys.stderr)
+    return EXIT_FAILURE

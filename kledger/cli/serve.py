@@ -1,0 +1,100 @@
+"""kledger serve: run a server until it is told to stop.
+
+Settings come from --config FILE, then KLEDGER_<SECTION>_<KEY>, then --set KEY=VALUE, then the other
+flags; later ones win. Names of Apache Kafka's and Pulsar's settings are accepted.
+"""
+
+import argparse
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from kledger.cli import EXIT_FAILURE, failure, mistake
+from kledger.setting_values import SettingError
+from kledger.settings import Settings, load
+from kledger.wiring import CannotStart, Server
+
+logger = logging.getLogger("kledger")
+
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+# With nothing cyclic on the hot path, frequent collections only cost time.
+GC_THRESHOLDS = (50_000, 20, 100)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the flags; what is not given stays unset, so that other sources count."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--data", metavar="DIR", help="keep everything in this folder")
+    where.add_argument("--memory", action="store_true", default=None, help="keep it in memory")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="listen for Kafka clients")
+    parser.add_argument("--native", metavar="HOST:PORT", help="listen for native clients")
+    parser.add_argument("--admin", metavar="HOST:PORT", help="listen for administrators")
+    parser.add_argument("--durability", metavar="fsync|os", help="what acknowledged means")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings in TOML")
+    parser.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], dest="assignments",
+        help="one setting, under our name or Kafka's; may be repeated",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until a signal or a crash; return the exit code."""
+    flags = {
+        "server.data": arguments.data,
+        "server.memory": False if arguments.data is not None else arguments.memory,
+        "server.kafka": arguments.kafka,
+        "server.native": arguments.native,
+        "server.admin": arguments.admin,
+        "storage.durability": arguments.durability,
+    }
+    try:
+        settings = load(
+            file=arguments.config,
+            environment=os.environ,
+            assignments=arguments.assignments,
+            flags={name: value for name, value in flags.items() if value is not None},
+        )
+    except SettingError as error:
+        return mistake(str(error))
+    logging.basicConfig(
+        stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
+    )
+    gc.set_threshold(*GC_THRESHOLDS)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(settings))
+    except CannotStart as error:
+        return mistake(str(error)) if error.is_mistake else failure(str(error))
+
+
+async def _serve(settings: Settings) -> int:
+    """Start, say so, wait for the end, stop in order."""
+    loop = asyncio.get_running_loop()
+    ending: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int, reason: str) -> None:
+        if not ending.done():
+            logger.info("stopping: %s", reason)
+            ending.set_result(code)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, 0, number.name)
+    server = Server(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
+    try:
+        await server.start()
+        # What exists now stays: collections need not look at it again.
+        gc.freeze()
+        print(server.ready_line(), flush=True)
+        code = await ending
+        # Whoever is in a hurry sends the signal again.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    finally:
+        await server.stop()
+    return code

@@ -1,0 +1,56 @@
+"""Health check: one real Kafka request over a fresh connection, for containers and scripts.
+
+    python -P -m kledger.healthcheck [HOST:PORT]      exit 0 when the server answered it
+
+Rule: the answer counts, not the open port; and every wait is bounded.
+Must not know: the server's inside; it speaks ApiVersions v0 by hand, so that it starts at once.
+
+Request                              Response
+| offset | size | field          |   | offset | size | field                    |
+|--------|------|----------------|   |--------|------|--------------------------|
+| 0      | 4    | size           |   | 0      | 4    | size                     |
+| 4      | 2    | API key 18     |   | 4      | 4    | correlation id           |
+| 6      | 2    | version 0      |   | 8      | 2    | error code               |
+| 8      | 4    | correlation id |   | 10     | 4    | count of API keys        |
+| 12     | 2    | client id, -1  |
+"""
+
+import socket
+import struct
+import sys
+
+DEFAULT_ADDRESS = "127.0.0.1:9092"
+TIMEOUT_SECONDS = 5.0
+CORRELATION_ID = 0x6B6C6564
+API_VERSIONS = 18
+
+_REQUEST = struct.Struct(">ihhih")
+_RESPONSE = struct.Struct(">iihi")
+
+
+def check(address: str, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
+    """Ask the server for its API versions; return what is wrong, or None when it is healthy."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return f"expected HOST:PORT, got {address!r}"
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout_seconds) as connection:
+            connection.sendall(_REQUEST.pack(10, API_VERSIONS, 0, CORRELATION_ID, -1))
+            answer = b""
+            while len(answer) < _RESPONSE.size:
+                received = connection.recv(_RESPONSE.size - len(answer))
+                if not received:
+                    return f"{address} closed the connection"
+                answer += received
+    except OSError as error:
+        return f"{address} does not answer: {error}"
+    _, correlation_id, error_code, key_count = _RESPONSE.unpack(answer)
+    if (correlation_id, error_code) != (CORRELATION_ID, 0) or key_count < 1:
+        return f"{address} gave a wrong answer: {answer.hex()}"
+    return None
+
+
+if __name__ == "__main__":
+    problem = check(sys.argv[1] if len(sys.argv) > 1 else DEFAULT_ADDRESS)
+    if problem is not None:
+        sys.exit(f"unhealthy: {problem}")

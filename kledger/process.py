@@ -1,0 +1,110 @@
+"""A server as a process of its own: started, waited for, ended.
+
+Rule: whoever starts a process ends it, on every way out; a server that does not become ready is an
+error that shows what it said.
+Must not know: what the server does. Blocking calls only; for tests, demos and benchmarks.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from types import TracebackType
+from typing import IO, Self
+
+STOP_SECONDS = 20.0
+LOG_BYTES_MAX = 1 << 20
+
+
+class ServerNotReady(RuntimeError):
+    """The process ended before its ready line; the message holds its standard error."""
+
+
+class ServerProcess:
+    """`python -P -m kledger serve ...`; a context manager."""
+
+    def __init__(self, *arguments: str, kafka: str = "127.0.0.1:0") -> None:
+        """Args: arguments: further ones for `kledger serve`, such as `--memory`."""
+        self._command = [sys.executable, "-P", "-m", "kledger", "serve", "--kafka", kafka]
+        self._command += arguments
+        self._process: subprocess.Popen[str] | None = None
+        self._log: IO[str] | None = None
+        self.kafka_address = ""
+
+    def start(self) -> Self:
+        """Start and wait for the ready line.
+
+        Raises:
+            ServerNotReady: the process ended instead.
+        """
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop()
+        self._process = subprocess.Popen(
+            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith("kledger ready "):
+            self.stop()
+            raise ServerNotReady(f"{' '.join(self._command)}: {line}{self.log_text()}")
+        listeners = dict(part.split("=", 1) for part in line.split()[2:])
+        self.kafka_address = listeners["kafka"]
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process id while it runs."""
+        assert self._process is not None, "not started"
+        return self._process.pid
+
+    def log_text(self) -> str:
+        """Return what the server wrote to standard error so far."""
+        if self._log is None:
+            return ""
+        # By position: the server writes through the same file, whose place must not move.
+        return os.pread(self._log.fileno(), LOG_BYTES_MAX, 0).decode(errors="replace")
+
+    def stop(self) -> int:
+        """End the server in order, by force if it takes too long; return its exit code."""
+        if self._process is None:
+            return 0
+        process = self._process
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+        return process.returncode
+
+    def wait(self, timeout_seconds: float = STOP_SECONDS) -> int:
+        """Wait for a server that ends by itself; return its exit code."""
+        assert self._process is not None, "not started"
+        return self._process.wait(timeout_seconds)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        assert self._process is not None, "not started"
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+def arguments_for(settings: dict[str, object]) -> Sequence[str]:
+    """Turn settings into `--set` arguments."""
+    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]

@@ -1,0 +1,108 @@
+"""Names of settings that users bring from Apache Kafka and Apache Pulsar, and what they mean here.
+
+Rule: where one of them has the same setting, its name works wherever ours does, in its own unit.
+Every field of the `kafka` section has Kafka's name by replacing underscores with dots; the table
+below holds what differs.
+Must not know: values, or where they come from.
+"""
+
+from collections.abc import Callable, Mapping
+
+from kledger.setting_values import SettingError, convert, split_address
+
+Assignments = dict[str, object]
+"""Values by our own names, `section.field`."""
+
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+MIB = 1024 * 1024
+
+Rename = tuple[str, int]
+"""Our name, and how many of our units one unit of theirs is."""
+
+RENAMED: Mapping[str, Rename] = {
+    # Kafka.
+    "broker.id": ("kafka.node_id", 1),
+    "log.dir": ("server.data", 1),
+    "log.dirs": ("server.data", 1),
+    "listeners": ("server.kafka", 1),
+    # Pulsar.
+    "clusterName": ("kafka.cluster_id", 1),
+    "managedLedgerCacheSizeMB": ("storage.cache_bytes", MIB),
+    "managedLedgerMaxEntriesPerLedger": ("ledger.max_entries_per_ledger", 1),
+    "managedLedgerMaxSizePerLedgerMbytes": ("ledger.max_bytes_per_ledger", MIB),
+    "managedLedgerMinLedgerRolloverTimeMinutes": ("ledger.min_rollover_ms", MINUTE_MS),
+    "managedLedgerMaxLedgerRolloverTimeMinutes": ("ledger.max_rollover_ms", MINUTE_MS),
+    "defaultNumPartitions": ("kafka.num_partitions", 1),
+    "maxMessageSize": ("kafka.message_max_bytes", 1),
+    "allowAutoTopicCreation": ("kafka.auto_create_topics_enable", 1),
+}
+
+
+def plaintext_address(name: str, value: object) -> tuple[str, int]:
+    """Read one `PLAINTEXT://host:port`, the form of Kafka's listeners; the scheme may be missing.
+
+    Raises:
+        SettingError: several listeners, another protocol, or no address.
+    """
+    text = convert(name, str, value)
+    scheme, mark, address = text.rpartition("://")
+    if "," in text or (mark and scheme != "PLAINTEXT"):
+        raise SettingError(f"{name}: expected one PLAINTEXT://HOST:PORT, got {text!r}")
+    host, port = split_address(name, address if address[:1] != ":" else f"0.0.0.0{address}")
+    return host, port
+
+
+def _listeners(name: str, value: object) -> Assignments:
+    host, port = plaintext_address(name, value)
+    return {"server.kafka": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+
+
+def _advertised_listeners(name: str, value: object) -> Assignments:
+    host, port = plaintext_address(name, value)
+    return {"kafka.advertised_host": host, "kafka.advertised_port": port}
+
+
+SPECIAL: Mapping[str, Callable[[str, object], Assignments]] = {
+    "listeners": _listeners,
+    "advertised.listeners": _advertised_listeners,
+}
+
+
+def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assignments:
+    """Say what one assignment means in our own names.
+
+    Args:
+        name: ours (`kafka.num_partitions`) or theirs (`num.partitions`).
+        value: text or a TOML value.
+        own_names: every name of ours.
+
+    Raises:
+        SettingError: nobody has a setting of that name, or its unit cannot be converted.
+    """
+    if name in own_names:
+        return {name: value}
+    if name in SPECIAL:
+        return SPECIAL[name](name, value)
+    if name in RENAMED:
+        own_name, factor = RENAMED[name]
+        return {own_name: value if factor == 1 else _scaled(name, value, factor)}
+    for section in ("kafka", "topics"):
+        kafka_name = f"{section}.{name.replace('.', '_')}"
+        if "_" not in name and kafka_name in own_names:
+            return {kafka_name: value}
+    raise SettingError(f"{name}: there is no such setting{_suggestion(name, own_names)}")
+
+
+def _scaled(name: str, value: object, factor: int) -> int:
+    number: int = convert(name, int, value)
+    # -1 switches a limit off and is no amount.
+    return number if number < 0 else number * factor
+
+
+def _suggestion(name: str, own_names: Mapping[str, object]) -> str:
+    import difflib  # only a mistake needs it
+
+    dotted = [own.partition(".")[2].replace("_", ".") for own in own_names]
+    near = difflib.get_close_matches(name, [*own_names, *dotted, *RENAMED, *SPECIAL], n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,100 @@
+"""Values of settings: from text or TOML to the type of a dataclass field, with its limits.
+
+Rule: a value is of the field's type and inside its limits, or the error says which setting, what
+was expected and what came.
+Must not know: files, the environment, or what a setting is for.
+"""
+
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class ConfigText(str):
+    """The type of a topic setting: any TOML value as the text that the topic's own check reads."""
+
+    __slots__ = ()
+
+
+class SettingError(ValueError):
+    """A setting that does not exist, or a value that cannot work; the message is for the user."""
+
+
+def convert(name: str, kind: Any, value: object) -> Any:
+    """Turn `value`, as it came from TOML or as text, into `kind`.
+
+    Args:
+        name: the setting, for the error.
+        kind: the type of the field: int, bool, str, ConfigText, a Literal of strings, or one of
+            them | None.
+        value: text from the environment or the command line, or a TOML value.
+
+    Raises:
+        SettingError: the value does not have that type.
+    """
+    if get_origin(kind) in (Union, types.UnionType):
+        if value is None or value in ("", "none"):
+            return None
+        (kind,) = (each for each in get_args(kind) if each is not type(None))
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        raise expected(name, " or ".join(get_args(kind)), value)
+    if kind is bool:
+        return _boolean(name, value)
+    if kind is int:
+        return _whole_number(name, value)
+    if kind is ConfigText and isinstance(value, bool | int | str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    assert kind in (str, ConfigText), f"{name}: no conversion to {kind}"
+    if isinstance(value, str):
+        return value
+    raise expected(name, "text", value)
+
+
+def expected(name: str, wanted: str, value: object) -> SettingError:
+    """Make the one form of error."""
+    return SettingError(f"{name}: expected {wanted}, got {value!r}")
+
+
+def check_range(name: str, value: object, low: int, high: int) -> None:
+    """Refuse a number outside low..high.
+
+    Raises:
+        SettingError: it is outside.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
+        raise expected(name, f"a whole number from {low} to {high}", value)
+
+
+def _boolean(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in {"true", "false"}:
+        return value.lower() == "true"
+    raise expected(name, "true or false", value)
+
+
+def _whole_number(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.removeprefix("-").isascii():
+        digits = value.removeprefix("-")
+        if digits.isdigit() and len(digits) <= 19:
+            return int(value)
+    raise expected(name, "a whole number", value)
+
+
+def split_address(name: str, value: str) -> tuple[str, int]:
+    """Split `host:port` or `[v6]:port`.
+
+    Raises:
+        SettingError: it is not of that form, or the port is not one.
+    """
+    host, colon, port = value.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise expected(name, "HOST:PORT with a port from 0 to 65535", value)
+    return host, int(port)

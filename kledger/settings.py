@@ -1,0 +1,229 @@
+"""Settings: everything a server can be told, from file, environment and command line.
+
+Rule: a section is the configuration class of the room that uses it, so that name, type and default
+stand in one place. Later sources win: defaults, TOML file, KLEDGER_<SECTION>_<KEY>, --set, flags.
+Nothing is opened, bound or written before all settings are read and found good.
+Must not know: what the settings do.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+from gateway.config import GatewayConfig
+from kledger.setting_names import translate
+from kledger.setting_values import (
+    INT32_MAX,
+    INT64_MAX,
+    ConfigText,
+    SettingError,
+    check_range,
+    convert,
+    split_address,
+)
+from ledger import InvalidArgument, ManagedLedgerConfig, StoreConfig
+from topics.config_keys import CONFIG_KEYS
+from topics.errors import InvalidConfig
+from topics.topic_config import TopicDefaults
+
+ENVIRONMENT_PREFIX = "KLEDGER_"
+# What Kubernetes puts into every container beside a service that is called kledger.
+FOREIGN_PREFIXES = ("KLEDGER_PORT", "KLEDGER_SERVICE_")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """What the process itself needs to know. An address is HOST:PORT; port 0 is any free one."""
+
+    data: str = "./kledger-data"
+    memory: bool = False
+    """Keep everything in memory; `data` is not used."""
+    kafka: str = "127.0.0.1:9092"
+    native: str | None = None
+    admin: str | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    blocking_threads: int = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All sections."""
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    storage: StoreConfig = field(default_factory=StoreConfig)
+    ledger: ManagedLedgerConfig = field(default_factory=ManagedLedgerConfig)
+    kafka: GatewayConfig = field(default_factory=GatewayConfig)
+    topics: TopicDefaults = field(default_factory=TopicDefaults)
+
+
+# Broker-level names of topic settings (`log.retention.ms`), by their names in our section.
+TOPIC_CONFIGS: Mapping[str, str] = {
+    synonym.name.replace(".", "_"): synonym.name
+    for key in CONFIG_KEYS.values()
+    for synonym in key.synonyms
+}
+# Settings of the gateway that are the defaults of topics too.
+SHARED_WITH_TOPICS = {"message_max_bytes": "message.max.bytes"}
+
+# Limits that the type of a field does not tell; every other number is 0 or more.
+RANGES: Mapping[str, tuple[int, int]] = {
+    "kafka.node_id": (0, INT32_MAX),
+    "kafka.num_partitions": (1, 100_000),
+    "kafka.default_replication_factor": (1, 1),
+    "kafka.advertised_port": (0, 65_535),
+    "kafka.group_max_size": (1, INT32_MAX),
+    "kafka.offsets_retention_minutes": (1, INT32_MAX),
+    "kafka.offsets_retention_check_interval_ms": (1, INT64_MAX),
+    "kafka.socket_request_max_bytes": (1, INT32_MAX),
+    "kafka.message_max_bytes": (0, INT32_MAX),
+    "kafka.transaction_max_timeout_ms": (1, INT32_MAX),
+    "kafka.connections_max_idle_ms": (-1, INT64_MAX),
+    "kafka.max_connections": (1, INT32_MAX),
+    "ledger.max_entries_per_ledger": (-1, INT64_MAX),
+    "ledger.max_bytes_per_ledger": (-1, INT64_MAX),
+    "ledger.min_rollover_ms": (-1, INT64_MAX),
+    "ledger.max_rollover_ms": (-1, INT64_MAX),
+    "ledger.retention_ms": (-1, INT64_MAX),
+    "ledger.retention_bytes": (-1, INT64_MAX),
+    "server.blocking_threads": (1, 64),
+}
+
+
+def own_names() -> dict[str, Any]:
+    """Return the type of every setting by its own name, `section.field`."""
+    kinds = {
+        f"{section.name}.{each}": kind
+        for section in fields(Settings)
+        for each, kind in get_type_hints(section.type).items()
+    }
+    del kinds["topics.configs"], kinds["topics.num_partitions"]
+    for name in TOPIC_CONFIGS:
+        if f"kafka.{name}" not in kinds:
+            kinds[f"topics.{name}"] = ConfigText
+    return kinds
+
+
+def load(
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    assignments: Iterable[str] = (),
+    flags: Mapping[str, object] | None = None,
+) -> Settings:
+    """Read all sources, the later ones over the earlier ones.
+
+    Args:
+        file: a TOML file.
+        environment: all variables of the process; those of other programs are skipped.
+        assignments: `KEY=VALUE` of each --set.
+        flags: values by own name that the command line has flags for.
+
+    Raises:
+        SettingError: one clear line about the first thing that is wrong.
+    """
+    kinds = own_names()
+    values: dict[str, object] = {}
+    sources = (
+        *(_from_file(file) if file is not None else ()),
+        *_from_environment(environment or {}, kinds),
+        *(_from_assignment(each) for each in assignments),
+        *(("the command line", name, value) for name, value in (flags or {}).items()),
+    )
+    for source, name, value in sources:
+        try:
+            for own_name, own_value in translate(name, value, kinds).items():
+                values[own_name] = convert(name, kinds[own_name], own_value)
+                check_range(name, values[own_name], *RANGES.get(own_name, (0, INT64_MAX)))
+        except SettingError as error:
+            raise SettingError(f"{error} (from {source})") from None
+    return _checked(_assembled(values))
+
+
+def _assembled(values: Mapping[str, object]) -> Settings:
+    """Put the values into their sections; a room's own check has the last word."""
+    by_section: dict[str, dict[str, Any]] = {section.name: {} for section in fields(Settings)}
+    for name, value in values.items():
+        section_name, _, key = name.partition(".")
+        by_section[section_name][key] = value
+    by_section["topics"] = _topic_defaults(by_section["topics"], by_section["kafka"])
+    settings = Settings()
+    for section_name, own in by_section.items():
+        try:
+            changed: Any = replace(getattr(settings, section_name), **own)
+        except InvalidArgument as error:
+            raise SettingError(f"{section_name}.{error}") from None
+        except InvalidConfig as error:
+            raise SettingError(str(error)) from None
+        settings = replace(settings, **{section_name: changed})
+    return settings
+
+
+def _topic_defaults(own: Mapping[str, Any], kafka: Mapping[str, Any]) -> dict[str, Any]:
+    """Sort out the section of topics: their settings' defaults by Kafka's names, and the rest."""
+    configs = {TOPIC_CONFIGS[key]: value for key, value in own.items() if key in TOPIC_CONFIGS}
+    for key, name in SHARED_WITH_TOPICS.items():
+        if key in kafka:
+            configs[name] = str(kafka[key])
+    rest = {key: value for key, value in own.items() if key not in TOPIC_CONFIGS}
+    if "num_partitions" in kafka:
+        rest["num_partitions"] = kafka["num_partitions"]
+    return {**rest, "configs": configs}
+
+
+def _checked(settings: Settings) -> Settings:
+    """Check what takes more than one value, or the form of one."""
+    for name in ("kafka", "native", "admin"):
+        if (address := getattr(settings.server, name)) is not None:
+            split_address(f"server.{name}", address)
+    for name in ("native", "admin"):
+        if getattr(settings.server, name) is not None:
+            raise SettingError(f"server.{name}: this listener is not available yet")
+    kafka = settings.kafka
+    if kafka.group_min_session_timeout_ms > kafka.group_max_session_timeout_ms:
+        raise SettingError(
+            f"group.min.session.timeout.ms: expected at most group.max.session.timeout.ms "
+            f"({kafka.group_max_session_timeout_ms}), got {kafka.group_min_session_timeout_ms}"
+        )
+    return settings
+
+
+def _from_file(file: Path) -> Iterator[tuple[str, str, object]]:
+    import tomllib  # only who has a file pays for it
+
+    try:
+        with file.open("rb") as opened:
+            content = tomllib.load(opened)
+    except OSError as error:
+        raise SettingError(f"{file}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{file}: not TOML: {error}") from None
+    for name, value in _flattened("", content):
+        yield str(file), name, value
+
+
+def _flattened(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Name every value by its path: `num.partitions = 3` is a table in a table to TOML."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flattened(f"{prefix}{key}.", value)
+        else:
+            yield prefix + key, value
+
+
+def _from_environment(
+    environment: Mapping[str, str], kinds: Mapping[str, object]
+) -> Iterator[tuple[str, str, object]]:
+    by_variable = {ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper(): name for name in kinds}
+    for variable, value in sorted(environment.items()):
+        if variable in by_variable:
+            yield variable, by_variable[variable], value
+        elif variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(FOREIGN_PREFIXES):
+            raise SettingError(f"{variable}: there is no such setting (from the environment)")
+
+
+def _from_assignment(text: str) -> tuple[str, str, object]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise SettingError(f"--set: expected KEY=VALUE, got {text!r}")
+    return "--set", name.strip(), value.strip()

@@ -1,0 +1,180 @@
+"""Wiring: builds every part of a server in order, and takes it down in the opposite one.
+
+Rule: the only place that knows every class. Nothing is written before the address is known to be
+free; whatever was built when a later step fails is taken down again.
+Must not know: command lines, signals, processes.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.groups import GroupCoordinator
+from gateway.coordinator.producer_ids import ProducerIds
+from gateway.server import GatewayServer
+from gateway.services import Services, load_cluster_id
+from kledger.setting_values import split_address
+from kledger.settings import Settings
+from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse
+from runtime.clock import Clock, SystemClock
+from runtime.entropy import Entropy, SystemEntropy
+from runtime.metrics import Metrics
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from topics.registry import TopicRegistry
+
+logger = logging.getLogger(__name__)
+
+GRACE_MS = 5_000
+ANY_HOST = ("0.0.0.0", "::", "")
+
+
+class CannotStart(Exception):
+    """A server that did not start; the message is one line for the user.
+
+    Attributes:
+        is_mistake: the caller can mend it by starting differently; otherwise something is broken.
+    """
+
+    def __init__(self, message: str, *, is_mistake: bool) -> None:
+        super().__init__(message)
+        self.is_mistake = is_mistake
+
+
+class Server:
+    """A whole server: start() it once, stop() it once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_crash: Callable[[BaseException], None],
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        """Args: on_crash: told that the server cannot go on; whoever owns it then stops it."""
+        self._settings = settings
+        self._on_crash = on_crash
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._supervisor = Supervisor(on_crash)
+        self._store: LedgerStore | None = None
+        self._services: Services | None = None
+        self._gateway: GatewayServer | None = None
+        self.kafka_address = ""
+
+    async def start(self) -> None:
+        """Build everything and accept connections.
+
+        Raises:
+            CannotStart: and nothing is left behind.
+        """
+        settings = self._settings.server
+        await _check_address_free("kafka", settings.kafka)
+        try:
+            self._store = await self._open_store()
+            self._services = await self._build_services(self._store)
+            self.kafka_address = await self._listen(self._services)
+        except BaseException as error:
+            await self.stop()
+            raise _explained(error, settings.data) from error
+        logger.info("serving %s", self.ready_line())
+
+    def ready_line(self) -> str:
+        """Say which listeners accept, in the form that programs wait for."""
+        return f"kledger ready kafka={self.kafka_address} native=- admin=-"
+
+    async def stop(self) -> None:
+        """Stop accepting, answer or fail what is parked, flush, close. May be repeated."""
+        gateway, services, store = self._gateway, self._services, self._store
+        self._gateway = self._services = self._store = None
+        if services is not None:
+            services.groups.close()
+        if gateway is not None:
+            await gateway.stop(grace_ms=GRACE_MS)
+        if services is not None:
+            await services.registry.close()
+        await self._supervisor.close()
+        if store is not None:
+            await store.close()
+
+    async def _open_store(self) -> LedgerStore:
+        settings = self._settings
+        path = None if settings.server.memory else settings.server.data
+        store = await LedgerStore.open(path, config=settings.storage, clock=self._clock)
+        store.on_fatal = self._on_crash
+        return store
+
+    async def _build_services(self, store: LedgerStore) -> Services:
+        """Build what handlers ask for, from the store upwards."""
+        timers = Timers(self._clock, self._supervisor)
+        # The listener fills in its port, and one server's must not reach the next one's settings.
+        config = replace(self._settings.kafka)
+        config.cluster_id = config.cluster_id or await load_cluster_id(store, self._entropy)
+        registry = await TopicRegistry.open(store, self._settings.topics, self._clock)
+        groups = GroupCoordinator.open(
+            store,
+            config=GroupConfig.from_gateway(config),
+            clock=self._clock,
+            timers=timers,
+            entropy=self._entropy,
+        )
+        return Services(
+            registry=registry,
+            groups=groups,
+            producer_ids=ProducerIds(store),
+            config=config,
+            clock=self._clock,
+            timers=timers,
+            supervisor=self._supervisor,
+            store=store,
+            metrics=Metrics(),
+        )
+
+    async def _listen(self, services: Services) -> str:
+        host, port = split_address("server.kafka", self._settings.server.kafka)
+        if (
+            host not in ANY_HOST
+            and services.config.advertised_host == Settings().kafka.advertised_host
+        ):
+            services.config.advertised_host = host
+        self._gateway = GatewayServer(services)
+        bound_host, bound_port = await self._gateway.start(host, port)
+        return f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"
+
+
+async def _check_address_free(name: str, address: str) -> None:
+    """Bind once and let go, so that a taken port is noticed before the data folder is touched."""
+    host, port = split_address(f"server.{name}", address)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, place in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+    except OSError as error:
+        raise CannotStart(f"{name} {address}: {error.strerror or error}", is_mistake=True) from None
+
+
+def _explained(error: BaseException, data: str) -> BaseException:
+    """Turn what a start can end with into one line; anything else is a fault of ours."""
+    match error:
+        case CannotStart():
+            return error
+        case StoreInUse():
+            return CannotStart(str(error), is_mistake=True)
+        case Corrupt():
+            return CannotStart(
+                f"{error}; `kledger doctor --data {data}` tells more", is_mistake=False
+            )
+        case LedgerError():
+            return CannotStart(str(error), is_mistake=False)
+        case OSError():
+            return CannotStart(f"{data}: {error.strerror or error}", is_mistake=True)
+        case _:
+            return error

@@ -1,0 +1,108 @@
+"""The server as a command: ready line, exit codes, and nothing touched by a mistake."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kledger.cli import run
+from kledger.healthcheck import check
+from kledger.process import ServerProcess
+
+
+def test_ready_line_names_every_listener_and_the_server_answers() -> None:
+    command = [sys.executable, "-P", "-m", "kledger", "serve", "--memory", "--kafka", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        match = re.fullmatch(r"kledger ready kafka=(127\.0\.0\.1:\d+) native=- admin=-\n", line)
+        assert match is not None, line
+        assert check(match[1]) is None
+        process.terminate()
+        assert 0 == process.wait(20)
+        assert "" == process.stdout.read(), "logs go to standard error"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_in_order_and_data_can_be_opened_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    for _ in range(2):
+        with ServerProcess("--data", str(tmp_path / "data")) as server:
+            os.kill(server.pid, number)
+            assert 0 == server.wait(), server.log_text()
+
+
+def test_data_folder_in_use_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = str(tmp_path / "data")
+    with ServerProcess("--data", data) as server:
+        assert 2 == run(["serve", "--data", data, "--kafka", "127.0.0.1:0"])
+        assert check(server.kafka_address) is None, "the first one is not disturbed"
+    assert data in one_line(capsys)
+
+
+def test_taken_port_is_a_mistake_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert 2 == run(["serve", "--data", str(data), "--kafka", address])
+    assert f"kledger: kafka {address}: Address already in use\n" == one_line(capsys)
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "num.partition=3"], "num.partition: there is no such setting"),
+        (["--set", "num.partitions=x"], "num.partitions: expected a whole number, got 'x'"),
+        (["--durability", "maybe"], "storage.durability: expected fsync or os, got 'maybe'"),
+        (["--kafka", "nowhere"], "server.kafka: expected HOST:PORT"),
+        (["--native", "127.0.0.1:0"], "server.native: this listener is not available yet"),
+        (["--admin", "127.0.0.1:0"], "server.admin: this listener is not available yet"),
+        (["--config", "/nonexistent/k.toml"], "/nonexistent/k.toml: No such file or directory"),
+        (["--kafka", "no.such.host.invalid:1"], "kafka no.such.host.invalid:1: "),
+    ],
+)
+def test_mistake_is_one_line_and_touches_nothing(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    assert 2 == run(["serve", "--data", str(data), *arguments])
+    assert one_line(capsys).startswith(f"kledger: {message}")
+    assert not data.exists()
+
+
+def test_environment_is_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KLEDGER_KAFKA_NODE_ID", "x")
+    assert 2 == run(["serve", "--memory"])
+    assert one_line(capsys).startswith("kledger: kafka.node_id: expected a whole number, got 'x'")
+
+
+def test_data_that_is_no_folder_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert 2 == run(["serve", "--data", str(file), "--kafka", "127.0.0.1:0"])
+    assert str(file) in one_line(capsys)
+    assert "mine" == file.read_text()
+
+
+def one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was said on standard error; logs of a start that got further are left out."""
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("kledger:")]
+    assert 1 == len(said), said
+    return said[0] + "\n"

@@ -1,0 +1,64 @@
+"""Healthy means that a Kafka request is answered, not that a port is open."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kledger.healthcheck import CORRELATION_ID, check
+
+
+@contextmanager
+def peer(answer: bytes) -> Iterator[str]:
+    """Accept one connection, read the request, send `answer`, close."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join()
+
+
+def answer(correlation_id: int = CORRELATION_ID, error: int = 0, keys: int = 3) -> bytes:
+    return struct.pack(">iihi", 28, correlation_id, error, keys) + bytes(6 * keys)
+
+
+def test_answered_request_is_healthy() -> None:
+    with peer(answer()) as address:
+        assert check(address) is None
+
+
+def test_wrong_answers_are_not_healthy() -> None:
+    for wrong in (
+        answer(error=35),
+        answer(correlation_id=1),
+        answer(keys=0),
+        b"HTTP/1.1 400 no\r\n",
+    ):
+        with peer(wrong) as address:
+            assert "wrong answer" in str(check(address))
+
+
+def test_closed_connection_is_not_healthy() -> None:
+    with peer(b"\0\0\0") as address:
+        assert "closed the connection" in str(check(address))
+
+
+def test_silence_is_not_healthy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert "does not answer" in str(check(address, timeout_seconds=0.05))
+
+
+def test_nobody_there_is_not_healthy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    assert "does not answer" in str(check(f"127.0.0.1:{port}"))
+    assert "expected HOST:PORT" in str(check("nowhere"))

@@ -1,0 +1,35 @@
+"""The fixture that other projects' tests use."""
+
+from pathlib import Path
+
+import pytest
+
+from kledger.healthcheck import check
+
+pytest_plugins = ["pytester"]
+
+
+def test_fixture_is_the_address_of_a_running_server(kledger_server: str) -> None:
+    assert check(kledger_server) is None
+
+
+def test_fixture_works_beside_folders_with_our_names(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that has a folder `ledger` of its own must still be able to use the fixture."""
+    monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
+    (pytester.path / "ledger").mkdir()
+    (pytester.path / "ledger" / "__init__.py").write_text("balance = 3\n")
+    pytester.makepyfile(
+        """
+        import socket
+        import ledger
+
+        def test_server(kledger_server):
+            assert ledger.balance == 3
+            host, port = kledger_server.split(":")
+            socket.create_connection((host, int(port))).close()
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--rootdir={Path.cwd()}")
+    result.assert_outcomes(passed=1)

@@ -1,0 +1,77 @@
+"""From text and TOML to typed values, and what the errors say."""
+
+from typing import Any, Literal
+
+import pytest
+
+from kledger.setting_values import SettingError, check_range, convert, split_address
+
+Mode = Literal["fsync", "os"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "converted"),
+    [
+        (int, "12", 12),
+        (int, "-1", -1),
+        (int, 12, 12),
+        (bool, "true", True),
+        (bool, "False", False),
+        (bool, True, True),
+        (str, "x", "x"),
+        (str, "", ""),
+        (Mode, "os", "os"),
+        (str | None, "", None),
+        (str | None, "none", None),
+        (str | None, "x", "x"),
+        (int | None, "7", 7),
+    ],
+)
+def test_convert_gives_the_type_of_the_field(kind: Any, value: object, converted: object) -> None:
+    result = convert("a.b", kind, value)
+    assert (converted, type(converted)) == (result, type(result))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "message"),
+    [
+        (int, "x", "a.b: expected a whole number, got 'x'"),
+        (int, "", "a.b: expected a whole number, got ''"),
+        (int, "1.5", "a.b: expected a whole number, got '1.5'"),
+        (int, "٣", "a.b: expected a whole number, got '٣'"),
+        (int, "9" * 5000, None),
+        (int, True, "a.b: expected a whole number, got True"),
+        (int, [1], "a.b: expected a whole number, got [1]"),
+        (bool, "yes", "a.b: expected true or false, got 'yes'"),
+        (bool, 1, "a.b: expected true or false, got 1"),
+        (str, 5, "a.b: expected text, got 5"),
+        (Mode, "never", "a.b: expected fsync or os, got 'never'"),
+    ],
+)
+def test_convert_error_names_setting_expected_and_got(
+    kind: Any, value: object, message: str | None
+) -> None:
+    with pytest.raises(SettingError) as caught:
+        convert("a.b", kind, value)
+    assert message is None or message == str(caught.value)
+
+
+def test_check_range_refuses_what_is_outside() -> None:
+    check_range("a.b", 1, 1, 3)
+    check_range("a.b", "text has no range", 1, 3)
+    with pytest.raises(SettingError, match=r"a.b: expected a whole number from 1 to 3, got 4"):
+        check_range("a.b", 4, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("h:0", ("h", 0)), ("127.0.0.1:9092", ("127.0.0.1", 9092)), ("[::1]:65535", ("::1", 65535))],
+)
+def test_split_address(text: str, address: tuple[str, int]) -> None:
+    assert address == split_address("a", text)
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:", ":9092", "h:x", "h:65536", "h:-1", "h:1 "])
+def test_split_address_refuses(text: str) -> None:
+    with pytest.raises(SettingError, match="expected HOST:PORT"):
+        split_address("server.kafka", text)
