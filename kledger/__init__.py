@@ -1,11 +1,13 @@
 """kledger: a Kafka-protocol gateway over a managed ledger.
 
-Rule: importing this package is cheap, and proves that every room of the application comes from the
-same place; a user's own folder called `ledger` would otherwise be taken for ours.
+Rule: importing this package is cheap, and finds out whether every room of the application comes
+from the same place; a user's own folder called `ledger` would otherwise be taken for ours. It says
+so at once, and everything that needs the rooms refuses to work; what starts a process does not.
 Must not know: how a server is built (`kledger.wiring`).
 """
 
 import sys
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,24 +27,35 @@ def _folder_of(room: str) -> Path | None:
     return Path(places[0]) if places else Path(spec.origin or room)
 
 
-def check_rooms(home: Path) -> None:
-    """Make sure that each room is the one beside this package.
+def problem_with_rooms(home: Path) -> str | None:
+    """Say what is in the way of our rooms, or None when each is the one beside this package.
 
     Args:
         home: the folder that holds this package.
-
-    Raises:
-        ImportError: something else has the name of a room, or a room is missing.
     """
     for room in ROOMS:
         folder = _folder_of(room)
         if folder is None:
-            raise ImportError(f"kledger is incomplete: {home / room} is missing")
+            return f"kledger is incomplete: {home / room} is missing"
         if folder != home / room and folder.resolve() != (home / room).resolve():
-            raise ImportError(
-                f"{folder} hides kledger's own package {room!r} ({home / room}); rename it, "
-                "or start the server as a process of its own: python -P -m kledger serve"
+            return (
+                f"{folder} hides kledger's own package {room!r} ({home / room}); rename it, or run "
+                "the server as a process of its own (python -P -m kledger serve), as the pytest "
+                "fixture kledger_server does"
             )
+    return None
 
 
-check_rooms(Path(__file__).parent.parent)
+def require_rooms() -> None:
+    """Refuse to go on when something else would be taken for a room.
+
+    Raises:
+        ImportError: says what hides which room.
+    """
+    if _problem is not None:
+        raise ImportError(_problem)
+
+
+_problem = problem_with_rooms(Path(__file__).parent.parent)
+if _problem is not None:
+    warnings.warn(_problem, RuntimeWarning, stacklevel=2)

@@ -11,6 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
+# ruff: noqa: E402 - whether the rooms are ours is found out before anything is taken from them
+import kledger
+
+kledger.require_rooms()
+
 from gateway.config import GatewayConfig
 from kledger.setting_names import translate
 from kledger.setting_values import (

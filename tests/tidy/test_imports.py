@@ -23,6 +23,17 @@ SELF_CONTAINED = {
 OPEN_TO_PROGRAMS = ("kledger", "batches")
 
 
+# From the ground up; rooms of one floor are blind to each other. The same as the contract in
+# pyproject, but with imports that only a type checker makes.
+FLOORS = (
+    {"runtime"},
+    {"ledger", "batches"},
+    {"topics", "offsets", "subscriptions"},
+    {"gateway", "native"},
+    {"kledger"},
+)
+
+
 def is_within(module: str, package: str) -> bool:
     """Tell whether a module is that package or below it."""
     return module == package or module.startswith(package + ".")
@@ -66,6 +77,19 @@ def is_ledger_module(module: str) -> bool:
     ) or name in {"engine", "offload"}
 
 
+def upward_imports(path: PurePosixPath, text: str) -> list[str]:
+    """Find imports of a higher floor, or of another room of the same one."""
+    height = {room: level for level, floor in enumerate(FLOORS) for room in floor}
+    own = path.parts[0]
+    return [
+        f"imports {module}"
+        for module in sorted(imported_modules(parsed(text)))
+        if (room := module.partition(".")[0]) != own
+        and room in height
+        and height[room] >= height[own]
+    ]
+
+
 def room_imports(_path: PurePosixPath, text: str) -> list[str]:
     """Find imports by which a program would reach around the running server."""
     closed = [room for room in ROOMS if room not in OPEN_TO_PROGRAMS]
@@ -78,6 +102,10 @@ def room_imports(_path: PurePosixPath, text: str) -> list[str]:
 
 def test_self_contained_folders_import_nothing_of_ours() -> None:
     expect_none(violations(foreign_imports))
+
+
+def test_imports_only_go_down() -> None:
+    expect_none(violations(upward_imports, *ROOMS))
 
 
 def test_ledger_is_entered_by_its_face() -> None:
@@ -94,6 +122,15 @@ def test_planted_import_into_a_self_contained_folder_is_found() -> None:
     assert ["imports gateway.router"] == foreign_imports(planted, "import gateway.router")
     assert ["imports uvloop"] == foreign_imports(PurePosixPath("batches/x.py"), "import uvloop")
     assert [] == foreign_imports(planted, "import struct, crc32c\nimport gateway.wire.codec")
+
+
+def test_planted_import_upwards_or_sideways_is_found() -> None:
+    planted = PurePosixPath("topics/x.py")
+    assert ["imports gateway.config"] == upward_imports(planted, "import gateway.config")
+    assert ["imports offsets.store"] == upward_imports(
+        planted, "if TYPE_CHECKING:\n    import offsets.store"
+    )
+    assert [] == upward_imports(planted, "import topics.y, ledger, runtime.clock, batches.header")
 
 
 def test_planted_import_behind_the_face_is_found() -> None:
