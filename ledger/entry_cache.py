@@ -72,7 +72,7 @@ class LedgerRun:
         if not self._evicted <= start < len(self._buffers):
             return None
         buffers = self._buffers[start : start + count]
-        if bytes_max >= 0:
+        if bytes_max >= 0 and len(buffers) > 1:
             ends = list(accumulate(map(len, buffers)))
             if ends[-1] > bytes_max:
                 del buffers[max(1, bisect_right(ends, bytes_max)) :]

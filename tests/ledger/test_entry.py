@@ -1,0 +1,19 @@
+"""Entries: bytes for users, buffers for those who copy nothing."""
+
+import pytest
+
+from ledger.engine.base import Buffer
+from ledger.entry import Entry
+from ledger.position import Position
+
+
+@pytest.mark.parametrize("buffer", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]])
+def test_data_is_bytes_whatever_is_kept(buffer: Buffer) -> None:
+    entry = Entry(Position(1, 2), buffer)
+    assert (b"abc", bytes, 3) == (entry.data, type(entry.data), entry.size)
+    assert entry.buffer is buffer
+
+
+def test_bytes_are_not_copied() -> None:
+    data = b"x" * 1000
+    assert Entry(Position(1, 2), data).data is data

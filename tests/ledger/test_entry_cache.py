@@ -1,0 +1,169 @@
+"""The tail cache against a model: one list of everything in order of arrival."""
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from ledger.entry_cache import EntryCache
+
+
+def filled(limit: int, *sizes: int) -> EntryCache:
+    cache = EntryCache(limit)
+    run = cache.open_run(1)
+    for size in sizes:
+        run.append(bytes(size))
+    return cache
+
+
+def test_buffers_are_kept_without_a_copy() -> None:
+    cache = EntryCache(100)
+    buffer = memoryview(bytearray(b"abc"))
+    cache.open_run(1).append(buffer)
+    run = cache.find_run(1)
+    assert run is not None
+    (kept,) = run.slice(0, 1, -1) or ()
+    assert kept is buffer
+
+
+def test_the_oldest_of_any_ledger_goes_first() -> None:
+    cache = EntryCache(30)
+    one, other = cache.open_run(1), cache.open_run(2)
+    one.append(bytes(10))
+    other.append(bytes(10))
+    one.append(bytes(10))
+    other.append(bytes(10))
+    assert (1, 0, 30, 3) == (one.first_entry, other.first_entry, cache.size, len(cache))
+
+
+def test_an_entry_above_the_limit_leaves_nothing() -> None:
+    cache = filled(30, 10, 31)
+    run = cache.find_run(1)
+    assert run is not None
+    assert (0, 0, 2) == (cache.size, len(run), run.first_entry)
+
+
+def test_limit_zero_keeps_nothing() -> None:
+    assert (0, 0) == (filled(0, 1, 2, 3).size, len(filled(0, 1)))
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "bytes_max", "expected"),
+    [
+        (0, 4, -1, [1, 2, 3, 4]),
+        (1, 2, -1, [2, 3]),
+        (3, 9, -1, [4]),
+        (0, 4, 6, [1, 2, 3]),
+        (0, 4, 5, [1, 2]),
+        (2, 4, 1, [3]),
+        (2, 4, 0, [3]),
+        (4, 1, -1, None),
+        (-1, 1, -1, None),
+    ],
+)
+def test_slices(first: int, count: int, bytes_max: int, expected: list[int] | None) -> None:
+    run = filled(100, 1, 2, 3, 4).find_run(1)
+    assert run is not None
+    found = run.slice(first, count, bytes_max)
+    assert expected == (None if found is None else [len(buffer) for buffer in found])
+
+
+def test_a_run_can_begin_behind_entry_zero() -> None:
+    cache = EntryCache(100)
+    run = cache.open_run(1, next_entry=7)
+    run.append(b"x")
+    assert ([b"x"], None) == (run.slice(7, 5, -1), run.slice(6, 5, -1))
+
+
+def test_a_dropped_run_takes_nothing_more() -> None:
+    cache = filled(100, 10, 10)
+    run = cache.find_run(1)
+    assert run is not None
+    cache.drop(1)
+    run.append(bytes(5))
+    assert (0, 0, None) == (cache.size, len(cache), cache.find_run(1))
+    assert None is run.slice(0, 1, -1)
+
+
+def test_a_closed_run_is_forgotten_when_it_is_empty() -> None:
+    cache = filled(20, 10, 10)
+    cache.close_run(1)
+    assert cache.find_run(1) is not None
+    cache.open_run(2).append(bytes(15))
+    assert None is cache.find_run(1)
+    cache.close_run(3)
+    cache.open_run(4)
+    cache.close_run(4)
+    assert None is cache.find_run(4)
+
+
+def test_the_order_of_eviction_does_not_grow_with_what_was_dropped() -> None:
+    cache = EntryCache(1 << 30)
+    for ledger_id in range(100):
+        run = cache.open_run(ledger_id)
+        for _ in range(100):
+            run.append(b"x")
+        cache.drop(ledger_id)
+    assert 3000 > len(cache.order)
+    assert (0, 0) == (len(cache), cache.size)
+
+
+def test_what_was_evicted_does_not_pile_up() -> None:
+    cache = EntryCache(1000)
+    run = cache.open_run(1)
+    for _ in range(50_000):
+        run.append(bytes(10))
+    assert (100, 49_900) == (len(run), run.first_entry)
+    assert 5000 > len(run._buffers)
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """Everything that arrived and was not dropped, newest first, as long as it fits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = EntryCache(50)
+        self.next_entry: dict[int, int] = {}
+        self.arrived: list[tuple[int, int, bytes]] = []
+
+    @rule(ledger_id=st.integers(0, 3), first=st.integers(0, 5))
+    def open_ledger(self, ledger_id: int, first: int) -> None:
+        self.drop_ledger(ledger_id)
+        self.cache.open_run(ledger_id, first)
+        self.next_entry[ledger_id] = first
+
+    @precondition(lambda self: self.next_entry)
+    @rule(data=st.data(), size=st.integers(0, 30), count=st.integers(1, 4))
+    def append(self, data: st.DataObject, size: int, count: int) -> None:
+        ledger_id = data.draw(st.sampled_from(sorted(self.next_entry)))
+        run = self.cache.find_run(ledger_id)
+        assert run is not None
+        for _ in range(count):
+            entry_id = self.next_entry[ledger_id]
+            content = b"%d" % entry_id + bytes(size)
+            run.append(content)
+            self.arrived.append((ledger_id, entry_id, content))
+            self.next_entry[ledger_id] += 1
+            while sum(len(content) for _, _, content in self.arrived) > 50:
+                del self.arrived[0]
+
+    @rule(ledger_id=st.integers(0, 3))
+    def drop_ledger(self, ledger_id: int) -> None:
+        self.cache.drop(ledger_id)
+        self.next_entry.pop(ledger_id, None)
+        self.arrived = [each for each in self.arrived if each[0] != ledger_id]
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        assert sum(len(content) for _, _, content in self.arrived) == self.cache.size
+        assert len(self.arrived) == len(self.cache)
+        for ledger_id, next_entry in self.next_entry.items():
+            run = self.cache.find_run(ledger_id)
+            assert run is not None
+            held = [content for id_, _, content in self.arrived if id_ == ledger_id]
+            assert next_entry - len(held) == run.first_entry
+            assert held == (run.slice(run.first_entry, 99, -1) or [])
+
+
+TestCacheMachine = CacheMachine.TestCase
+TestCacheMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -1,0 +1,53 @@
+"""Keys: order, ranges, and the way back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import keys
+
+IDS = st.integers(min_value=0, max_value=(1 << 63) - 1)
+
+
+@given(IDS, IDS, IDS)
+def test_order_of_keys_is_order_of_ids(managed: int, one: int, other: int) -> None:
+    one_key, other_key = keys.ledger_key(managed, one), keys.ledger_key(managed, other)
+    assert (one < other) == (one_key < other_key)
+    assert one == keys.ledger_id_in(one_key)
+
+
+@given(IDS, IDS, IDS)
+def test_a_range_holds_the_ledgers_of_one_managed_ledger(a: int, b: int, ledger: int) -> None:
+    start, end = keys.ledger_range(a)
+    assert (a == b) == (start <= keys.ledger_key(b, ledger) < end)
+
+
+@given(st.text(min_size=1))
+def test_names_come_back(name: str) -> None:
+    key = keys.managed_ledger_key(name)
+    start, end = keys.managed_ledger_range()
+    assert name == keys.managed_ledger_name(key)
+    assert start <= key < end
+
+
+@given(st.binary(), st.binary())
+def test_a_users_prefix_selects_the_users_keys(prefix: bytes, key: bytes) -> None:
+    start, end = keys.user_range(prefix)
+    assert key.startswith(prefix) == (start <= keys.user_key(key) < end)
+    assert key == keys.user_key_in(keys.user_key(key))
+
+
+def test_namespaces_do_not_meet() -> None:
+    samples = [
+        keys.ID_COUNTER,
+        keys.managed_ledger_key("a"),
+        keys.ledger_key(1, 2),
+        keys.user_key(b"a"),
+    ]
+    assert len(samples) == len({sample[0] for sample in samples})
+
+
+def test_nothing_comes_behind_all_ones() -> None:
+    assert b"b" == keys.successor(b"a\xff\xff")
+    with pytest.raises(AssertionError):
+        keys.successor(b"\xff")
