@@ -1,0 +1,64 @@
+"""Group config: the settings of the group coordinator, under Kafka's names in snake case.
+
+Rule: plain values; every limit of the room stands here.
+Must not know: where the values come from.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateway.config import GatewayConfig
+
+MEMBERS_PER_GROUP_MAX: Final = 100_000
+"""Upper bound of `group_max_size`, whose default in Kafka means no limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Settings of all groups.
+
+    The last seven are ours; Kafka has no such limits or hides them in its code.
+
+    Attributes:
+        group_id_bytes_max: longer ids are INVALID_GROUP_ID.
+        groups_max: one more group is POLICY_VIOLATION.
+        pending_members_max: ids given out with MEMBER_ID_REQUIRED and not used yet, per group.
+        member_metadata_bytes_max: names and metadata of all protocols of one JoinGroup.
+        group_record_bytes_max: members and assignments of one group, as they are stored.
+        new_member_join_timeout_ms: how long a member may wait for its first generation.
+        offsets_expiry_batch_max: rows deleted in one write.
+    """
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = MEMBERS_PER_GROUP_MAX
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    group_id_bytes_max: int = 4_096
+    groups_max: int = 100_000
+    pending_members_max: int = 10_000
+    member_metadata_bytes_max: int = 1 << 20
+    group_record_bytes_max: int = 16 << 20
+    new_member_join_timeout_ms: int = 300_000
+    offsets_expiry_batch_max: int = 10_000
+
+    @classmethod
+    def from_gateway(cls, config: "GatewayConfig") -> "GroupConfig":
+        """Take over the settings that users know."""
+        return cls(
+            group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+            group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+            group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            group_max_size=min(config.group_max_size, MEMBERS_PER_GROUP_MAX),
+            offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+            offsets_retention_minutes=config.offsets_retention_minutes,
+            offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        )
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """How long an offset outlives the last use of its group."""
+        return self.offsets_retention_minutes * 60_000

@@ -1,0 +1,38 @@
+"""Group expiry plan: from when the offsets of a group are counted, and which it still uses.
+
+Rule: pure; offsets of a group that lives are kept as long as a member reads the topic, those of an
+empty group are counted from the moment it became empty, those of tools and of consumers without a
+group from each commit.
+Must not know: rows, timers.
+
+Source: KIP-211.
+"""
+
+from gateway.coordinator.group_state import ClassicGroup, GroupState
+from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL, subscribed_topics
+from offsets import ExpiryRule
+
+
+def expiry_rule(
+    group: ClassicGroup, *, empty_since_ms: int | None, now_ms: int, retention_ms: int
+) -> ExpiryRule | None:
+    """Return what expires in this group now; None when nothing may."""
+    if group.protocol_type is None:
+        return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms)
+    if group.state is GroupState.EMPTY:
+        return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, counted_from_ms=empty_since_ms)
+    if group.state is GroupState.STABLE:
+        topics = topics_in_use(group)
+        if topics is not None:
+            return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, kept_topics=topics)
+    return None
+
+
+def topics_in_use(group: ClassicGroup) -> frozenset[str] | None:
+    """Return the topics that members read; None when that cannot be known: then all are in use."""
+    if group.protocol_type != CONSUMER_PROTOCOL:
+        return None
+    members = group.roster.members.values()
+    return subscribed_topics(
+        member.metadata(group.protocol_name) or member.protocols[0][1] for member in members
+    )

@@ -1,0 +1,180 @@
+"""Records: the stored form of a group.
+
+Rule: one row per group, replaced as a whole; every text and byte string is preceded by its length.
+The layout has a version byte. Committed offsets are rows of `offsets`, not of this record.
+Must not know: when rows are written, what the bytes of members mean.
+
+Key:   `group` 0x01, group id (UTF-8)
+
+Value: version (u8, 1), time of the write (i64, ms since the epoch), generation (i32), protocol
+       type, protocol name, leader, number of members (u32), and for each member: id, instance id,
+       client id, client host, session timeout (i32), rebalance timeout (i32), assignment, number
+       of protocols (u32), and for each its name and metadata.
+       Strings and bytes: length (i32, -1 = null), content.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.coordinator.group_messages import Protocols
+
+KEY_PREFIX: Final = b"group\x01"
+VALUE_VERSION: Final = 1
+
+_HEAD = struct.Struct(">Bqi")
+_LENGTH = struct.Struct(">i")
+_COUNT = struct.Struct(">I")
+_TIMEOUTS = struct.Struct(">ii")
+
+
+class UnknownGroupVersion(ValueError):
+    """A row was written by a newer program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberRecord:
+    """A member as it must be known again after a restart."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRecord:
+    """One generation of a group; without members it says that the group is empty."""
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str | None
+    members: tuple[MemberRecord, ...] = ()
+
+    def size(self) -> int:
+        """Return about how many bytes the row takes, without building it."""
+        return 64 + sum(
+            128
+            + len(member.assignment)
+            + sum(len(name) + len(metadata) for name, metadata in member.protocols)
+            for member in self.members
+        )
+
+
+def encode_key(group_id: str) -> bytes:
+    """Return the key of a group's row."""
+    return KEY_PREFIX + group_id.encode()
+
+
+def decode_key(key: bytes) -> str:
+    """Return the group id in a key of `encode_key`."""
+    return key[len(KEY_PREFIX) :].decode()
+
+
+def encode_group(record: GroupRecord, saved_ms: int) -> bytes:
+    """Return the row of a group, written at wall time `saved_ms`."""
+    parts = [_HEAD.pack(VALUE_VERSION, saved_ms, record.generation)]
+    for text in (record.protocol_type, record.protocol_name, record.leader):
+        _put_text(parts, text)
+    parts.append(_COUNT.pack(len(record.members)))
+    for member in record.members:
+        _put_member(parts, member)
+    return b"".join(parts)
+
+
+def decode_group(group_id: str, value: bytes) -> tuple[GroupRecord, int]:
+    """Return the group in a row and the wall time at which it was written.
+
+    Raises:
+        UnknownGroupVersion: the layout is not one of ours.
+    """
+    version, saved_ms, generation = _HEAD.unpack_from(value)
+    if version != VALUE_VERSION:
+        raise UnknownGroupVersion(f"group row of version {version}, expected {VALUE_VERSION}")
+    row = _Row(value, _HEAD.size)
+    protocol_type, protocol_name, leader = row.text(), row.text(), row.text()
+    member_count: int = row.take(_COUNT)[0]
+    members = tuple(_member(row) for _ in range(member_count))
+    record = GroupRecord(
+        group_id=group_id,
+        generation=generation,
+        protocol_type=protocol_type,
+        protocol_name=protocol_name,
+        leader=leader,
+        members=members,
+    )
+    return record, saved_ms
+
+
+def _put_member(parts: list[bytes], member: MemberRecord) -> None:
+    for text in (member.member_id, member.instance_id, member.client_id, member.client_host):
+        _put_text(parts, text)
+    parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
+    _put_bytes(parts, member.assignment)
+    parts.append(_COUNT.pack(len(member.protocols)))
+    for name, metadata in member.protocols:
+        _put_text(parts, name)
+        _put_bytes(parts, metadata)
+
+
+def _member(row: "_Row") -> MemberRecord:
+    member_id, instance_id = row.text(), row.text()
+    client_id, client_host = row.text(), row.text()
+    session_timeout_ms, rebalance_timeout_ms = row.take(_TIMEOUTS)
+    assignment = row.content() or b""
+    protocol_count: int = row.take(_COUNT)[0]
+    protocols = tuple((row.text() or "", row.content() or b"") for _ in range(protocol_count))
+    return MemberRecord(
+        member_id=member_id or "",
+        instance_id=instance_id,
+        client_id=client_id or "",
+        client_host=client_host or "",
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocols=protocols,
+        assignment=assignment,
+    )
+
+
+def _put_text(parts: list[bytes], text: str | None) -> None:
+    _put_bytes(parts, None if text is None else text.encode())
+
+
+def _put_bytes(parts: list[bytes], content: bytes | None) -> None:
+    if content is None:
+        parts.append(_LENGTH.pack(-1))
+    else:
+        parts += (_LENGTH.pack(len(content)), content)
+
+
+class _Row:
+    """A row being read from front to back."""
+
+    __slots__ = ("_position", "_value")
+
+    def __init__(self, value: bytes, position: int) -> None:
+        self._value = value
+        self._position = position
+
+    def take(self, layout: struct.Struct) -> tuple[int, ...]:
+        values = layout.unpack_from(self._value, self._position)
+        self._position += layout.size
+        return values
+
+    def content(self) -> bytes | None:
+        (length,) = self.take(_LENGTH)
+        if length < 0:
+            return None
+        start = self._position
+        self._position = start + length
+        return self._value[start : self._position]
+
+    def text(self) -> str | None:
+        content = self.content()
+        return None if content is None else content.decode()

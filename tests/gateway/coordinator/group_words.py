@@ -1,0 +1,231 @@
+"""A group with a hand-moved clock: performs the effects of the pure state, so that tests read like
+conversations.
+
+`member` names are ids; `answers` holds what each waiter was told; writes wait in `unstored` until
+`store` lets them end, or end at once with `stores_at_once`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from gateway.coordinator import join_state, sync_state, write_state
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_messages import (
+    JoinCommand,
+    JoinResult,
+    Leaver,
+    Protocols,
+    Sender,
+    SyncCommand,
+    SyncResult,
+)
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from gateway.coordinator.records import GroupRecord
+from gateway.wire.error_codes import ErrorCode
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+DELAY_MS = 3_000
+CONFIG = GroupConfig()
+NO_DELAY = GroupConfig(group_initial_rebalance_delay_ms=0)
+RANGE: Protocols = (("range", b"r"),)
+
+
+def join_command(member_id: str = "", **changes: object) -> JoinCommand:
+    """Return an ordinary JoinGroup."""
+    command = JoinCommand(
+        group_id="g",
+        member_id=member_id,
+        instance_id=None,
+        client_id="client",
+        client_host="/10.0.0.1",
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        protocol_type="consumer",
+        protocols=RANGE,
+    )
+    return replace(command, **changes)  # type: ignore[arg-type]
+
+
+def sync_command(member_id: str, generation: int, **changes: object) -> SyncCommand:
+    """Return an ordinary SyncGroup."""
+    command = SyncCommand(
+        group_id="g",
+        member_id=member_id,
+        instance_id=None,
+        generation=generation,
+        protocol_type=None,
+        protocol_name=None,
+        assignments={},
+    )
+    return replace(command, **changes)  # type: ignore[arg-type]
+
+
+class GroupWorld:
+    """One group, its timers, its waiters and its storage."""
+
+    def __init__(self, config: GroupConfig = CONFIG, *, stores_at_once: bool = True) -> None:
+        self.group = ClassicGroup("g", config)
+        self.stores_at_once = stores_at_once
+        self.now_ms = 1_000
+        self.timers: dict[TimerKey, int] = {}
+        self.answers: dict[int, JoinResult | SyncResult] = {}
+        self.unstored: list[Persist] = []
+        self.durable: GroupRecord | None = None
+        self.waiter_count = 0
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    # Requests. Each returns its waiter.
+
+    def new(self, name: str, **changes: object) -> int:
+        """A member without an id joins and is given `name`."""
+        return self.join("", new_member_id=name, **changes)
+
+    def join(self, member_id: str, **changes: object) -> int:
+        waiter = self._waiter()
+        command = join_command(member_id, waiter=waiter, **changes)
+        self.perform(join_state.join(self.group, command, self.now_ms))
+        return waiter
+
+    def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
+        waiter = self._waiter()
+        if generation is None:
+            generation = self.group.generation
+        command = sync_command(member_id, generation, waiter=waiter, **changes)
+        self.perform(sync_state.sync(self.group, command, self.now_ms))
+        return waiter
+
+    def heartbeat(
+        self, member_id: str, generation: int | None = None, instance_id: str | None = None
+    ) -> ErrorCode:
+        return self.group.heartbeat(self._sender(member_id, generation, instance_id), self.now_ms)
+
+    def commit(
+        self, member_id: str, generation: int | None = None, instance_id: str | None = None
+    ) -> ErrorCode:
+        sender = self._sender(member_id, generation, instance_id)
+        return self.group.check_commit(sender, self.now_ms)
+
+    def leave(self, *leavers: str | Leaver) -> list[ErrorCode]:
+        asked = tuple(Leaver(each) if isinstance(each, str) else each for each in leavers)
+        errors, effects = self.group.leave(asked, self.now_ms)
+        self.perform(effects)
+        return errors
+
+    def abandon(self, waiter: int) -> None:
+        self.perform(self.group.abandon(waiter, self.now_ms))
+
+    # The world.
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; timers fire at their time, in order."""
+        end_ms = self.now_ms + ms
+        while due := [(at, key) for key, at in self.timers.items() if at <= end_ms]:
+            at, key = min(due)
+            self.now_ms = max(self.now_ms, at)
+            del self.timers[key]
+            self.perform(self.group.timer_fired(key, self.now_ms))
+        self.now_ms = end_ms
+
+    def live(self, ms: int, *alive: str, step_ms: int = 3_000) -> None:
+        """Let time pass while some members send heartbeats."""
+        for _ in range(ms // step_ms):
+            self.advance(step_ms)
+            for member_id in alive:
+                self.heartbeat(member_id)
+
+    def store(self, *, failed: bool = False) -> None:
+        """Let every write that waits end."""
+        while self.unstored:
+            persist = self.unstored.pop(0)
+            if not failed:
+                assert isinstance(persist.record, GroupRecord)
+                self.durable = persist.record
+            self.perform(
+                write_state.persisted(
+                    self.group, persist.revision, failed=failed, now_ms=self.now_ms
+                )
+            )
+
+    def restart(self) -> "GroupWorld":
+        """Return the world after a crash: what was durable, at the same time."""
+        world = GroupWorld(self.group.config, stores_at_once=self.stores_at_once)
+        world.now_ms = self.now_ms
+        if self.durable is not None:
+            world.durable = self.durable
+            world.group, effects = ClassicGroup.from_record(
+                self.durable, self.group.config, self.now_ms
+            )
+            world.perform(effects)
+        return world
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Answer(waiter, result):
+                    assert waiter not in self.answers, f"waiter {waiter} answered twice"
+                    assert isinstance(result, JoinResult | SyncResult)
+                    self.answers[waiter] = result
+                case Schedule(key, delay_ms):
+                    assert delay_ms >= 0
+                    self.timers[key] = self.now_ms + delay_ms
+                case Cancel(key):
+                    self.timers.pop(key, None)
+                case Persist():
+                    self.unstored.append(effect)
+        if self.stores_at_once:
+            self.store()
+
+    # Situations.
+
+    def completing(self, *names: str, **changes: object) -> dict[str, int]:
+        """Bring members into a generation that awaits its assignment; the first leads."""
+        waiters = {name: self.new(name, **changes) for name in names}
+        self.advance(self.group.config.group_initial_rebalance_delay_ms * 2)
+        assert self.group.state == "CompletingRebalance", self.group.state
+        return waiters
+
+    def stable(self, *names: str, **changes: object) -> dict[str, int]:
+        """Bring members into a generation with an assignment: each gets its name in bytes."""
+        waiters = self.completing(*names, **changes)
+        self.finish_sync()
+        return waiters
+
+    def finish_sync(self) -> None:
+        """All members ask for their assignment, followers first."""
+        roster = self.group.roster
+        for name in list(roster.members):
+            if name != roster.leader_id:
+                self.sync(name)
+        assert roster.leader_id is not None
+        self.sync(roster.leader_id, assignments={name: name.encode() for name in roster.members})
+        assert self.group.state == "Stable", self.group.state
+
+    def joined(self, waiter: int) -> JoinResult:
+        result = self.answers[waiter]
+        assert isinstance(result, JoinResult)
+        return result
+
+    def synced(self, waiter: int) -> SyncResult:
+        result = self.answers[waiter]
+        assert isinstance(result, SyncResult)
+        return result
+
+    def error(self, waiter: int) -> ErrorCode:
+        return self.answers[waiter].error
+
+    def is_waiting(self, waiter: int) -> bool:
+        return waiter not in self.answers
+
+    def _sender(self, member_id: str, generation: int | None, instance_id: str | None) -> Sender:
+        if generation is None:
+            generation = self.group.generation
+        return Sender(member_id, generation, instance_id)
+
+    def _waiter(self) -> int:
+        self.waiter_count += 1
+        return self.waiter_count

@@ -1,0 +1,19 @@
+"""Settings of groups come from the gateway's, within our own limits."""
+
+from gateway.config import GatewayConfig
+from gateway.coordinator.group_config import MEMBERS_PER_GROUP_MAX, GroupConfig
+
+
+def test_defaults_agree_with_the_gateways() -> None:
+    assert GroupConfig.from_gateway(GatewayConfig()) == GroupConfig()
+
+
+def test_group_size_has_an_upper_bound() -> None:
+    small = GroupConfig.from_gateway(GatewayConfig(group_max_size=3))
+    large = GroupConfig.from_gateway(GatewayConfig(group_max_size=2**31 - 1))
+
+    assert (small.group_max_size, large.group_max_size) == (3, MEMBERS_PER_GROUP_MAX)
+
+
+def test_retention_is_counted_in_ms() -> None:
+    assert GroupConfig(offsets_retention_minutes=2).offsets_retention_ms == 120_000
