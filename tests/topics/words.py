@@ -1,0 +1,108 @@
+"""Words for tests of partitions: a store in memory, a topic in it, appends that are waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from batches.reader import iterate_batches, iterate_records
+from ledger import LedgerStore, StoreConfig
+from ledger.testing import FaultyEngine, ManualClock
+from runtime.entropy import SeededEntropy
+from tests.batches.words import NOW_MS
+from topics.errors import TopicsError
+from topics.partition_log import PartitionLog
+from topics.registry import TopicRegistry
+from topics.results import AppendResult, ReadResult
+from topics.topic_config import TopicDefaults
+
+SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
+
+
+@dataclass
+class House:
+    """A store on an engine that can fail, with the topics in it."""
+
+    engine: FaultyEngine
+    clock: ManualClock
+    store: LedgerStore
+    registry: TopicRegistry
+
+    async def log(
+        self, topic: str = "orders", configs: Mapping[str, str] | None = None
+    ) -> PartitionLog:
+        """The only partition of a topic, made if it is missing."""
+        found = self.registry.get(topic) or await self.registry.create(
+            topic, partitions=1, configs=configs
+        )
+        return await found.open_partition(0)
+
+
+@asynccontextmanager
+async def house(
+    engine: FaultyEngine | None = None,
+    *,
+    now_ms: int = NOW_MS,
+    defaults: TopicDefaults | None = None,
+    store_config: StoreConfig | None = None,
+    is_closed_well: bool = True,
+) -> AsyncIterator[House]:
+    """Open everything; the engine outlives it and can be handed to the next one."""
+    engine = engine or FaultyEngine(None)
+    clock = ManualClock(now_ms)
+    config = store_config or StoreConfig(durability="os")
+    async with LedgerStore.open(None, config=config, clock=clock, engine=engine) as store:
+        registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1))
+        yield House(engine, clock, store, registry)
+        if is_closed_well:
+            await registry.close()
+
+
+async def settle(*results: list[AppendResult], count: int = 1) -> None:
+    """Let the loop run until every list has that many results."""
+    for _ in range(2000):
+        if all(len(each) >= count for each in results):
+            return
+        await asyncio.sleep(0)
+    raise AssertionError(f"waited in vain for {count} results, got {results}")
+
+
+async def append(log: PartitionLog, batch: bytes | bytearray) -> AppendResult:
+    """Append one batch and wait for the answer."""
+    results: list[AppendResult] = []
+    answer = log.append_nowait(memoryview(bytearray(batch)), results.append)
+    if answer is not None:
+        return answer
+    await settle(results)
+    return results[0]
+
+
+def outcome(result: AppendResult) -> int | type[TopicsError]:
+    """The base offset, or the kind of error."""
+    return result.base_offset if result.error is None else type(result.error)
+
+
+def offsets(result: ReadResult) -> list[int]:
+    """Offsets of all records that were read."""
+    assert result.error is None, result.error
+    assert result.size == sum(len(chunk) for chunk in result.chunks)
+    return [record.offset for chunk in result.chunks for record in iterate_records(chunk)]
+
+
+def values(result: ReadResult) -> list[bytes | None]:
+    """Values of all records that were read."""
+    assert result.error is None, result.error
+    return [record.value for chunk in result.chunks for record in iterate_records(chunk)]
+
+
+async def all_values(log: PartitionLog) -> list[bytes | None]:
+    """Values of everything that can be read, in order, read batch by batch."""
+    found: list[bytes | None] = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        result = await log.read(offset, 1)
+        data = b"".join(result.chunks)
+        for header, batch in iterate_batches(data):
+            found += [r.value for r in iterate_records(batch) if r.offset >= offset]
+            offset = header.last_offset + 1
+    return found

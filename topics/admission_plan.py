@@ -1,0 +1,82 @@
+"""Admission plan: whether a batch may enter a topic, and what has to change in it before.
+
+Rule: the header is always checked; the records are walked only where the topic's configuration
+says so, which by default is on compacted topics alone: a large batch costs no more than a small
+one. The time rules then hold for what the header states. Changes that touch the checksum redo it.
+Must not know: offsets, producers, clocks.
+"""
+
+from batches.errors import BatchError, InvalidTimestamp, UnsupportedCompression
+from batches.header import (
+    CODEC_MASK,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    check,
+    clear_timestamp_type,
+    set_log_append_time,
+    set_max_timestamp,
+)
+from batches.validation import NO_TIMESTAMP, check_records
+from topics.topic_config import TopicConfig
+
+_ZSTD = 4
+
+
+def admit(
+    batch: memoryview, config: TopicConfig, now_ms: int, *, is_zstd_allowed: bool = True
+) -> BatchHeader:
+    """Check a produced batch against its topic and make its time the topic's.
+
+    Args:
+        batch: the records field of one partition; writable, and it may be written to.
+        config: what holds in the topic.
+        now_ms: the time of the append.
+        is_zstd_allowed: the request is new enough for zstd.
+
+    Returns:
+        The header as it is after the changes, but for the checksum.
+
+    Raises:
+        BatchError: what is wrong with it.
+    """
+    header = check(batch, config.size_max)
+    attributes = header.attributes
+    if not is_zstd_allowed and attributes & CODEC_MASK == _ZSTD:
+        raise UnsupportedCompression("zstd needs version 7 of the produce request or newer")
+    if header.size != len(batch):
+        batch = batch[: header.size]
+    if config.is_log_append_time:
+        if attributes & LOG_APPEND_TIME_BIT:
+            raise InvalidTimestamp("timestamp type LogAppendTime was set by the producer")
+        if config.is_walked:
+            check_records(batch, header, config.record_rules(now_ms))
+        set_log_append_time(batch, now_ms)
+        return header._replace(max_timestamp=now_ms, attributes=attributes | LOG_APPEND_TIME_BIT)
+    if attributes & LOG_APPEND_TIME_BIT:
+        clear_timestamp_type(batch)
+        header = header._replace(attributes=attributes & ~LOG_APPEND_TIME_BIT)
+    if config.is_walked:
+        return _walk(batch, header, config, now_ms)
+    if header.max_timestamp > now_ms + config.timestamp_after_max_ms or (
+        header.base_timestamp < now_ms - config.timestamp_before_max_ms
+        and header.base_timestamp != NO_TIMESTAMP
+    ):
+        raise _time_error(header, config, now_ms)
+    return header
+
+
+def _walk(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int) -> BatchHeader:
+    """Look at every record; a max timestamp that is not the largest is put right."""
+    largest = check_records(batch, header, config.record_rules(now_ms))
+    if largest == header.max_timestamp:
+        return header
+    set_max_timestamp(batch, largest)
+    return header._replace(max_timestamp=largest)
+
+
+def _time_error(header: BatchHeader, config: TopicConfig, now_ms: int) -> BatchError:
+    rules = config.record_rules(now_ms)
+    return InvalidTimestamp(
+        f"timestamps {header.base_timestamp} to {header.max_timestamp}, expected"
+        f" {rules.timestamp_min} to {rules.timestamp_max}"
+    )

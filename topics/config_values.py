@@ -1,0 +1,128 @@
+"""Kinds of configuration value: how a text becomes a value, and which values are allowed.
+
+Rule: parsing is as lenient as Apache Kafka's (blanks around, any case for booleans), refusing is
+as strict; every refusal names the setting, what was expected and what came.
+Must not know: which settings exist.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from topics.errors import InvalidConfig
+
+ConfigValue = int | float | bool | str | tuple[str, ...]
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+
+class ConfigType(Enum):
+    """The types that Kafka reports for a setting."""
+
+    BOOLEAN = "boolean"
+    STRING = "string"
+    INT = "int"
+    LONG = "long"
+    DOUBLE = "double"
+    LIST = "list"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Which values pass, and how that is said to people."""
+
+    description: str
+    test: Callable[[ConfigValue], bool]
+
+
+def between(low: float, high: float) -> Allowed:
+    """Numbers from `low` to `high`, both included."""
+    return Allowed(
+        f"{low} to {high}",
+        lambda value: isinstance(value, int | float) and low <= value <= high,
+    )
+
+
+def at_least(low: int) -> Allowed:
+    """Numbers from `low` on."""
+    return Allowed(f"at least {low}", lambda value: isinstance(value, int) and value >= low)
+
+
+def one_of(*words: str) -> Allowed:
+    """Exactly one of the words."""
+    return Allowed("one of " + ", ".join(words), lambda value: value in words)
+
+
+def some_of(*words: str) -> Allowed:
+    """A list of different ones of the words; it may be empty."""
+
+    def test(value: ConfigValue) -> bool:
+        return (
+            isinstance(value, tuple) and set(value) <= set(words) and len(set(value)) == len(value)
+        )
+
+    return Allowed("a list of " + ", ".join(words), test)
+
+
+def gzip_level(value: ConfigValue) -> bool:
+    """Whether the value is a level of gzip: 1 to 9, or -1 for the library's choice."""
+    return isinstance(value, int) and (value == -1 or 1 <= value <= 9)
+
+
+_REPLICA = re.compile(r"[0-9]+:[0-9]+")
+
+
+def _replicas(value: ConfigValue) -> bool:
+    if not isinstance(value, tuple):
+        return False
+    return value in ((), ("*",)) or all(_REPLICA.fullmatch(part.strip()) for part in value)
+
+
+REPLICAS = Allowed("empty, * or partition:node,partition:node,…", _replicas)
+
+
+def parse(name: str, kind: ConfigType, text: str, allowed: Allowed | None) -> ConfigValue:
+    """Turn the text of a setting into its value.
+
+    Raises:
+        InvalidConfig: the text is not of that type, or the value is not allowed.
+    """
+    value = _convert(name, kind, text.strip())
+    if allowed is not None and not allowed.test(value):
+        raise InvalidConfig(f"{name}: expected {allowed.description}, got {text.strip()!r}")
+    return value
+
+
+def _convert(name: str, kind: ConfigType, text: str) -> ConfigValue:
+    match kind:
+        case ConfigType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise InvalidConfig(f"{name}: expected true or false, got {text!r}")
+            return text.lower() == "true"
+        case ConfigType.INT:
+            return _integer(name, text, INT_MAX)
+        case ConfigType.LONG:
+            return _integer(name, text, LONG_MAX)
+        case ConfigType.DOUBLE:
+            return _real(name, text)
+        case ConfigType.LIST:
+            return tuple(part.strip() for part in text.split(",")) if text else ()
+        case ConfigType.STRING:
+            return text
+
+
+def _integer(name: str, text: str, largest: int) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]+", text) or len(text) > 20:
+        raise InvalidConfig(f"{name}: expected a whole number, got {text[:40]!r}")
+    value = int(text)
+    if not -largest - 1 <= value <= largest:
+        raise InvalidConfig(f"{name}: expected at most {largest}, got {text}")
+    return value
+
+
+def _real(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidConfig(f"{name}: expected a number, got {text!r}") from None

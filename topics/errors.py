@@ -1,0 +1,125 @@
+"""What can go wrong with a topic or a partition; one class for each answer of Kafka's protocol.
+
+Rule: the class decides the answer, the message says what, which, got and expected. Errors of one
+partition travel as values inside results; they are raised only where one thing was asked for.
+Must not know: error numbers; the gateway maps classes to them.
+"""
+
+from batches import errors as batch_errors
+
+RecordErrors = tuple[tuple[int, str], ...]
+
+
+class TopicsError(Exception):
+    """Base of everything this room raises or returns as an error."""
+
+
+class OffsetOutOfRange(TopicsError):
+    """The offset lies below the log start or beyond the log end."""
+
+
+class CorruptMessage(TopicsError):
+    """A batch was damaged, or cannot be a batch."""
+
+
+class UnknownTopic(TopicsError):
+    """There is no topic of that name."""
+
+
+class UnknownTopicId(TopicsError):
+    """There is no topic with that id."""
+
+
+class UnknownPartition(TopicsError):
+    """The topic has no such partition, or the partition was deleted."""
+
+
+class MessageTooLarge(TopicsError):
+    """The batch is larger than the topic's max.message.bytes."""
+
+
+class InvalidTopicName(TopicsError):
+    """The name breaks Kafka's rules, or collides with another one."""
+
+
+class InvalidTimestamp(TopicsError):
+    """A timestamp or its type is not allowed by the topic.
+
+    Attributes:
+        record_errors: (index of the record, message), for the records at fault.
+    """
+
+    def __init__(self, message: str, record_errors: RecordErrors = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidRecord(TopicsError):
+    """A batch breaks a rule for produced batches.
+
+    Attributes:
+        record_errors: (index of the record, message), for the records at fault.
+    """
+
+    def __init__(self, message: str, record_errors: RecordErrors = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class TopicExists(TopicsError):
+    """A topic of that name is there already."""
+
+
+class InvalidPartitions(TopicsError):
+    """That number of partitions is not possible."""
+
+
+class InvalidReplicationFactor(TopicsError):
+    """There are not that many replicas; there is one node."""
+
+
+class InvalidConfig(TopicsError):
+    """A configuration name is unknown or its value is not allowed."""
+
+
+class OutOfOrderSequence(TopicsError):
+    """The batch does not follow the last one of its producer."""
+
+
+class DuplicateSequence(TopicsError):
+    """The batch was appended before; answered only where its offset is not known any more."""
+
+
+class InvalidProducerEpoch(TopicsError):
+    """A newer instance of the producer has written since."""
+
+
+class InvalidTransactionState(TopicsError):
+    """The batch does not fit the state of its producer's transaction."""
+
+
+class UnsupportedCompression(TopicsError):
+    """The codec is unknown, or too new for the request that carried it."""
+
+
+class StorageFailed(TopicsError):
+    """The storage did not take the change; nothing of it is there. It may be sent again."""
+
+
+class UnreadableRow(StorageFailed):
+    """A stored row has a version or a form that this program does not know."""
+
+
+def from_batch_error(error: batch_errors.BatchError) -> TopicsError:
+    """Say in this room's words what `batches` found wrong."""
+    match error:
+        case batch_errors.InvalidBatch():
+            return InvalidRecord(str(error), error.record_errors)
+        case batch_errors.InvalidTimestamp():
+            return InvalidTimestamp(str(error), error.record_errors)
+        case batch_errors.BatchTooLarge():
+            return MessageTooLarge(str(error))
+        case batch_errors.UnsupportedCompression():
+            return UnsupportedCompression(str(error))
+        case _:
+            return CorruptMessage(str(error))

@@ -1,0 +1,66 @@
+"""Keys of the rows that this room keeps in the store.
+
+Rule: fixed widths and big-endian numbers, so that rows of one partition, and within it of one
+ledger, lie side by side in their natural order; ids are never negative. First byte: the kind.
+Must not know: what the rows hold (records.py).
+
+=====================  =========================================================
+key                    row
+=====================  =========================================================
+T name                 a topic
+D topic id             a topic whose partitions are still being deleted
+P id index C           checkpoint of the partition's producers
+P id index L           log start offset that was set
+P id index S ledger    what is known of a closed ledger as a whole
+P id index X ledger e  one interval of a ledger, beginning at entry e
+=====================  =========================================================
+"""
+
+from struct import Struct
+from uuid import UUID
+
+TOPIC_PREFIX = b"T"
+DELETION_PREFIX = b"D"
+_INDEX = Struct(">I")
+_ID = Struct(">Q")
+
+
+def topic_key(name: str) -> bytes:
+    """Row of a topic."""
+    return TOPIC_PREFIX + name.encode()
+
+
+def deletion_key(topic_id: UUID) -> bytes:
+    """Row that remembers an unfinished deletion."""
+    return DELETION_PREFIX + topic_id.bytes
+
+
+class PartitionKeys:
+    """Keys of one partition."""
+
+    __slots__ = ("checkpoint", "intervals", "log_start", "prefix", "spans")
+
+    def __init__(self, topic_id: UUID, index: int) -> None:
+        self.prefix = b"P" + topic_id.bytes + _INDEX.pack(index)
+        self.checkpoint = self.prefix + b"C"
+        self.log_start = self.prefix + b"L"
+        self.spans = self.prefix + b"S"
+        self.intervals = self.prefix + b"X"
+
+    def span(self, ledger_id: int) -> bytes:
+        """Row of a closed ledger."""
+        return self.spans + _ID.pack(ledger_id)
+
+    def ledger_intervals(self, ledger_id: int) -> bytes:
+        """What the rows of all intervals of a ledger begin with."""
+        return self.intervals + _ID.pack(ledger_id)
+
+    def interval(self, ledger_id: int, entry_id: int) -> bytes:
+        """Row of one interval."""
+        return self.intervals + _ID.pack(ledger_id) + _ID.pack(entry_id)
+
+
+def ids_behind(key: bytes, prefix: bytes) -> tuple[int, ...]:
+    """The numbers that follow the prefix in a span's or an interval's key."""
+    rest = key[len(prefix) :]
+    return tuple(_ID.unpack_from(rest, start)[0] for start in range(0, len(rest), _ID.size))

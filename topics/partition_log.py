@@ -1,0 +1,344 @@
+"""Partition log: one partition as a log of record batches with offsets. A shell.
+
+Rule: PartitionState decides what enters and which offsets it gets, the managed ledger keeps it,
+TailState and OffsetIndex say where it is. No await between deciding and appending. An append is
+visible when the ledger confirmed it, its caller hears of it first, then whoever listens.
+Must not know: requests, sessions, groups.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import UUID
+
+from batches.errors import BatchError
+from batches.header import LENGTH_FIELD_END, patch_base_offset
+from ledger import LedgerError, ManagedLedger, Position
+from runtime.clock import Clock
+from topics.admission_plan import admit
+from topics.errors import OffsetOutOfRange, TopicsError, UnknownPartition, from_batch_error
+from topics.offset_lookup import OffsetLookup, TimestampedOffset
+from topics.partition_notes import PartitionNotes
+from topics.partition_reader import PartitionReader
+from topics.partition_state import PartitionState
+from topics.producer_state import BatchRange, ProducerEntry
+from topics.results import (
+    NO_OFFSET,
+    AppendDone,
+    AppendResult,
+    ReadResult,
+    failed_read,
+    from_ledger_error,
+)
+from topics.tail_state import TailState
+from topics.topic_config import TopicConfig
+
+LEADER_EPOCH = 0
+
+
+class PartitionLog:
+    """A partition that is open; made by `partition_open.open_partition`."""
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        topic_id: UUID,
+        index: int,
+        ledger: ManagedLedger,
+        state: PartitionState,
+        tail: TailState,
+        notes: PartitionNotes,
+        lookup: OffsetLookup,
+        config: TopicConfig,
+        clock: Clock,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.leader_epoch = LEADER_EPOCH
+        self.config = config
+        self._ledger = ledger
+        self._state = state
+        self._tail = tail
+        self._notes = notes
+        self._lookup = lookup
+        self._clock = clock
+        self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
+        # Per append: done, base offset, next offset, answered time, size, max timestamp.
+        self._waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
+        self._doomed = 0
+        self._duplicates: dict[int, list[AppendDone]] = {}
+        self._listeners: list[Callable[[], None]] = []
+        self._gone: UnknownPartition | None = None
+        ledger.add_listener(self.notify)
+
+    # Looking
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that can be read."""
+        return self._state.log_start_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """The offset behind the last durable record."""
+        return self._state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which no transaction is open."""
+        return self._state.high_watermark
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the durable batches, those before the log start in a kept ledger too."""
+        return self._ledger.total_size
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the partition was closed or deleted."""
+        return self._gone is not None
+
+    def producers(self) -> dict[int, ProducerEntry]:
+        """The idempotent producers remembered, by producer id."""
+        return self._state.confirmed_producers()
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call back, on the loop, when high watermark or log start moved or the log has gone."""
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling back; nothing if it was not there."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+
+    def notify(self) -> None:
+        """Tell the listeners; each looks for itself at what has changed."""
+        for listener in tuple(self._listeners):
+            listener()
+
+    # Appending
+
+    def append_nowait(
+        self, batch: memoryview, done: AppendDone, *, is_zstd_allowed: bool = True
+    ) -> AppendResult | None:
+        """Append one produced batch. The hot path.
+
+        Args:
+            batch: the records field; writable, written to, and kept: nobody may change it later.
+            done: called on the loop, in the order of appends, unless the answer comes at once.
+            is_zstd_allowed: False when the request is older than zstd.
+
+        Returns:
+            The answer to a batch that was rejected, or is durable already; None: `done` will tell.
+        """
+        state = self._state
+        try:
+            if self._gone is not None:
+                raise self._gone
+            now_ms = self._clock.now_ms()
+            config = self.config
+            header = admit(batch, config, now_ms, is_zstd_allowed=is_zstd_allowed)
+            duplicate = state.admit(header, now_ms)
+        except BatchError as error:
+            return self._rejection(from_batch_error(error))
+        except TopicsError as error:
+            return self._rejection(error)
+        if duplicate is not None:
+            return self._answer_duplicate(duplicate, done)
+        size = header.batch_length + LENGTH_FIELD_END
+        if size != len(batch):
+            batch = batch[:size]
+        time_ms = now_ms if config.is_log_append_time else -1
+        base_offset = state.begin(header, time_ms, now_ms)
+        patch_base_offset(batch, base_offset, LEADER_EPOCH, batch_length=header.batch_length)
+        max_timestamp = header.max_timestamp
+        try:
+            ledger_id, entry_id = self._ledger.append_nowait(
+                batch, header.record_count, max_timestamp, self._appended
+            )
+        except LedgerError as error:
+            state.fail_from(base_offset)
+            return self._rejection(from_ledger_error(error))
+        self._tail.append(base_offset, size, max_timestamp, ledger_id, entry_id)
+        self._waiting.append((done, base_offset, state.next_offset, time_ms, size, max_timestamp))
+        return None
+
+    def _appended(self, position: Position, error: LedgerError | None) -> None:
+        """The ledger says what became of the oldest append."""
+        done, base_offset, next_offset, time_ms, size, max_timestamp = self._waiting.popleft()
+        if error is None:
+            assert self._doomed == 0, "an append was confirmed behind a failed one"
+            self._state.confirm()
+            self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
+            result = AppendResult(None, base_offset, time_ms, self._state.log_start_offset)
+        else:
+            self._undo(base_offset)
+            result = self._rejection(from_ledger_error(error))
+        done(result)
+        if self._duplicates:
+            for each in self._duplicates.pop(base_offset, ()):
+                each(result)
+
+    def _undo(self, base_offset: int) -> None:
+        """Take back all pending appends when the first of them fails; the others will follow."""
+        if self._doomed == 0:
+            self._doomed = self._state.fail_from(base_offset)
+            self._tail.truncate(base_offset)
+        self._doomed -= 1
+
+    def _answer_duplicate(self, found: BatchRange, done: AppendDone) -> AppendResult | None:
+        if self._state.is_pending(found.base_offset):
+            self._duplicates.setdefault(found.base_offset, []).append(done)
+            return None
+        start = self._state.log_start_offset
+        return AppendResult(None, found.base_offset, found.log_append_time_ms, start)
+
+    def _rejection(self, error: TopicsError) -> AppendResult:
+        return AppendResult(error, NO_OFFSET, -1, self._state.log_start_offset)
+
+    # Reading
+
+    def available_bytes(self, offset: int, upto: int) -> int:
+        """Bytes of the batches from the one with `offset` up to `upto`; plain and in memory.
+
+        Exact for the newest entries; for older offsets a very large number.
+        """
+        return self._reader.available_bytes(offset, upto)
+
+    def read_nowait(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool = False,
+        first_batch_always: bool = True,
+    ) -> ReadResult | None:
+        """Read whole batches from memory. The hot path.
+
+        Args:
+            offset: the first record wanted; its batch comes whole.
+            max_bytes: stop before more than this.
+            read_committed: stop at the last stable offset instead of the high watermark.
+            first_batch_always: return the first batch even when it is larger than that.
+
+        Returns:
+            None when the storage is needed: `read` then does it.
+        """
+        if self._gone is not None:
+            return failed_read(self._gone)
+        limit = self.last_stable_offset if read_committed else self._state.high_watermark
+        return self._reader.read_nowait(offset, max_bytes, limit, first_batch_always)
+
+    async def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool = False,
+        first_batch_always: bool = True,
+    ) -> ReadResult:
+        """Do what `read_nowait` does, from the storage where memory does not have it."""
+        found = self.read_nowait(
+            offset, max_bytes, read_committed=read_committed, first_batch_always=first_batch_always
+        )
+        if found is None:
+            limit = self.last_stable_offset if read_committed else self._state.high_watermark
+            found = await self._reader.read(offset, max_bytes, limit, first_batch_always)
+            if self._gone is not None:
+                return failed_read(self._gone)
+        return found
+
+    # Times
+
+    async def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record, in offset order, that is not older; None when there is none.
+
+        Raises:
+            StorageFailed: the log cannot be read.
+        """
+        state = self._state
+        try:
+            return await self._lookup.first_at_time(
+                timestamp, start_offset=state.log_start_offset, end_offset=state.high_watermark
+            )
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+
+    async def max_timestamp_offset(self) -> TimestampedOffset | None:
+        """The first record with the largest time; None when the log is empty.
+
+        Raises:
+            StorageFailed: the log cannot be read.
+        """
+        state = self._state
+        try:
+            return await self._lookup.newest(
+                start_offset=state.log_start_offset, end_offset=state.high_watermark
+            )
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+
+    # Removing
+
+    async def delete_records(self, before_offset: int) -> int:
+        """Make an offset the log start, durably; -1 stands for the high watermark.
+
+        Returns:
+            The low watermark, which is the log start.
+
+        Raises:
+            OffsetOutOfRange: it lies beyond the high watermark, or is another negative number.
+            StorageFailed: it could not be made durable.
+        """
+        self._check_open()
+        high_watermark = self._state.high_watermark
+        offset = high_watermark if before_offset == -1 else before_offset
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRange(f"offset {before_offset}, expected 0 to {high_watermark}")
+        try:
+            await self._notes.raise_log_start(offset, self.notify)
+            await self._notes.remove_old(self.config, self._clock.now_ms(), self.notify)
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+        return self._state.log_start_offset
+
+    async def enforce_retention(self) -> None:
+        """Remove what retention and log start let go, and forget idle producers.
+
+        Raises:
+            StorageFailed: the storage did not take the change.
+        """
+        self._check_open()
+        self._state.producers.expire(self._clock.now_ms())
+        try:
+            await self._notes.remove_old(self.config, self._clock.now_ms(), self.notify)
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+
+    # Ending
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Let another configuration hold from now on."""
+        self.config = config
+        self._notes.reconfigure(config)
+
+    async def close(self) -> None:
+        """Write down what a start would have to work out, then close the ledger; idempotent."""
+        if self._gone is not None:
+            return
+        self.mark_gone("closed")
+        with suppress(LedgerError):  # without it the next start only takes longer
+            await self._notes.write_checkpoint()
+        await self._ledger.close()
+
+    def mark_gone(self, why: str) -> None:
+        """Refuse everything from now on and tell the listeners; plain."""
+        if self._gone is None:
+            self._gone = UnknownPartition(f"partition {self.topic}-{self.index} is {why}")
+            self.notify()
+
+    def _check_open(self) -> None:
+        if self._gone is not None:
+            raise self._gone

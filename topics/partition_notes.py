@@ -1,0 +1,207 @@
+"""Partition notes: the rows that a partition keeps beside its log. A shell.
+
+Rule: notes describe confirmed entries only and are written behind them, so whatever subset of them
+a crash leaves is true; all can be worked out again from the log, except a log start that was set,
+which is therefore durable before anything is removed for it.
+Must not know: appends, readers.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from ledger import LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
+from topics import records
+from topics.keys import PartitionKeys
+from topics.offset_index import UNKNOWN, IndexRow, OffsetIndex, Span, interval_bytes
+from topics.partition_state import PartitionState
+from topics.retention_plan import KeptLedger, Removal, plan_removal
+from topics.topic_config import TopicConfig
+
+Row = tuple[bytes, bytes | None]
+CHECKPOINT_ENTRIES_MIN = 1000
+CHECKPOINT_ENTRIES_PER_PRODUCER = 4
+CHECKPOINT_BYTES = 32 << 20
+DELETED_ROWS_MAX = 1000
+ENTRIES_PER_LEDGER = 1_000_000
+NO_POSITION = Position(-1, -1)
+
+
+def ledger_config(config: TopicConfig) -> ManagedLedgerConfig:
+    """The managed ledger's settings for a topic; what may go is decided here, not there."""
+    return ManagedLedgerConfig(
+        max_entries_per_ledger=ENTRIES_PER_LEDGER,
+        max_bytes_per_ledger=config.segment_bytes,
+        max_rollover_ms=config.segment_ms,
+    )
+
+
+class PartitionNotes:
+    """Checkpoint, log start and index rows of one partition."""
+
+    def __init__(
+        self,
+        *,
+        store: LedgerStore,
+        ledger: ManagedLedger,
+        keys: PartitionKeys,
+        state: PartitionState,
+        index: OffsetIndex,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._keys = keys
+        self._state = state
+        self._index = index
+        self._position = NO_POSITION
+        self._entries_since = 0
+        self._bytes_since = 0
+        self._checkpoint_entries = CHECKPOINT_ENTRIES_MIN
+        self._unwritten: list[Row] = []
+        self._removing = asyncio.Lock()
+
+    def confirmed(
+        self,
+        position: Position,
+        base_offset: int,
+        next_offset: int,
+        size: int,
+        max_timestamp: int,
+    ) -> None:
+        """Take in the next durable entry. On the hot path."""
+        self._position = position
+        rows = self._index.note(
+            position[0],
+            position[1],
+            base_offset=base_offset,
+            next_offset=next_offset,
+            size=size,
+            max_timestamp=max_timestamp,
+        )
+        self._entries_since += 1
+        self._bytes_since += size
+        is_due = (
+            self._entries_since >= self._checkpoint_entries or self._bytes_since >= CHECKPOINT_BYTES
+        )
+        if rows or is_due:
+            self._write_soon(rows, with_checkpoint=is_due)
+
+    def resume(self, position: Position, *, entries: int, size: int) -> None:
+        """Continue behind what was found at the start, not checkpointed yet."""
+        self._position = position
+        self._entries_since = entries
+        self._bytes_since = size
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Let other settings hold."""
+        self._index.interval_size = interval_bytes(config.segment_bytes)
+        self._ledger.reconfigure(ledger_config(config))
+
+    def write_rows(self, rows: list[IndexRow]) -> None:
+        """Write index rows that were worked out at the start."""
+        if rows:
+            self._write_soon(rows, with_checkpoint=False)
+
+    async def write_checkpoint(self) -> None:
+        """Write down producers and log end, unless nothing has changed.
+
+        Raises:
+            LedgerError: it was not stored.
+        """
+        if self._entries_since or self._unwritten:
+            rows, self._unwritten = [*self._unwritten, self._checkpoint_row()], []
+            await self._store.put_rows(rows)
+
+    async def raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
+        """Make the log begin at an offset: durably first, then for everyone.
+
+        Raises:
+            LedgerError: it was not stored, and nothing has changed.
+        """
+        if offset > self._state.log_start_offset:
+            row = (self._keys.log_start, records.encode_log_start(offset))
+            await self._store.put_rows([row, self._checkpoint_row()])
+            if self._state.raise_log_start(offset):
+                moved()
+
+    async def remove_old(self, config: TopicConfig, now_ms: int, moved: Callable[[], None]) -> None:
+        """Remove the ledgers that may go; one removal at a time.
+
+        Raises:
+            LedgerError: the storage did not take it; the rest goes the next time.
+        """
+        async with self._removing:
+            removal = self._plan(config, now_ms, self._kept_ledgers())
+            if removal is not None and removal.is_roll_needed:
+                await self._ledger.roll_over()
+                # What was appended meanwhile may have gone into the ledger that was to go.
+                closed = [each for each in self._kept_ledgers() if not each.is_open]
+                removal = self._plan(config, now_ms, closed)
+            if removal is None:
+                return
+            gone = [i.ledger_id for i in self._ledger.ledgers if i.ledger_id <= removal.ledger_id]
+            await self.raise_log_start(removal.next_offset, moved)
+            await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
+            self._index.remove_before(removal.ledger_id + 1)
+            await self._delete_rows(gone)
+
+    def _plan(self, config: TopicConfig, now_ms: int, ledgers: list[KeptLedger]) -> Removal | None:
+        start = self._state.log_start_offset
+        return plan_removal(ledgers, config, log_start_offset=start, now_ms=now_ms)
+
+    def _kept_ledgers(self) -> list[KeptLedger]:
+        known = {span.ledger_id: span for span in self._index.all_spans()}
+        kept = []
+        for info in self._ledger.ledgers:
+            span = known.get(info.ledger_id)
+            if span is None or not info.entries:
+                continue
+            newest = span.max_timestamp
+            if newest < 0:  # no record of it has a time
+                newest = info.closed_ms if info.closed_ms is not None else UNKNOWN
+            is_open = info.closed_ms is None
+            kept.append(KeptLedger(info.ledger_id, info.size, span.next_offset, newest, is_open))
+        return kept
+
+    async def _delete_rows(self, ledger_ids: list[int]) -> None:
+        for ledger_id in ledger_ids:
+            stale = [
+                key for key, _ in self._store.scan_rows(self._keys.ledger_intervals(ledger_id))
+            ]
+            stale.append(self._keys.span(ledger_id))
+            for start in range(0, len(stale), DELETED_ROWS_MAX):
+                chunk = stale[start : start + DELETED_ROWS_MAX]
+                await self._store.put_rows([(key, None) for key in chunk])
+
+    def _checkpoint_row(self) -> Row:
+        producers = self._state.confirmed_producers()
+        self._entries_since = self._bytes_since = 0
+        self._checkpoint_entries = max(
+            CHECKPOINT_ENTRIES_MIN, CHECKPOINT_ENTRIES_PER_PRODUCER * len(producers)
+        )
+        checkpoint = records.Checkpoint(
+            self._state.high_watermark, self._position[0], self._position[1], producers
+        )
+        return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
+
+    def _write_soon(self, rows: list[IndexRow], *, with_checkpoint: bool) -> None:
+        """Put rows into the next group; those that fail are tried again with later ones."""
+        written, self._unwritten = self._unwritten, []
+        written += [self._encode(row) for row in rows]
+        lasting = list(written)
+        if with_checkpoint:
+            written.append(self._checkpoint_row())
+
+        def done(error: LedgerError | None) -> None:
+            if error is not None:
+                self._unwritten += lasting
+
+        try:
+            self._store.append_rows_nowait(written, done)
+        except LedgerError as error:
+            done(error)
+
+    def _encode(self, row: IndexRow) -> Row:
+        if isinstance(row.content, Span):
+            return self._keys.span(row.ledger_id), records.encode_span(row.content)
+        key = self._keys.interval(row.ledger_id, row.content.first_entry)
+        return key, records.encode_interval(row.content)

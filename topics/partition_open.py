@@ -1,0 +1,213 @@
+"""Opening a partition: works out from log and rows what was known when it was last written to.
+
+Rule: the log decides. The log end is the end of its last batch; rows only say where reading may
+begin, and what they claim beyond the log is not believed. Reading is bounded by the distance of
+checkpoints and index intervals.
+Must not know: why the partition was closed.
+"""
+
+import logging
+from uuid import UUID
+
+from batches.errors import BatchError
+from batches.header import BatchHeader, read_header
+from ledger import EARLIEST, LedgerError, LedgerStore, ManagedLedger, Position
+from runtime.clock import Clock
+from topics import records
+from topics.errors import StorageFailed
+from topics.keys import PartitionKeys, ids_behind
+from topics.offset_index import IndexRow, OffsetIndex, interval_bytes
+from topics.offset_lookup import OffsetLookup, load_intervals
+from topics.partition_log import PartitionLog
+from topics.partition_notes import PartitionNotes, ledger_config
+from topics.partition_state import PartitionState
+from topics.producer_state import ProducerTable
+from topics.results import from_ledger_error
+from topics.tail_state import TailState
+from topics.topic_config import TopicConfig, TopicDefaults
+
+logger = logging.getLogger(__name__)
+
+REPLAY_ENTRIES = 512
+REPLAY_BYTES = 4 << 20
+
+
+def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
+    """Name of a partition's managed ledger; a topic made again under its name gets new ones."""
+    return f"{topic}-{index}/{topic_id.hex}"
+
+
+async def open_partition(
+    *,
+    store: LedgerStore,
+    topic: str,
+    topic_id: UUID,
+    index: int,
+    config: TopicConfig,
+    defaults: TopicDefaults,
+    clock: Clock,
+) -> PartitionLog:
+    """Open a partition, or make it.
+
+    Raises:
+        StorageFailed: its managed ledger or its rows cannot be read.
+    """
+    name = managed_ledger_name(topic, topic_id, index)
+    keys = PartitionKeys(topic_id, index)
+    try:
+        ledger = await store.open_managed_ledger(name, config=ledger_config(config))
+        opening = _Opening(store, ledger, keys, config, defaults)
+        opening.load_rows()
+        await opening.replay(clock.now_ms())
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    except BatchError as error:
+        raise StorageFailed(f"{topic}-{index}: stored entry is no batch: {error}") from error
+    notes = opening.make_notes()
+    return PartitionLog(
+        topic=topic,
+        topic_id=topic_id,
+        index=index,
+        ledger=ledger,
+        state=opening.state,
+        tail=opening.tail,
+        notes=notes,
+        lookup=OffsetLookup(store, ledger, keys, opening.index),
+        config=config,
+        clock=clock,
+    )
+
+
+class _Opening:
+    """What is found step by step."""
+
+    def __init__(
+        self,
+        store: LedgerStore,
+        ledger: ManagedLedger,
+        keys: PartitionKeys,
+        config: TopicConfig,
+        defaults: TopicDefaults,
+    ) -> None:
+        self.store = store
+        self.ledger = ledger
+        self.keys = keys
+        self.index = OffsetIndex(interval_bytes(config.segment_bytes))
+        self.tail = TailState()
+        self.producers = ProducerTable(
+            expiration_ms=defaults.producer_id_expiration_ms, count_max=defaults.producers_max
+        )
+        self.state = PartitionState(producers=self.producers, log_start_offset=0, next_offset=0)
+        self.checkpoint_at = EARLIEST
+        self.indexed_from = EARLIEST
+        self.index_rows: list[IndexRow] = []
+        self.entries = 0
+        self.size = 0
+        self.last = Position(-1, -1)
+
+    def load_rows(self) -> None:
+        """Take from the rows what the log confirms."""
+        checkpoint = self._load_checkpoint()
+        log_start_row = self.store.get_row(self.keys.log_start)
+        log_start = records.decode_log_start(log_start_row) if log_start_row else 0
+        next_offset = log_start
+        if checkpoint is not None:
+            next_offset = max(next_offset, checkpoint.next_offset)
+            self.last = self.checkpoint_at
+            for producer_id, entry in checkpoint.producers.items():
+                self.producers.restore(producer_id, entry)
+        self._load_index()
+        self.state = PartitionState(
+            producers=self.producers,
+            log_start_offset=min(log_start, next_offset),
+            next_offset=next_offset,
+        )
+
+    def _load_checkpoint(self) -> records.Checkpoint | None:
+        row = self.store.get_row(self.keys.checkpoint)
+        if row is None:
+            return None
+        checkpoint = records.decode_checkpoint(row)
+        position = Position(checkpoint.ledger_id, checkpoint.entry_id)
+        if position > self.ledger.last_confirmed_entry:
+            logger.warning(
+                "checkpoint of %s at %s lies beyond its log end %s; the log is read instead",
+                self.ledger.name, position, self.ledger.last_confirmed_entry,
+            )  # fmt: skip
+            return None
+        self.checkpoint_at = position
+        return checkpoint
+
+    def _load_index(self) -> None:
+        """Take over the spans up to the first ledger without one, and that ledger's intervals."""
+        spans = {}
+        for key, row in self.store.scan_rows(self.keys.spans):
+            (ledger_id,) = ids_behind(key, self.keys.spans)
+            spans[ledger_id] = records.decode_span(ledger_id, row)
+        for info in self.ledger.ledgers:
+            if not info.entries:
+                continue
+            span = spans.get(info.ledger_id)
+            if span is not None:
+                self.index.spans.append(span)
+                self.indexed_from = Position(info.ledger_id + 1, 0)
+                continue
+            intervals = [
+                each
+                for each in load_intervals(self.store, self.keys, info.ledger_id)
+                if each.end_entry <= info.entries
+            ]
+            self.indexed_from = Position(info.ledger_id, 0)
+            if intervals:
+                self.index.resume(info.ledger_id, intervals)
+                self.indexed_from = Position(info.ledger_id, intervals[-1].end_entry)
+            return
+
+    async def replay(self, now_ms: int) -> None:
+        """Read the headers that neither checkpoint nor index cover."""
+        position = min(self.checkpoint_at.successor, self.indexed_from)
+        while True:
+            entries = await self.ledger.read_entries(
+                position, REPLAY_ENTRIES, bytes_max=REPLAY_BYTES
+            )
+            if not entries:
+                return
+            for at, buffer in entries:
+                self._take(at, read_header(buffer), len(buffer), now_ms)
+            position = entries[-1].position.successor
+
+    def _take(self, at: Position, header: BatchHeader, size: int, now_ms: int) -> None:
+        next_offset = header.last_offset + 1
+        self.tail.append(header.base_offset, size, header.max_timestamp, at[0], at[1])
+        if at >= self.indexed_from:
+            self.index_rows += self.index.note(
+                at[0],
+                at[1],
+                base_offset=header.base_offset,
+                next_offset=next_offset,
+                size=size,
+                max_timestamp=header.max_timestamp,
+            )
+        if at > self.checkpoint_at:
+            self.state.replay(header, now_ms)
+            self.entries += 1
+            self.size += size
+            self.last = at
+
+    def make_notes(self) -> PartitionNotes:
+        """Hand over to what keeps the rows from now on."""
+        state = self.state
+        spans = self.index.all_spans()
+        # Without entries the log begins where it ends; else not before its first entry.
+        first = spans[0].first_offset if spans else state.next_offset
+        state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
+        notes = PartitionNotes(
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=state,
+            index=self.index,
+        )
+        notes.resume(self.last, entries=self.entries, size=self.size)
+        notes.write_rows(self.index_rows)
+        return notes

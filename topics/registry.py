@@ -1,0 +1,314 @@
+"""Topic registry: which topics exist, under which names and ids, with which settings.
+
+Rule: a topic exists when its row is durable, and has gone when the row is deleted; each change is
+one atomic group of rows, and memory follows it. Changes are made one at a time. What a deleted
+topic leaves behind is remembered durably until it is removed, whenever that succeeds.
+Must not know: requests, records.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from uuid import UUID
+
+from ledger import LedgerError, LedgerStore
+from runtime.clock import Clock, SystemClock
+from runtime.entropy import Entropy, SystemEntropy
+from topics import records
+from topics.errors import (
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopicName,
+    TopicExists,
+    TopicsError,
+)
+from topics.keys import DELETION_PREFIX, TOPIC_PREFIX, PartitionKeys, deletion_key, topic_key
+from topics.partition_open import managed_ledger_name
+from topics.records import TopicRecord
+from topics.results import from_ledger_error
+from topics.topic import Topic, unknown_topic
+from topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
+from topics.topic_names import check_name, collision_key, is_internal, resolve_name
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_MAX = 100_000
+USE_DEFAULT = -1
+DELETED_ROWS_MAX = 1000
+
+
+class TopicRegistry:
+    """All topics of a store."""
+
+    def __init__(
+        self, store: LedgerStore, defaults: TopicDefaults, clock: Clock, entropy: Entropy
+    ) -> None:
+        self.defaults = defaults
+        self.epoch = 0
+        self._store = store
+        self._clock = clock
+        self._entropy = entropy
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._collisions: dict[str, str] = {}
+        self._changing = asyncio.Lock()
+
+    @classmethod
+    async def open(
+        cls,
+        store: LedgerStore,
+        defaults: TopicDefaults | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> "TopicRegistry":
+        """Load all topics; partitions are opened when they are wanted.
+
+        Raises:
+            UnreadableRow: a stored topic cannot be read.
+        """
+        registry = cls(
+            store, defaults or TopicDefaults(), clock or SystemClock(), entropy or SystemEntropy()
+        )
+        for _, row in store.scan_rows(TOPIC_PREFIX):
+            registry._add(records.decode_topic(row))
+        await registry.finish_deletions()
+        return registry
+
+    # Looking (plain)
+
+    def get(self, name: str) -> Topic | None:
+        """The topic of that name, in any spelling."""
+        topic = self._topics.get(name)
+        if topic is None and "/" in name:
+            return self._topics.get(resolve_name(name))
+        return topic
+
+    def get_by_id(self, topic_id: UUID) -> Topic | None:
+        """The topic with that id."""
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Every topic, by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def check_creation(
+        self,
+        name: str,
+        *,
+        partitions: int = USE_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        replication: int = USE_DEFAULT,
+    ) -> TopicRecord:
+        """Check what `create` checks, and change nothing.
+
+        Returns:
+            The topic as it would be stored.
+
+        Raises:
+            InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+            InvalidConfig: what is wrong.
+        """
+        name = resolve_name(name)
+        check_name(name)
+        if is_internal(name):
+            raise InvalidTopicName(f"topic name {name!r} is kept for internal use")
+        if name in self._topics:
+            raise TopicExists(f"topic {name!r} exists already")
+        other = self._collisions.get(collision_key(name))
+        if other is not None:
+            raise InvalidTopicName(
+                f"topic name {name!r} collides with {other!r}: '.' and '_' count as one"
+            )
+        count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
+        _check_partition_count(count, 1)
+        if replication not in (USE_DEFAULT, 1):
+            raise InvalidReplicationFactor(f"replication factor {replication}, expected 1 or -1")
+        record = TopicRecord(
+            name, self._entropy.uuid4(), count, dict(configs or {}), self._clock.now_ms()
+        )
+        check_configs(record.configs)
+        effective_config(record.configs, self.defaults)
+        return record
+
+    # Changing
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions: int = USE_DEFAULT,
+        configs: Mapping[str, str] | None = None,
+        replication: int = USE_DEFAULT,
+    ) -> Topic:
+        """Make a topic; -1 stands for the default.
+
+        Raises:
+            InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+            InvalidConfig: see `check_creation`.
+            StorageFailed: nothing was made.
+        """
+        async with self._changing:
+            record = self.check_creation(
+                name, partitions=partitions, configs=configs, replication=replication
+            )
+            await self._put([(topic_key(record.name), records.encode_topic(record))])
+            return self._add(record)
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic with everything in it.
+
+        The topic has gone when this returns; space that could not be given back now is given back
+        by `finish_deletions`.
+
+        Raises:
+            UnknownTopic: there is none.
+            StorageFailed: nothing was deleted.
+        """
+        async with self._changing:
+            topic = self._expect(name)
+            row = records.encode_topic(topic.record)
+            await self._put([(topic_key(topic.name), None), (deletion_key(topic.id), row)])
+            del self._topics[topic.name]
+            del self._by_id[topic.id]
+            del self._collisions[collision_key(topic.name)]
+            self.epoch += 1
+            topic.mark_deleted()
+        await self.finish_deletions()
+
+    async def create_partitions(self, name: str, total: int) -> Topic:
+        """Give a topic more partitions.
+
+        Raises:
+            UnknownTopic: there is none.
+            InvalidPartitions: it has that many, or more.
+            StorageFailed: nothing has changed.
+        """
+        async with self._changing:
+            topic = self._expect(name)
+            self.check_partitions(topic, total)
+            await self._change(topic, partition_count=total, configs=topic.configs)
+            return topic
+
+    def check_partitions(self, topic: Topic, total: int) -> None:
+        """Check what `create_partitions` checks; plain. Raises InvalidPartitions."""
+        _check_partition_count(total, topic.partition_count + 1)
+
+    async def alter_configs(
+        self, name: str, changes: Mapping[str, str | None], *, replace: bool = False
+    ) -> Topic:
+        """Change settings of a topic; they hold at once.
+
+        Args:
+            name: the topic.
+            changes: by name; None takes a setting back.
+            replace: forget the settings that are not named.
+
+        Raises:
+            UnknownTopic: there is none.
+            InvalidConfig: nothing was changed.
+            StorageFailed: nothing was changed.
+        """
+        async with self._changing:
+            topic = self._expect(name)
+            configs = self.check_changes(topic, changes, replace=replace)
+            await self._change(topic, partition_count=topic.partition_count, configs=configs)
+            return topic
+
+    def check_changes(
+        self, topic: Topic, changes: Mapping[str, str | None], *, replace: bool = False
+    ) -> dict[str, str]:
+        """Check what `alter_configs` checks; plain.
+
+        Returns:
+            All settings as they would be.
+
+        Raises:
+            InvalidConfig: what is wrong.
+        """
+        configs = {} if replace else dict(topic.configs)
+        check_names(changes)
+        for key, text in changes.items():
+            if text is None:
+                configs.pop(key, None)
+            else:
+                configs[key] = text
+        check_configs(configs)
+        effective_config(configs, self.defaults)
+        return configs
+
+    # Housekeeping
+
+    async def enforce_retention(self) -> None:
+        """Remove what may go in every topic; what fails is tried again the next time."""
+        await self.finish_deletions()
+        stored = set(self._store.managed_ledger_names())
+        for topic in self.all():
+            for index in range(topic.partition_count):
+                if topic.is_deleted:
+                    break
+                if topic.partition(index) is None and topic.ledger_name(index) not in stored:
+                    continue  # it was never opened, so there is nothing in it
+                try:
+                    partition = await topic.open_partition(index)
+                    await partition.enforce_retention()
+                except TopicsError as error:
+                    logger.warning("retention of %s-%d: %s", topic.name, index, error)
+
+    async def finish_deletions(self) -> None:
+        """Remove what deleted topics have left; what fails is tried again the next time."""
+        for key, row in self._store.scan_rows(DELETION_PREFIX):
+            record = records.decode_topic(row)
+            try:
+                for index in range(record.partition_count):
+                    await self._remove_partition(record, index)
+                await self._store.put_rows([(key, None)])
+            except LedgerError as error:
+                logger.warning("remains of deleted topic %s stay for now: %s", record.name, error)
+
+    async def close(self) -> None:
+        """Close all partitions; idempotent. The store stays open."""
+        async with self._changing:
+            for topic in self.all():
+                await topic.close()
+
+    async def _remove_partition(self, record: TopicRecord, index: int) -> None:
+        name = managed_ledger_name(record.name, record.topic_id, index)
+        await self._store.delete_managed_ledger(name)
+        rows = self._store.scan_rows(PartitionKeys(record.topic_id, index).prefix)
+        for start in range(0, len(rows), DELETED_ROWS_MAX):
+            chunk = rows[start : start + DELETED_ROWS_MAX]
+            await self._store.put_rows([(key, None) for key, _ in chunk])
+
+    def _expect(self, name: str) -> Topic:
+        topic = self.get(name)
+        if topic is None:
+            raise unknown_topic(name)
+        return topic
+
+    def _add(self, record: TopicRecord) -> Topic:
+        topic = Topic(record, store=self._store, defaults=self.defaults, clock=self._clock)
+        self._topics[topic.name] = topic
+        self._by_id[topic.id] = topic
+        self._collisions[collision_key(topic.name)] = topic.name
+        self.epoch += 1
+        return topic
+
+    async def _change(
+        self, topic: Topic, *, partition_count: int, configs: Mapping[str, str]
+    ) -> None:
+        old = topic.record
+        record = TopicRecord(old.name, old.topic_id, partition_count, dict(configs), old.created_ms)
+        await self._put([(topic_key(record.name), records.encode_topic(record))])
+        topic.apply(record)
+        self.epoch += 1
+
+    async def _put(self, rows: list[tuple[bytes, bytes | None]]) -> None:
+        try:
+            await self._store.put_rows(rows)
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+
+
+def _check_partition_count(count: int, minimum: int) -> None:
+    if not minimum <= count <= PARTITIONS_MAX:
+        raise InvalidPartitions(f"{count} partitions, expected {minimum} to {PARTITIONS_MAX}")

@@ -1,0 +1,53 @@
+"""Results of appending to and reading from a partition, and the ledger's errors in our words.
+
+Rule: an error of one partition is a value in its result; no offset is stated beside an error.
+Must not know: how results come about.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from batches.buffers import Buffer
+from ledger import AlreadyClosed, LedgerError
+from topics.errors import StorageFailed, TopicsError, UnknownPartition
+
+NO_OFFSET = -1
+
+
+class AppendResult(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        log_append_time_ms: the time its records got, -1 under CreateTime.
+    """
+
+    error: TopicsError | None
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+
+
+class ReadResult(NamedTuple):
+    """Whole stored batches, the first of which holds the offset that was asked for."""
+
+    error: TopicsError | None
+    chunks: list[Buffer]
+    size: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+AppendDone = Callable[[AppendResult], None]
+
+
+def failed_read(error: TopicsError) -> ReadResult:
+    """The result of a read that found nothing out about the partition."""
+    return ReadResult(error, [], 0, NO_OFFSET, NO_OFFSET, NO_OFFSET)
+
+
+def from_ledger_error(error: LedgerError) -> TopicsError:
+    """Say in this room's words what the ledger refused."""
+    if isinstance(error, AlreadyClosed):
+        return UnknownPartition(str(error))
+    return StorageFailed(str(error))

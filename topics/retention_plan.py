@@ -1,0 +1,66 @@
+"""Retention plan: how much of a partition's beginning may go.
+
+Rule: whole ledgers go, oldest first, up to the first that must stay. By age when the newest record
+in it is older than retention.ms; by size when at least retention.bytes remain without it; always
+when the log start was moved behind it. Only age and size can reach the ledger being written to,
+which is closed for it first.
+Must not know: storage, clocks. Source: Kafka's UnifiedLog.deleteOldSegments.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from topics.topic_config import TopicConfig
+
+
+class KeptLedger(NamedTuple):
+    """A ledger that has entries.
+
+    Attributes:
+        max_timestamp: the largest in it; its time of closing where the records have none.
+        is_open: it is the one written to.
+    """
+
+    ledger_id: int
+    size: int
+    next_offset: int
+    max_timestamp: int
+    is_open: bool
+
+
+class Removal(NamedTuple):
+    """What goes: all ledgers up to, and with, this one."""
+
+    ledger_id: int
+    next_offset: int
+    is_roll_needed: bool
+
+
+def plan_removal(
+    ledgers: Sequence[KeptLedger], config: TopicConfig, *, log_start_offset: int, now_ms: int
+) -> Removal | None:
+    """Decide which ledgers go; None when all stay.
+
+    Args:
+        ledgers: oldest first.
+        config: what holds in the topic.
+        log_start_offset: where the log begins for readers.
+        now_ms: wall time.
+    """
+    remaining = sum(ledger.size for ledger in ledgers)
+    removal = None
+    for ledger in ledgers:
+        remaining -= ledger.size
+        is_before_start = ledger.next_offset <= log_start_offset and not ledger.is_open
+        if not is_before_start and not _is_due(ledger, config, remaining, now_ms):
+            break
+        removal = Removal(ledger.ledger_id, ledger.next_offset, ledger.is_open)
+    return removal
+
+
+def _is_due(ledger: KeptLedger, config: TopicConfig, remaining: int, now_ms: int) -> bool:
+    if not config.is_deleted_by_age:
+        return False
+    is_too_old = config.retention_ms >= 0 and now_ms - ledger.max_timestamp > config.retention_ms
+    is_over_quota = config.retention_bytes >= 0 and remaining >= config.retention_bytes
+    return is_too_old or is_over_quota

@@ -1,0 +1,140 @@
+"""Topic: one topic that exists, and those of its partitions that are open.
+
+Rule: a partition is opened once, when it is first wanted; whoever waits for that gets the same
+log. `epoch` changes whenever what others may have cached about the topic would.
+Must not know: other topics, how topics are stored.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from uuid import UUID
+
+from ledger import LedgerStore
+from runtime.clock import Clock
+from topics.errors import UnknownPartition, UnknownTopic
+from topics.partition_log import PartitionLog
+from topics.partition_open import managed_ledger_name, open_partition
+from topics.records import TopicRecord
+from topics.topic_config import (
+    ConfigEntry,
+    TopicConfig,
+    TopicDefaults,
+    describe,
+    effective_config,
+)
+
+
+class Topic:
+    """A topic; made by the registry, and changed by nobody else."""
+
+    def __init__(
+        self, record: TopicRecord, *, store: LedgerStore, defaults: TopicDefaults, clock: Clock
+    ) -> None:
+        self.record = record
+        self.name = record.name
+        self.id: UUID = record.topic_id
+        self.epoch = 0
+        self.is_deleted = False
+        self.config: TopicConfig = effective_config(record.configs, defaults)
+        self._store = store
+        self._defaults = defaults
+        self._clock = clock
+        self._partitions: dict[int, PartitionLog] = {}
+        self._opening: dict[int, asyncio.Lock] = {}
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return self.record.partition_count
+
+    @property
+    def configs(self) -> Mapping[str, str]:
+        """The settings that were set on the topic itself."""
+        return self.record.configs
+
+    def describe_configs(self) -> list[ConfigEntry]:
+        """Every setting, with where its value comes from."""
+        return describe(self.record.configs, self._defaults)
+
+    def partition(self, index: int) -> PartitionLog | None:
+        """A partition that is open already; plain, for the hot path."""
+        return self._partitions.get(index)
+
+    def open_partitions(self) -> list[PartitionLog]:
+        """All partitions that are open."""
+        return list(self._partitions.values())
+
+    async def open_partition(self, index: int) -> PartitionLog:
+        """A partition, opened if it was not yet.
+
+        Raises:
+            UnknownPartition: the topic has no such partition, or was deleted.
+            StorageFailed: it cannot be opened now.
+        """
+        found = self._partitions.get(index)
+        if found is not None:
+            return found
+        self._check(index)
+        async with self._opening.setdefault(index, asyncio.Lock()):
+            found = self._partitions.get(index)
+            if found is not None:
+                return found
+            self._check(index)
+            opened = await open_partition(
+                store=self._store,
+                topic=self.name,
+                topic_id=self.id,
+                index=index,
+                config=self.config,
+                defaults=self._defaults,
+                clock=self._clock,
+            )
+            if self.is_deleted:
+                opened.mark_gone("deleted")
+                self._check(index)
+            opened.reconfigure(self.config)  # it may have changed meanwhile
+            self._partitions[index] = opened
+            self._opening.pop(index, None)
+            return opened
+
+    def ledger_name(self, index: int) -> str:
+        """Name of a partition's managed ledger."""
+        return managed_ledger_name(self.name, self.id, index)
+
+    def apply(self, record: TopicRecord) -> None:
+        """Let a stored change hold."""
+        self.record = record
+        self.epoch += 1
+        config = effective_config(record.configs, self._defaults)
+        if config != self.config:
+            self.config = config
+            for partition in self._partitions.values():
+                partition.reconfigure(config)
+
+    def mark_deleted(self) -> None:
+        """Refuse everything from now on; those who wait on a partition are told."""
+        self.is_deleted = True
+        self.epoch += 1
+        for partition in self._partitions.values():
+            partition.mark_gone("deleted")
+        self._partitions.clear()
+
+    async def close(self) -> None:
+        """Close all partitions; idempotent."""
+        partitions = list(self._partitions.values())
+        self._partitions.clear()
+        for partition in partitions:
+            await partition.close()
+
+    def _check(self, index: int) -> None:
+        if self.is_deleted:
+            raise UnknownPartition(f"topic {self.name} ({self.id}) is deleted")
+        if not 0 <= index < self.partition_count:
+            raise UnknownPartition(
+                f"partition {index} of {self.name}, expected 0 to {self.partition_count - 1}"
+            )
+
+
+def unknown_topic(name: str) -> UnknownTopic:
+    """The error for a name that nothing has."""
+    return UnknownTopic(f"no topic is called {name!r}")

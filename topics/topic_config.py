@@ -1,0 +1,213 @@
+"""The configuration of one topic: what was set, what holds, and where each value comes from.
+
+Rule: texts are checked when they are set, against the table of names; afterwards only typed,
+effective values are used. Topic value before broker value before Kafka's default.
+Must not know: how configurations are stored or asked for on the wire.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from batches.validation import RecordRules
+from topics.config_keys import CONFIG_KEYS, ConfigKey
+from topics.config_values import ConfigType, ConfigValue, parse
+from topics.errors import InvalidConfig
+
+TIMESTAMP_MIN = -(1 << 63)
+TIMESTAMP_MAX = (1 << 63) - 1
+
+
+class ConfigSource(Enum):
+    """Where a value in force was set."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A place that sets, or could set, a value; the first one in a list is in force."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic, as it is shown to people and tools."""
+
+    name: str
+    value: str
+    type: ConfigType
+    source: ConfigSource
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What holds for topics that do not say otherwise.
+
+    Attributes:
+        num_partitions: partitions of a topic that is created without a number.
+        configs: settings by broker-level name (`log.retention.hours`, `message.max.bytes`, …).
+        batch_validation: `header` (the default): the head of every batch is checked, its records
+            only on compacted topics; `full`: all records are walked, in every topic.
+        producer_id_expiration_ms: how long an idle producer is remembered in a partition.
+        producers_max: how many producers a partition remembers; the longest idle go first.
+    """
+
+    num_partitions: int = 1
+    configs: Mapping[str, str] = field(default_factory=dict)
+    batch_validation: str = "header"
+    producer_id_expiration_ms: int = 86_400_000
+    producers_max: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.batch_validation not in ("header", "full"):
+            raise InvalidConfig(
+                f"batch.validation: expected header or full, got {self.batch_validation!r}"
+            )
+        if self.num_partitions < 1:
+            raise InvalidConfig(f"num.partitions: expected at least 1, got {self.num_partitions}")
+        for key in CONFIG_KEYS.values():
+            _broker_value(key, self.configs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """The typed values in force that the room acts upon; read on the hot path.
+
+    Attributes:
+        is_log_append_time: records get the time of the append.
+        is_compacted, is_deleted_by_age: the parts of cleanup.policy.
+        is_walked: records of every batch are checked one by one.
+    """
+
+    size_max: int
+    is_log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    is_compacted: bool
+    is_deleted_by_age: bool
+    is_walked: bool
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+
+    def record_rules(self, now_ms: int) -> RecordRules:
+        """What each record has to keep at this time."""
+        if self.is_log_append_time:
+            return RecordRules(self.is_compacted)
+        return RecordRules(
+            self.is_compacted,
+            max(now_ms - self.timestamp_before_max_ms, TIMESTAMP_MIN),
+            min(now_ms + self.timestamp_after_max_ms, TIMESTAMP_MAX),
+        )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check that every name is one that a topic of Kafka has. Raises InvalidConfig."""
+    for name in names:
+        if name not in CONFIG_KEYS:
+            raise InvalidConfig(f"unknown topic config name: {name}")
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Check the settings of a topic as they are to be stored.
+
+    Raises:
+        InvalidConfig: a name is unknown, a value is not allowed, or two values contradict.
+    """
+    check_names(configs)
+    for name, text in configs.items():
+        key = CONFIG_KEYS[name]
+        parse(name, key.type, text, key.allowed)
+
+
+def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
+    """Work out what holds for a topic with these settings.
+
+    Raises:
+        InvalidConfig: two values contradict each other.
+    """
+
+    def number(name: str) -> int:
+        value = _value(name, configs, defaults)
+        assert isinstance(value, int), f"{name} is {value!r}"
+        return value
+
+    if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
+        raise InvalidConfig(
+            f"min.compaction.lag.ms: expected at most {number('max.compaction.lag.ms')}, which is"
+            f" max.compaction.lag.ms, got {number('min.compaction.lag.ms')}"
+        )
+    policy = _value("cleanup.policy", configs, defaults)
+    assert isinstance(policy, tuple), f"cleanup.policy is {policy!r}"
+    is_compacted = "compact" in policy
+    segment_ms = number("segment.ms")
+    return TopicConfig(
+        size_max=number("max.message.bytes"),
+        is_log_append_time=_value("message.timestamp.type", configs, defaults) == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        is_compacted=is_compacted,
+        is_deleted_by_age="delete" in policy,
+        is_walked=is_compacted or defaults.batch_validation == "full",
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        segment_bytes=number("internal.segment.bytes") or number("segment.bytes"),
+        segment_ms=min(segment_ms, number("max.compaction.lag.ms")) if is_compacted else segment_ms,
+    )
+
+
+def describe(configs: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigEntry]:
+    """List every setting of a topic, sorted by name, with where its value comes from."""
+    return [_entry(key, configs, defaults) for key in CONFIG_KEYS.values() if not key.is_internal]
+
+
+def _entry(key: ConfigKey, configs: Mapping[str, str], defaults: TopicDefaults) -> ConfigEntry:
+    places = []
+    if key.name in configs:
+        places.append(ConfigSynonym(key.name, configs[key.name].strip(), ConfigSource.TOPIC))
+    for synonym in key.synonyms:
+        if synonym.name in defaults.configs:
+            text = defaults.configs[synonym.name].strip()
+            places.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
+    default_name = key.synonyms[0].name if key.synonyms else key.name
+    places.append(ConfigSynonym(default_name, key.default, ConfigSource.DEFAULT))
+    source = places[0].source
+    value = places[0].value
+    if source is ConfigSource.BROKER:
+        value = _broker_value(key, defaults.configs) or key.default
+    return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(places))
+
+
+def _value(name: str, configs: Mapping[str, str], defaults: TopicDefaults) -> ConfigValue:
+    key = CONFIG_KEYS[name]
+    text = configs.get(name)
+    if text is None:
+        text = _broker_value(key, defaults.configs)
+    if text is None:
+        text = key.default
+    return parse(name, key.type, text, key.allowed)
+
+
+def _broker_value(key: ConfigKey, configs: Mapping[str, str]) -> str | None:
+    """The first synonym that is set, checked and in the unit of the topic setting."""
+    for synonym in key.synonyms:
+        text = configs.get(synonym.name)
+        if text is None:
+            continue
+        if synonym.factor != 1:
+            number = parse(synonym.name, ConfigType.INT, text, None)
+            assert isinstance(number, int), "parsed as INT"
+            # A negative number of hours or minutes stands for no limit, not for a product.
+            text = str(number * synonym.factor if number >= 0 else -1)
+        parse(synonym.name, key.type, text, key.allowed)
+        return text
+    return None

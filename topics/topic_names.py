@@ -1,0 +1,53 @@
+"""Names of topics: Kafka's rules, and the longer spellings of Pulsar for the same topic.
+
+Rule: one topic has one name; every spelling resolves to it, and two names that metric systems
+cannot tell apart ('.' and '_') do not live side by side.
+Must not know: which topics exist.
+"""
+
+import re
+
+from topics.errors import InvalidTopicName
+
+NAME_SIZE_MAX = 249
+INTERNAL_NAMES = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+_PREFIXES = ("persistent://public/default/", "public/default/")
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def resolve_name(spelling: str) -> str:
+    """Return the name that a spelling stands for; it is not checked yet."""
+    for prefix in _PREFIXES:
+        if spelling.startswith(prefix):
+            return spelling[len(prefix) :]
+    return spelling
+
+
+def check_name(name: str) -> None:
+    """Check a resolved name by Kafka's rules.
+
+    Raises:
+        InvalidTopicName: it says which rule.
+    """
+    if not name:
+        raise InvalidTopicName("topic name: expected at least one character, got none")
+    if len(name) > NAME_SIZE_MAX:
+        raise InvalidTopicName(
+            f"topic name: expected at most {NAME_SIZE_MAX} characters, got {len(name)}"
+        )
+    if name in (".", ".."):
+        raise InvalidTopicName(f"topic name: {name!r} is not allowed")
+    if not _NAME.fullmatch(name):
+        raise InvalidTopicName(
+            f"topic name {name!r}: expected letters, digits, '.', '_' and '-' only"
+        )
+
+
+def is_internal(name: str) -> bool:
+    """Whether Kafka keeps this name for itself; here it can be neither created nor written."""
+    return name in INTERNAL_NAMES
+
+
+def collision_key(name: str) -> str:
+    """Names with equal keys collide."""
+    return name.replace(".", "_")
