@@ -4,8 +4,8 @@ Rule: an engine knows ledger ids, entry ids and bytes. What it accepted as one g
 whole or not at all after any crash, and groups survive in the order in which they were committed.
 Must not know: what entries and rows mean, event loops, clocks.
 
-Life of a group: `commit` writes it to the log (and syncs), `index` makes it visible. Both are called
-in the same order for all groups; one group may be committing while an earlier one is indexed.
+Life of a group: `commit` writes it to the log (and syncs), `index` makes it visible. Both are
+called in the same order for all groups; a group may be committed while an earlier one is indexed.
 """
 
 from dataclasses import dataclass, field
@@ -33,6 +33,8 @@ class CommitGroup:
 
 class StorageEngine(Protocol):
     """Blocking and synchronous.
+
+    After a SyncFailed an engine refuses all that would change it, for good.
 
     Threads: commit runs in one thread at a time, index in one thread at a time; read, last_entry,
     get, scan and checkpoint may run beside them and beside each other.
@@ -76,7 +78,7 @@ class StorageEngine(Protocol):
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """Return the rows with start <= key < end in the order of keys, from the end if `reverse`."""
+        """Return the rows with start <= key < end, in the order of keys or in `reverse`."""
         ...
 
     def checkpoint_due(self) -> bool:

@@ -1,14 +1,14 @@
 """Errors of the engines, told apart by what the caller must do.
 
-| error              | state                               | the caller                             |
-|--------------------|-------------------------------------|----------------------------------------|
-| StorageWriteFailed | nothing of the group was stored     | fails the group, may send it again     |
-| SyncFailed         | unknown                             | fences, never tries again              |
-| EntryMissing       | intact                              | has asked for what is not there        |
-| EntryCorrupt       | an entry is damaged, others are not | reports it, never delivers it          |
-| LogCorrupt         | synced data is damaged              | refuses to start                       |
-| FolderInUse        | another engine has the folder open  | refuses to start                       |
-| FolderUnusable     | the folder cannot be opened at all  | refuses to start                       |
+| error              | state                               | the caller                         |
+|--------------------|-------------------------------------|------------------------------------|
+| StorageWriteFailed | nothing of the group was stored     | fails the group, may send it again |
+| SyncFailed         | unknown                             | fences, never tries again          |
+| EntryMissing       | intact                              | has asked for what is not there    |
+| EntryCorrupt       | an entry is damaged, others are not | reports it, never delivers it      |
+| LogCorrupt         | synced data is damaged              | refuses to start                   |
+| FolderInUse        | another engine has the folder open  | refuses to start                   |
+| FolderUnusable     | the folder cannot be opened at all  | refuses to start                   |
 """
 
 

@@ -1,0 +1,76 @@
+"""Crash image: what would be left of an open data folder if the machine stopped now.
+
+Rule: only what is on disk counts. Table files of RocksDB never change once they exist, and what it
+has in memory is not copied; of the log stays what a sync covered, or all that was written.
+Must not know: what is in the files. Used by tests and by the faulty engine, never by a server.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from ledger.engine.entry_log import Place
+
+ATTEMPTS_MAX = 50
+
+
+class OpenFolder(Protocol):
+    """The engine whose folder is copied."""
+
+    path: Path
+
+    @property
+    def synced_end(self) -> Place:
+        """How far the log is durable."""
+        ...
+
+
+def copy_after_kill(engine: OpenFolder, target: Path) -> None:
+    """Copy what is left when the process dies: everything written, synced or not."""
+    shutil.rmtree(target, ignore_errors=True)
+    _copy_index(engine.path / "index", target / "index")
+    shutil.copytree(engine.path / "log", target / "log")
+
+
+def copy_after_power_cut(engine: OpenFolder, target: Path) -> None:
+    """Copy what is left when everything is lost that no sync covered."""
+    end = engine.synced_end
+    copy_after_kill(engine, target)
+    for name in sorted(os.listdir(target / "log")):
+        number = int(name.partition(".")[0])
+        if number > end.file:
+            (target / "log" / name).unlink()
+        elif number == end.file:
+            os.truncate(target / "log" / name, end.position)
+
+
+def put_in_place(image: Path, folder: Path) -> None:
+    """Replace log and index of a folder that nobody has open."""
+    for part in ("log", "index"):
+        shutil.rmtree(folder / part)
+        (image / part).rename(folder / part)
+    image.rmdir()
+
+
+def _copy_index(source: Path, target: Path) -> None:
+    """Copy a live RocksDB folder. A compaction may take a file away meanwhile: then once more."""
+    for _ in range(ATTEMPTS_MAX):
+        shutil.rmtree(target, ignore_errors=True)
+        before = _manifest(source)
+        try:
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("LOCK", "LOG*"))
+        except (shutil.Error, FileNotFoundError):
+            continue
+        if before == _manifest(source):
+            return
+    raise RuntimeError(f"{source} does not come to rest")
+
+
+def _manifest(folder: Path) -> list[tuple[str, int]]:
+    """Return names and sizes of all files that say which table files count."""
+    return sorted(
+        (name, (folder / name).stat().st_size)
+        for name in os.listdir(folder)
+        if name.startswith(("MANIFEST", "CURRENT"))
+    )

@@ -1,0 +1,258 @@
+"""Faulty engine: any engine, with faults where a test wants them.
+
+Rule: a fault is used up by one operation that begins after it was armed. Apart from faults it
+behaves as the engine inside.
+Must not know: the store on top.
+
+| operation | begins                                                       |
+|-----------|--------------------------------------------------------------|
+| commit    | before a group is written                                    |
+| sync      | after a group was written, before it is synced               |
+| read      | before entries are read from storage                         |
+
+A held operation blocks the thread that it runs in, so `needs_thread` is True: an owner with an
+event loop makes every commit and read in a helper thread.
+"""
+
+import asyncio
+import os
+from collections import defaultdict, deque
+from collections.abc import Callable
+from threading import Event, Lock
+from typing import Literal, TypeAlias
+
+from ledger.engine.base import CommitGroup, TwoStepEngine
+from ledger.engine.entry_log import FULL_ERRORS
+from ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
+from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.engine.memory import MemoryEngine
+
+Operation: TypeAlias = Literal["commit", "read", "sync"]
+OPERATIONS: tuple[Operation, ...] = ("commit", "read", "sync")
+
+
+class Hold:
+    """One operation, stopped at its beginning until somebody decides how it goes on."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self._lock = Lock()
+        self._is_reached = False
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._decided = Event()
+        self._error: BaseException | None = None
+
+    async def reached(self) -> None:
+        """Wait until the operation stands here."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        with self._lock:
+            if self._is_reached:
+                return
+            self._waiters.append((loop, waiter))
+        await waiter
+
+    def release(self) -> None:
+        """Let the operation go on, or pass when it comes."""
+        self._decided.set()
+
+    def fail(self, error: BaseException | None = None) -> None:
+        """Let the operation fail."""
+        if not self._decided.is_set():
+            self._error = _as_raised(self._operation, error)
+            self._decided.set()
+
+    def pass_through(self) -> None:
+        """Stand here, in the thread of the operation."""
+        with self._lock:
+            self._is_reached = True
+            waiters, self._waiters = self._waiters, []
+        for loop, waiter in waiters:
+            loop.call_soon_threadsafe(_wake, waiter)
+        if not self._decided.is_set() and _is_on_a_loop():
+            raise RuntimeError(
+                f"a held {self._operation} was made on the event loop, where nobody could release "
+                "it: an engine with needs_thread wants a helper thread"
+            )
+        self._decided.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class FaultyEngine:
+    """The usual engine for a path (None: memory), or a given one, with faults."""
+
+    needs_thread = True
+
+    def __init__(self, inner: str | os.PathLike[str] | TwoStepEngine | None = None) -> None:
+        self._inner: TwoStepEngine
+        if inner is None:
+            self._inner = MemoryEngine(keeps_groups=True)
+        elif isinstance(inner, str | os.PathLike):
+            self._inner = LogRocksdbEngine(inner)
+        else:
+            self._inner = inner
+        self.calls: dict[str, int] = dict.fromkeys(OPERATIONS, 0)
+        self._lock = Lock()
+        self._inner_lock = Lock()
+        self._armed: defaultdict[str, deque[Callable[[], None]]] = defaultdict(deque)
+        self._holds: list[Hold] = []
+        self._life = 0
+        self._failure: str | None = None
+        self._is_closed = False
+
+    # Faults
+
+    def hold_next(self, op: Operation) -> Hold:
+        """Stop the next operation of a kind at its beginning."""
+        hold = Hold(op)
+        self._holds.append(hold)
+        self._arm(op, hold.pass_through)
+        return hold
+
+    def fail_next(self, op: Operation, error: BaseException | None = None) -> None:
+        """Let the next operation of a kind fail; an OSError is told as an engine tells it."""
+        raised = _as_raised(op, error)
+
+        def fail() -> None:
+            raise raised
+
+        self._arm(op, fail)
+
+    def delay_next(self, op: Operation, ms: int) -> None:
+        """Let the next operation of a kind take this long, in real time."""
+        self._arm(op, lambda: _wait(ms))
+
+    def drop_unsynced(self) -> None:
+        """Lose what no sync covered, as a power cut does; the engine then serves a new store."""
+        for hold in self._holds:
+            hold.fail(StorageError("the engine was cut off"))
+        with self._lock:
+            self._life += 1
+            self._holds.clear()
+            self._armed.clear()
+            self._failure = None
+        with self._inner_lock:
+            self._inner.drop_unsynced()
+
+    # The seam
+
+    def commit(self, group: CommitGroup, *, sync: bool) -> None:
+        """Pass "commit", and with `sync` then "sync"."""
+        self._refuse_after_failure()
+        life = self._life
+        self._begin("commit")
+        with self._inner_lock:
+            self._refuse_former_life(life)
+            self._inner.write(group, sync_follows=sync)
+        if not sync:
+            return
+        try:
+            self._begin("sync")
+            with self._inner_lock:
+                self._refuse_former_life(life)
+                self._inner.sync()
+        except Exception as error:
+            if life == self._life:
+                self._failure = f"a sync failed: {error}"
+            if isinstance(error, SyncFailed):
+                raise
+            raise SyncFailed(str(error)) from error
+
+    def index(self, group: CommitGroup) -> None:
+        """Make the oldest committed group visible."""
+        self._inner.index(group)
+
+    def read(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[bytes]:
+        """Pass "read"."""
+        self._refuse_after_failure()
+        life = self._life
+        self._begin("read")
+        self._refuse_former_life(life)
+        return self._inner.read(ledger_id, first_entry, last_entry, bytes_max)
+
+    def last_entry(self, ledger_id: int) -> int:
+        """Return the newest entry id of a ledger."""
+        return self._inner.last_entry(ledger_id)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a row."""
+        return self._inner.get(key)
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return rows; see the seam."""
+        return self._inner.scan(start, end, reverse=reverse, limit=limit)
+
+    def checkpoint_due(self) -> bool:
+        """Tell whether the engine inside wants a checkpoint."""
+        return self._inner.checkpoint_due()
+
+    def checkpoint(self) -> None:
+        """Checkpoint the engine inside; its sync is none of the operations counted here."""
+        self._refuse_after_failure()
+        with self._inner_lock:
+            self._inner.checkpoint()
+
+    def close(self) -> None:
+        """Release what is held, failing, and close the engine inside. May be repeated."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for hold in self._holds:
+            hold.fail(StorageError("the engine was closed"))
+        with self._inner_lock:
+            self._inner.close()
+
+    # Inside
+
+    def _arm(self, op: Operation, fault: Callable[[], None]) -> None:
+        assert op in OPERATIONS, f"{op} is none of {OPERATIONS}"
+        with self._lock:
+            self._armed[op].append(fault)
+
+    def _begin(self, op: Operation) -> None:
+        with self._lock:
+            self.calls[op] += 1
+            fault = self._armed[op].popleft() if self._armed[op] else None
+        if fault is not None:
+            fault()
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            raise SyncFailed(self._failure)
+
+    def _refuse_former_life(self, life: int) -> None:
+        if life != self._life:
+            raise StorageError("the engine was cut off")
+
+
+def _as_raised(operation: Operation, error: BaseException | None) -> BaseException:
+    """Return what the operation raises for an injected error; three cases: none, OSError, ours."""
+    text = f"injected into {operation}" if error is None else str(error)
+    if error is not None and not isinstance(error, OSError):
+        return error
+    if operation == "commit":
+        is_full = isinstance(error, OSError) and error.errno in FULL_ERRORS
+        return StorageWriteFailed(text, full=is_full)
+    return SyncFailed(text) if operation == "sync" else StorageError(text)
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _wait(ms: int) -> None:
+    Event().wait(ms / 1000)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

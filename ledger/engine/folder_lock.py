@@ -1,0 +1,44 @@
+"""Folder lock: one engine per data folder, in all processes of the machine.
+
+Rule: the lock belongs to an open file, so that it ends with the process however that ends, and a
+second attempt in the same process fails as one of another process does.
+Must not know: what is in the folder.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+from ledger.engine.errors import FolderInUse, FolderUnusable
+
+LOCK_NAME = "lock"
+
+
+class FolderLock:
+    """Holds a folder from construction to `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Create the folder if needed and lock it.
+
+        Raises:
+            FolderInUse: somebody holds it.
+            FolderUnusable: it cannot be created or written.
+        """
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(
+                folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
+        except OSError as error:
+            raise FolderUnusable(f"data folder {folder} cannot be used: {error}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise FolderInUse(f"data folder {folder} is in use") from error
+
+    def release(self) -> None:
+        """Let go. May be repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

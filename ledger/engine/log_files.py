@@ -1,0 +1,110 @@
+"""Log files: the numbered files of an entry log, and their descriptors.
+
+Rule: a descriptor that is borrowed stays open until it is given back, whatever happens to the file;
+of the others at most OPEN_FILES_MAX stay open. Any thread may borrow.
+Must not know: what the files hold.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+
+OPEN_FILES_MAX = 64
+_NAME = re.compile(r"(\d{8})\.log")
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    descriptor: int
+    borrowers: int = 0
+    is_removed: bool = False
+
+
+class LogFiles:
+    """The files `NNNNNNNN.log` of one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = Lock()
+        self._open: dict[int, _OpenFile] = {}
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the files that exist, ascending."""
+        matches = (_NAME.fullmatch(name) for name in os.listdir(self.folder))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def path(self, number: int) -> Path:
+        """Return where a file is, or would be."""
+        return self.folder / f"{number:08d}.log"
+
+    def size(self, number: int) -> int:
+        """Return the length of a file in bytes."""
+        return self.path(number).stat().st_size
+
+    def create(self, number: int) -> None:
+        """Make a new file, empty. Its name is durable after `sync_folder`."""
+        os.close(os.open(self.path(number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
+
+    def sync_folder(self) -> None:
+        """Make the names of the files durable."""
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def borrow(self, number: int) -> int:
+        """Return the descriptor of a file, for reading and writing, until it is given back."""
+        with self._lock:
+            if (file := self._open.pop(number, None)) is None:
+                file = _OpenFile(os.open(self.path(number), os.O_RDWR | os.O_CLOEXEC))
+            self._open[number] = file  # the newest use is the last one to be closed
+            file.borrowers += 1
+            self._close_idle(OPEN_FILES_MAX)
+            return file.descriptor
+
+    def give_back(self, number: int) -> None:
+        """End a use; every borrow has exactly one."""
+        with self._lock:
+            file = self._open[number]
+            file.borrowers -= 1
+            assert file.borrowers >= 0
+            if file.is_removed and not file.borrowers:
+                os.close(self._open.pop(number).descriptor)
+
+    @contextmanager
+    def use(self, number: int) -> Iterator[int]:
+        """Borrow for the length of a block."""
+        descriptor = self.borrow(number)
+        try:
+            yield descriptor
+        finally:
+            self.give_back(number)
+
+    def remove(self, number: int) -> None:
+        """Unlink a file; who reads it now can finish."""
+        self.path(number).unlink(missing_ok=True)
+        with self._lock:
+            if (file := self._open.get(number)) is not None:
+                file.is_removed = True
+                if not file.borrowers:
+                    os.close(self._open.pop(number).descriptor)
+
+    def close(self) -> None:
+        """Close what nobody uses. May be repeated."""
+        with self._lock:
+            self._close_idle(0)
+
+    def _close_idle(self, keep: int) -> None:
+        surplus = len(self._open) - keep
+        if surplus <= 0:
+            return
+        for number in [number for number, file in self._open.items() if not file.borrowers]:
+            if surplus <= 0:
+                return
+            os.close(self._open.pop(number).descriptor)
+            surplus -= 1

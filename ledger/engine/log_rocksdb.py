@@ -1,0 +1,349 @@
+"""Engine on disk: an entry log, and RocksDB as its index.
+
+Rule: the log is the truth, the index a view of it that a checkpoint makes durable. Opening replays
+what the durable index has not seen, through the same door as live groups.
+Must not know: who calls in which thread beyond what the seam says.
+
+The folder holds `lock`, `log/NNNNNNNN.log` and `index/`.
+"""
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeAlias
+
+from ledger.engine import crash_image
+from ledger.engine.base import CommitGroup
+from ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
+from ledger.engine.errors import (
+    EntryCorrupt,
+    EntryMissing,
+    FolderUnusable,
+    LogCorrupt,
+    StorageError,
+    StorageWriteFailed,
+    SyncFailed,
+)
+from ledger.engine.folder_lock import FolderLock
+from ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
+from ledger.engine.log_files import LogFiles
+from ledger.engine.log_index import LogIndex
+from ledger.engine.log_scan import LogScan
+from ledger.engine.read_plan import Span, plan_spans
+from ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
+from ledger.engine.rocksdb_table import RocksdbTable
+
+logger = logging.getLogger(__name__)
+
+Durability: TypeAlias = Literal["fsync", "os"]
+
+CHECKPOINT_FRAMES = 100_000
+"""A checkpoint is due after so many frames: this, and one log file, bound a recovery."""
+CHECKPOINT_RETRY_FRAMES = 10_000
+FREE_BYTES_MIN = 4 * 1024 * 1024
+"""What must be left on the disk beside a checkpoint's own table file."""
+
+
+class LogRocksdbEngine:
+    """A `TwoStepEngine` in one folder.
+
+    Attributes:
+        durability: what the owner promises its callers; commits say by themselves when to sync.
+    """
+
+    needs_thread = False
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "fsync",
+        file_bytes_max: int = FILE_BYTES_MAX,
+        checkpoint_frames: int = CHECKPOINT_FRAMES,
+    ) -> None:
+        """Open a folder, or make it.
+
+        Raises:
+            FolderInUse: another engine has it open.
+            FolderUnusable: it cannot be used.
+            LogCorrupt: synced data is damaged; nothing was changed.
+        """
+        assert durability in {"fsync", "os"}, durability
+        self.path = Path(path)
+        self.durability = durability
+        self._file_bytes_max = file_bytes_max
+        self._checkpoint_frames = checkpoint_frames
+        self._folder_lock = FolderLock(self.path)
+        self._checkpoint_lock = Lock()
+        self._is_closed = True
+        self._committed: deque[PlacedGroup] = deque()
+        self._frames = self._retry_at_frames = self._checkpoint_file = 0
+        self._files: LogFiles
+        self._index: LogIndex
+        self._log: EntryLog
+        try:
+            self._open()
+        except BaseException:
+            self._folder_lock.release()
+            raise
+
+    # The seam
+
+    def commit(self, group: CommitGroup, *, sync: bool) -> None:
+        """Write and sync a group; see the seam."""
+        self._committed.append(self._log.append(group, sync_follows=sync))
+        if sync:
+            try:
+                self._log.sync_current()
+            except SyncFailed:
+                self._committed.pop()
+                raise
+
+    def write(self, group: CommitGroup, *, sync_follows: bool) -> None:
+        """Do the first half of commit."""
+        self._committed.append(self._log.append(group, sync_follows=sync_follows))
+
+    def sync(self) -> None:
+        """Do the second half of commit."""
+        self._log.sync_current()
+
+    def index(self, group: CommitGroup) -> None:
+        """Make the oldest committed group visible."""
+        placed = self._committed.popleft()
+        assert placed.group is group, "groups are indexed in the order in which they were committed"
+        self._take(placed)
+
+    def read(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[bytes]:
+        """Return entries; see the seam."""
+        places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
+        if not places:
+            raise EntryMissing(ledger_id, first_entry)
+        entries: list[bytes] = []
+        for span in plan_spans(places):
+            entries += self._read_span(ledger_id, span)
+        return entries
+
+    def last_entry(self, ledger_id: int) -> int:
+        """Return the newest entry id of a ledger."""
+        return self._index.last_entry(ledger_id)
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a row."""
+        return self._index.get(key)
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return rows; see the seam."""
+        return self._index.scan(start, end, reverse=reverse, limit=limit)
+
+    def checkpoint_due(self) -> bool:
+        """Tell whether a file was rotated out or died, or much came since the last checkpoint."""
+        return self._frames >= self._retry_at_frames and (
+            self._frames >= self._checkpoint_frames
+            or self._log.end.file != self._checkpoint_file
+            or self._index.has_dead_file
+            or self._index.is_large
+        )
+
+    def checkpoint(self) -> None:
+        """Make log and index durable, then remove files that nothing needs any more."""
+        with self._checkpoint_lock:
+            self._check_free_space()
+            file, frames = self._log.end.file, self._frames
+            self._index.has_dead_file = False
+            self._index.begin_flush()
+            try:
+                removable = self._index.removable_files(self._files.numbers())
+                self._log.sync()
+                self._flush_index()
+            finally:
+                self._index.end_flush()
+            self._checkpoint_file = file
+            self._frames -= frames
+            self._retry_at_frames = 0
+            for number in removable:
+                self._files.remove(number)
+                self._index.forget_file(number)
+
+    def close(self) -> None:
+        """Checkpoint and let go of the folder. May be repeated."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self.checkpoint()
+        except StorageError as error:
+            logger.warning("closing without a checkpoint, the next start replays: %s", error)
+        finally:
+            self._let_go(sync=True)
+            self._folder_lock.release()
+
+    # For tests of crashes
+
+    @property
+    def synced_end(self) -> Place:
+        """How far the log is durable."""
+        return self._log.synced_end
+
+    def drop_unsynced(self) -> None:
+        """Do what a power cut and a restart would do: all that no sync covered is gone."""
+        image = self.path / "crash-image"
+        crash_image.copy_after_power_cut(self, image)
+        self._is_closed = True
+        self._let_go(sync=False)
+        crash_image.put_in_place(image, self.path)
+        self._open()
+
+    # Opening and closing
+
+    def _open(self) -> None:
+        log_folder = self.path / "log"
+        try:
+            log_folder.mkdir(exist_ok=True)
+            self._files = LogFiles(log_folder)
+            self._index = LogIndex(RocksdbTable(self.path / "index"))
+            try:
+                self._recover()
+            except BaseException:
+                self._index.close()
+                raise
+        except OSError as error:
+            raise FolderUnusable(f"data folder {self.path} cannot be used: {error}") from error
+        self._is_closed = False
+
+    def _recover(self) -> None:
+        self._committed.clear()
+        self._frames = self._retry_at_frames = 0
+        watermark = self._index.watermark
+        if watermark.group == 0 and not self._files.numbers():
+            self._files.create(watermark.file)
+            self._files.sync_folder()
+        self._checkpoint_file = watermark.file
+        self._sync_files(from_file=watermark.file)
+        scan = LogScan(self._files, watermark)
+        for placed in scan.groups():
+            self._take(placed)
+        plan = plan_recovery(
+            watermark=watermark,
+            end=scan.end,
+            damage=scan.damage,
+            later_commits=scan.later_commits,
+            files=scan.files,
+        )
+        if isinstance(plan, Refuse):
+            raise LogCorrupt(str(self._files.path(plan.file)), plan.position, plan.reason)
+        if isinstance(plan, CutOff):
+            self._cut_off(plan)
+        self._check_live_files()
+        self._trim_file(scan.end.file, scan.end.position)
+        end = Place(*scan.end)
+        self._log = EntryLog(self._files, end, file_bytes_max=self._file_bytes_max)
+        self._index.log = self._log
+
+    def _sync_files(self, *, from_file: int) -> None:
+        """Make durable what is about to be replayed: the index must not be ahead of it."""
+        for number in self._files.numbers():
+            if number >= from_file:
+                with self._files.use(number) as descriptor:
+                    os.fdatasync(descriptor)
+
+    def _cut_off(self, plan: CutOff) -> None:
+        logger.warning(
+            "the log ends with a torn tail, cut at position %d of %s (%s); %d later files removed",
+            plan.position, self._files.path(plan.file), plan.reason, len(plan.files_removed),
+        )  # fmt: skip
+        for number in plan.files_removed:
+            self._files.remove(number)
+        self._files.sync_folder()
+
+    def _trim_file(self, number: int, position: int) -> None:
+        """Make a file end where its last whole group ends."""
+        if self._files.size(number) != position:
+            with self._files.use(number) as descriptor:
+                os.ftruncate(descriptor, position)
+                os.fsync(descriptor)
+
+    def _check_live_files(self) -> None:
+        there = set(self._files.numbers())
+        for number in self._index.space.live_files():
+            if number not in there:
+                raise LogCorrupt(str(self._files.path(number)), 0, "the file is missing")
+
+    def _let_go(self, *, sync: bool) -> None:
+        """Close everything; the index flushes itself then, so the log is synced before."""
+        try:
+            if sync:
+                self._log.sync()
+        except SyncFailed as error:
+            logger.warning("closing a log that cannot be synced: %s", error)
+        finally:
+            self._log.refuse("the engine is closed")
+            self._log.close()
+            self._files.close()
+            self._index.close()
+
+    # Inside
+
+    def _take(self, placed: PlacedGroup) -> None:
+        """The only door to the index, for live groups and for replayed ones."""
+        self._index.add(placed)
+        self._frames += placed.frame_count
+
+    def _read_span(self, ledger_id: int, span: Span) -> Iterator[bytes]:
+        try:
+            with self._files.use(span.file) as descriptor:
+                content = os.pread(descriptor, span.end - span.start, span.start)
+        except FileNotFoundError as error:
+            entry_id = span.places[0].entry_id
+            raise EntryCorrupt(ledger_id, entry_id, f"file {span.file} is missing") from error
+        except OSError as error:
+            raise StorageError(f"file {span.file} cannot be read: {error}") from error
+        view = memoryview(content)
+        for place in span.places:
+            start = place.position - span.start
+            frame = view[start : start + HEADER_SIZE + place.data_length]
+            with _entry_damage(ledger_id, place.entry_id, span.file, place.position):
+                yield bytes(
+                    check_entry(
+                        frame,
+                        file=span.file,
+                        position=place.position,
+                        ledger_id=ledger_id,
+                        entry_id=place.entry_id,
+                    )
+                )
+
+    def _check_free_space(self) -> None:
+        """RocksDB gives up when its disk is full, so it is not even asked to write then."""
+        state = os.statvfs(self.path)
+        free = state.f_bavail * state.f_frsize
+        needed = self._index.unflushed_bytes() + FREE_BYTES_MIN
+        if free < needed:
+            self._retry_at_frames = self._frames + CHECKPOINT_RETRY_FRAMES
+            raise StorageWriteFailed(
+                f"no checkpoint: {free} bytes are free, {needed} are needed", full=True
+            )
+
+    def _flush_index(self) -> None:
+        try:
+            self._index.flush()
+        except StorageError as error:
+            self._log.refuse(f"the index could not be flushed: {error}")
+            raise SyncFailed(f"the index could not be flushed: {error}") from error
+
+
+@contextmanager
+def _entry_damage(ledger_id: int, entry_id: int, file: int, position: int) -> Iterator[None]:
+    """Say which entry a damaged frame was."""
+    try:
+        yield
+    except (FrameDamaged, IndexError, ValueError) as error:
+        where = f"{error} (log file {file}, position {position})"
+        raise EntryCorrupt(ledger_id, entry_id, where) from error

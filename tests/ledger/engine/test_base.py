@@ -1,0 +1,197 @@
+"""The contract of every engine: one suite over memory, disk, and both behind faults."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.engine.base import CommitGroup, TwoStepEngine
+from ledger.engine.errors import EntryMissing
+from ledger.engine.faulty import FaultyEngine
+from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.engine.memory import MemoryEngine
+from tests.ledger.engine.words import entry_count, group_of, payload, store
+
+ENGINES: dict[str, Callable[[Path], TwoStepEngine | FaultyEngine]] = {
+    "memory": lambda _folder: MemoryEngine(),
+    "log_rocksdb fsync": LogRocksdbEngine,
+    "log_rocksdb os": lambda folder: LogRocksdbEngine(folder, durability="os"),
+    "faulty memory": lambda _folder: FaultyEngine(None),
+    "faulty log_rocksdb": FaultyEngine,
+}
+Engine = TwoStepEngine | FaultyEngine
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    made = ENGINES[request.param](tmp_path / "data")
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_committed_group_is_visible_after_index_only(engine: Engine, sync: bool) -> None:
+    group = group_of(0)
+    engine.commit(group, sync=sync)
+
+    assert -1 == engine.last_entry(7)
+    assert engine.get(b"count") is None
+    engine.index(group)
+    assert 1 == entry_count(engine)
+
+
+def test_new_engine_is_empty(engine: Engine) -> None:
+    assert 0 == entry_count(engine)
+    assert [] == engine.scan(b"", b"\xff")
+    with pytest.raises(EntryMissing, match="no entry 7:0"):
+        engine.read(7, 0, 10, 1000)
+
+
+def test_index_in_another_order_is_refused(engine: Engine) -> None:
+    first, second = group_of(0), group_of(1)
+    engine.commit(first, sync=False)
+    engine.commit(second, sync=False)
+    with pytest.raises(AssertionError):
+        engine.index(second)
+
+
+@pytest.mark.parametrize("size", [0, 1, 4096, 4097, 70_000])
+def test_entries_of_every_size_and_kind_come_back(engine: Engine, size: int) -> None:
+    data = payload(3, size)
+    group = CommitGroup(
+        entries=[(1, 0, data), (2, 0, bytearray(data)), (1, 1, memoryview(b"x" + data)[1:])]
+    )
+    store(engine, group)
+
+    assert [data, data] == engine.read(1, 0, 1, 1 << 20)
+    assert [data] == engine.read(2, 0, 5, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "bytes_max", "expected"),
+    [
+        (0, 9, 1 << 20, range(10)),
+        (0, 9, 0, range(1)),
+        (0, 9, 39, range(1)),
+        (0, 9, 80, range(2)),
+        (0, 9, 119, range(2)),
+        (3, 5, 1 << 20, range(3, 6)),
+        (8, 100, 1 << 20, range(8, 10)),
+        (9, 9, 40, range(9, 10)),
+    ],
+)
+def test_read_returns_what_fits_and_at_least_one(
+    engine: Engine, first: int, last: int, bytes_max: int, expected: range
+) -> None:
+    store(engine, *map(group_of, range(10)))
+    assert [payload(each) for each in expected] == engine.read(7, first, last, bytes_max)
+
+
+def test_read_of_interleaved_ledgers_takes_the_right_ones(engine: Engine) -> None:
+    for number in range(50):
+        store(
+            engine,
+            CommitGroup(entries=[(n, number, payload(number * 10 + n, 500)) for n in range(5)]),
+            sync=False,
+        )
+    for ledger in range(5):
+        expected = [payload(number * 10 + ledger, 500) for number in range(50)]
+        assert expected == engine.read(ledger, 0, 49, 1 << 20)
+
+
+def test_entry_that_is_missing_ends_a_read(engine: Engine) -> None:
+    store(engine, CommitGroup(entries=[(7, 0, b"a"), (7, 1, b"b"), (7, 5, b"c")]))
+
+    assert [b"a", b"b"] == engine.read(7, 0, 9, 100)
+    assert [b"c"] == engine.read(7, 5, 9, 100)
+    assert 5 == engine.last_entry(7)
+    for missing in (2, 6):
+        with pytest.raises(EntryMissing):
+            engine.read(7, missing, 9, 100)
+
+
+def test_rows_apply_in_order(engine: Engine) -> None:
+    store(
+        engine,
+        CommitGroup(rows=[(b"a", b"1"), (b"b", b"2"), (b"a", None), (b"c", b"")]),
+        CommitGroup(rows=[(b"b", b"3"), (b"b", b"4"), (b"missing", None), (b"a", b"5")]),
+    )
+    assert [b"5", b"4", b"", None] == [engine.get(key) for key in (b"a", b"b", b"c", b"missing")]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "reverse", "limit", "expected"),
+    [
+        (b"", b"\xff", False, None, "abcde"),
+        (b"b", b"d", False, None, "bc"),
+        (b"b", b"d", True, None, "cb"),
+        (b"", b"\xff", True, 2, "ed"),
+        (b"bb", b"\xff", False, 2, "cd"),
+        (b"", b"\xff", False, 0, ""),
+        (b"d", b"b", False, None, ""),
+        (b"c", b"c", False, None, ""),
+        (b"x", b"z", False, None, ""),
+    ],
+)
+def test_scan_is_ordered_and_bounded(
+    engine: Engine, start: bytes, end: bytes, reverse: bool, limit: int | None, expected: str
+) -> None:
+    store(engine, CommitGroup(rows=[(each.encode(), b"v" + each.encode()) for each in "ecadb"]))
+    found = engine.scan(start, end, reverse=reverse, limit=limit)
+    assert [(each.encode(), b"v" + each.encode()) for each in expected] == found
+
+
+def test_keys_and_ledgers_do_not_mix(engine: Engine) -> None:
+    """Rows may have any key, also ones that look like an engine's own."""
+    keys = [b"", b"e", b"e" + bytes(16), b"r", b"s", b"t", b"w", b"\xff" * 20]
+    store(engine, CommitGroup(entries=[(0, 0, b"x")], rows=[(key, b"v" + key) for key in keys]))
+
+    assert [b"x"] == engine.read(0, 0, 0, 10)
+    assert [(key, b"v" + key) for key in keys] == engine.scan(b"", b"\xff" * 21)
+
+
+def test_drop_takes_all_entries_of_a_ledger_and_no_other(engine: Engine) -> None:
+    for ledger in (6, 7, 8, 255, 256):
+        store(engine, CommitGroup(entries=[(ledger, n, payload(ledger)) for n in range(3)]))
+    store(engine, CommitGroup(drops=[7, 255]))
+
+    assert [2, -1, 2, -1, 2] == [engine.last_entry(ledger) for ledger in (6, 7, 8, 255, 256)]
+    with pytest.raises(EntryMissing):
+        engine.read(7, 0, 2, 1000)
+    assert [payload(8)] * 3 == engine.read(8, 0, 2, 1000)
+
+
+def test_empty_group_is_a_group(engine: Engine) -> None:
+    store(engine, CommitGroup(), group_of(0), CommitGroup())
+    assert 1 == entry_count(engine)
+
+
+def test_group_of_very_many_entries_is_one(engine: Engine) -> None:
+    """More buffers than one system call takes, small ones and large ones."""
+    entries = [(1, n, payload(n, 5000 if n % 2 else 10)) for n in range(3000)]
+    store(engine, CommitGroup(entries=[*entries]))
+    assert [data for _, _, data in entries] == engine.read(1, 0, 2999, 1 << 30)
+
+
+def test_checkpoint_changes_nothing_visible(engine: Engine) -> None:
+    store(engine, group_of(0), sync=False)
+    engine.checkpoint()
+    store(engine, group_of(1), sync=False)
+
+    assert 2 == entry_count(engine)
+    assert not engine.checkpoint_due()
+
+
+def test_two_steps_make_a_commit(tmp_path: Path) -> None:
+    for made in (MemoryEngine(), LogRocksdbEngine(tmp_path)):
+        group = group_of(0)
+        made.write(group, sync_follows=True)
+        made.sync()
+        made.index(group)
+        assert 1 == entry_count(made)
+        made.close()
+
+
+def test_close_may_be_repeated(engine: Engine) -> None:
+    engine.close()
+    engine.close()
