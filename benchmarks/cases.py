@@ -1,0 +1,145 @@
+"""Cases: what is measured, with which client, against which servers.
+
+Rule: pure data. A case names subjects; a subject is a server together with what its topics ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal[
+    "produce", "consume", "request", "round-trip", "latency",
+    "start", "restart", "cold-consume", "idle-connections", "idle-fetches",
+]  # fmt: skip
+Client = Literal["librdkafka", "java", "aiokafka", "raw"]
+
+OS, FSYNC = "kledger os", "kledger fsync"
+KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
+SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
+# What a name on the command line may end in, and the subjects that it then means.
+DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
+_PAIR = (OS, KAFKA)
+_QUICK_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One measurement; sizes in bytes of payload, 1 KB being 1,000 bytes."""
+
+    name: str
+    kind: Kind
+    client: Client = "librdkafka"
+    record_bytes: int = 1000
+    records: int = 0
+    acks: Literal["1", "all"] = "all"
+    codec: Literal["none", "lz4"] = "none"
+    partitions: int = 1
+    in_flight: int = 5
+    seconds: float = 0.0
+    subjects: tuple[str, ...] = SUBJECTS
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of all values together."""
+        return self.record_bytes * self.records
+
+
+def _produce(name: str, record_bytes: int, records: int, **more: object) -> Case:
+    case = Case(name=name, kind="produce", record_bytes=record_bytes, records=records)
+    return replace(case, **more)  # type: ignore[arg-type]
+
+
+def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case:
+    case = _produce(name, record_bytes, records, subjects=_PAIR)
+    return replace(case, **({"kind": "consume"} | more))  # type: ignore[arg-type]
+
+
+CASES = (
+    Case(name="start", kind="start", subjects=_PAIR),
+    _produce("produce-1k", 1000, 250_000),
+    _produce("produce-100b", 100, 1_000_000),
+    _produce("produce-10k", 10_000, 30_000),
+    _produce("produce-1k-acks1", 1000, 250_000, acks="1", subjects=_PAIR),
+    _produce("produce-1k-lz4", 1000, 250_000, codec="lz4", subjects=_PAIR),
+    _produce("produce-100b-lz4", 100, 1_000_000, codec="lz4", subjects=_PAIR),
+    _produce("produce-1k-100p", 1000, 100_000, partitions=100),
+    _produce("produce-java-100b", 100, 1_500_000, client="java", subjects=_PAIR),
+    _produce("produce-java-1k", 1000, 250_000, client="java"),
+    _produce("produce-java-10k", 10_000, 30_000, client="java", subjects=_PAIR),
+    _produce("produce-java-1k-acks1", 1000, 300_000, client="java", acks="1", subjects=_PAIR),
+    _produce("produce-java-1k-lz4", 1000, 300_000, client="java", codec="lz4", subjects=_PAIR),
+    _produce("produce-java-1k-100p", 1000, 200_000, client="java", partitions=100, subjects=_PAIR),
+    _produce("produce-aiokafka-1k", 1000, 40_000, client="aiokafka", subjects=_PAIR),
+    _produce("produce-raw-64k", 65_000, 3_000, client="raw"),
+    Case(name="request-100b", kind="request", client="raw", record_bytes=100, seconds=3),
+    Case(
+        name="round-trip-100b", kind="round-trip", client="raw", record_bytes=100,
+        in_flight=1, seconds=3,
+    ),
+    Case(name="latency-1000", kind="latency", record_bytes=100, records=8_000),
+    _consume("consume-1k", 1000, 250_000),
+    _consume("consume-100b", 100, 1_000_000),
+    _consume("consume-10k", 10_000, 30_000),
+    _consume("consume-1k-lz4", 1000, 250_000, codec="lz4"),
+    _consume("consume-1k-100p", 1000, 250_000, partitions=100),
+    _consume("consume-java-100b", 100, 1_500_000, client="java"),
+    _consume("consume-java-1k", 1000, 300_000, client="java"),
+    _consume("consume-aiokafka-1k", 1000, 40_000, client="aiokafka"),
+    _consume("cold-consume-1k", 1000, 300_000, kind="cold-consume"),
+    Case(name="restart-1g", kind="restart", record_bytes=10_000, records=107_400, subjects=_PAIR),
+    Case(name="idle-connections", kind="idle-connections", seconds=10, subjects=_PAIR),
+    Case(
+        name="idle-fetches", kind="idle-fetches", partitions=100_000, seconds=10, subjects=(OS,)
+    ),
+)  # fmt: skip
+
+
+def choose(names: Iterable[str], cases: Iterable[Case] = CASES) -> list[Case]:
+    """Give the cases that the names mean, in the order of the list; all of them without names.
+
+    Args:
+        names: a case, or a case with a durability behind it (`produce-1k-os`), or the beginning
+            of several followed by a star (`consume-*`).
+        cases: what there is to choose from.
+
+    Raises:
+        ValueError: a name means nothing.
+    """
+    available = list(cases)
+    wanted = list(names)
+    if not wanted:
+        return available
+    chosen: dict[str, Case] = {}
+    for name in wanted:
+        found = _matching(name, available)
+        if not found:
+            raise ValueError(f"no case {name!r}; there are: {', '.join(c.name for c in available)}")
+        chosen |= {case.name: case for case in found}
+    return [chosen[case.name] for case in available if case.name in chosen]
+
+
+def _matching(name: str, cases: list[Case]) -> list[Case]:
+    """Give what one name means; three cases: the name itself, a beginning, a durability."""
+    exact = [case for case in cases if case.name == name]
+    if exact:
+        return exact
+    if name.endswith("*"):
+        return [case for case in cases if case.name.startswith(name[:-1])]
+    for suffix, subjects in DURABILITY_SUFFIXES.items():
+        short = [case for case in cases if case.name + suffix == name]
+        if short:
+            kept = tuple(each for each in short[0].subjects if each in subjects)
+            return [replace(short[0], subjects=kept)]
+    return []
+
+
+def quick(case: Case) -> Case:
+    """Shrink a case: the same shape, a quarter of the work, fewer idle partitions."""
+    return replace(
+        case,
+        records=int(case.records * _QUICK_SHARE),
+        seconds=case.seconds / 3,
+        partitions=min(case.partitions, 10_000),
+    )

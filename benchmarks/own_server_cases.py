@@ -1,0 +1,179 @@
+"""Own-server cases: what needs a server of its own: starts, restarts, cold data, idle masses."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from benchmarks import clients, wire
+from benchmarks.cases import Case
+from benchmarks.clients import Figures
+from benchmarks.programs.raw_load import connect
+from benchmarks.shared_cases import rates
+from benchmarks.testbed import Testbed, create_topic, measured
+from compat_tests.servers import ServerProcess
+
+_MB = 1e6
+_SETTLE_S = 2.0
+_READY_TIMEOUT_S = 120.0
+_CONNECTIONS = 1000
+_PARTITIONS_PER_TOPIC = 1000
+_DROP_CACHES = Path("/proc/sys/vm/drop_caches")
+
+
+def wait(seconds: float) -> None:
+    """Let time pass."""
+    threading.Event().wait(seconds)
+
+
+def start(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Start on an empty folder; then look at the memory of the idle process."""
+    with testbed.own_server(subject) as server:
+        seconds = server.start()
+        wait(_SETTLE_S)
+        return {"start_s": seconds, "idle_rss_mb": server.rss_bytes() / _MB}
+
+
+def restart(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Fill a log, kill the server, start it on the same folder."""
+    with testbed.own_server(subject) as server:
+        server.start()
+        topic = create_topic(subject, server.bootstrap, 1)
+        clients.produce(case, server.bootstrap, topic)
+        rss = server.rss_bytes() / _MB
+        server.kill()
+        begun = time.monotonic()
+        answer_s = server.start()
+        wait_for_end(server.bootstrap, topic, case.records)
+        ready_s = time.monotonic() - begun
+        return {"answer_s": answer_s, "ready_s": ready_s, "rss_loaded_mb": rss}
+
+
+def wait_for_end(bootstrap: str, topic: str, end: int) -> None:
+    """Ask for the end of a partition until the server knows it again."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "restart", "log_level": 0})
+    place, deadline = TopicPartition(topic, 0), time.monotonic() + _READY_TIMEOUT_S
+    found = -1
+    while found != end:
+        if time.monotonic() > deadline:
+            raise clients.ClientFailed(f"{topic} ends at {found}, expected {end}")
+        with suppress(KafkaException):
+            _, found = consumer.get_watermark_offsets(place, timeout=5)
+    consumer.close()
+
+
+def cold_consume(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Fill a log, restart the server, empty the page cache, read from the beginning."""
+    with testbed.own_server(subject) as server:
+        server.start()
+        topic = create_topic(subject, server.bootstrap, 1)
+        clients.produce(case, server.bootstrap, topic)
+        server.stop()
+        server.start()
+        wait_for_end(server.bootstrap, topic, case.records)
+        forget_pages(server.data_folder)
+        with measured(server) as usage:
+            found = clients.consume(case, server.bootstrap, topic)
+        return rates(case, found, cpu_s=usage.cpu_s)
+
+
+def forget_pages(folder: Path) -> None:
+    """Write back what is dirty, then take the files below a folder out of the page cache."""
+    os.sync()
+    try:
+        _DROP_CACHES.write_text("1")
+    except OSError:
+        pass
+    else:
+        return
+    for path in folder.rglob("*"):
+        if path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+def idle_connections(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Hold connections that have asked once and say nothing more."""
+    with testbed.own_server(subject) as server:
+        server.start()
+        wait(_SETTLE_S)
+        before = cpu_percent(server, case.seconds)
+        rss = server.rss_bytes()
+        with open_connections(server.bootstrap, _CONNECTIONS) as connections:
+            for connection in connections:
+                connection.sendall(wire.metadata_request())
+            for connection in connections:
+                read_response(connection)
+            wait(_SETTLE_S)
+            with_them = cpu_percent(server, case.seconds)
+            each = (server.rss_bytes() - rss) / _CONNECTIONS / 1e3
+        return {"cpu_percent": with_them, "cpu_percent_without": before, "kb_each": each}
+
+
+def idle_fetches(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Park fetches on empty partitions: first for long, then asked again twice a second."""
+    topics = max(case.partitions // _PARTITIONS_PER_TOPIC, 1)
+    with testbed.own_server(subject) as server:
+        server.start()
+        names = [
+            create_topic(subject, server.bootstrap, _PARTITIONS_PER_TOPIC) for _ in range(topics)
+        ]
+        wait(_SETTLE_S)
+        before = cpu_percent(server, case.seconds)
+        places = range(_PARTITIONS_PER_TOPIC)
+        with open_connections(server.bootstrap, topics) as connections:
+            parked_ms = int((case.seconds + 4 * _SETTLE_S) * 1000)
+            begun = server.cpu_seconds()
+            for name, connection in zip(names, connections, strict=True):
+                connection.sendall(wire.fetch_request({name: list(places)}, wait_ms=parked_ms))
+            wait(2 * _SETTLE_S)
+            parking = server.cpu_seconds() - begun
+            parked = cpu_percent(server, case.seconds)
+            for connection in connections:
+                read_response(connection)
+        return {
+            "cpu_percent": parked,
+            "cpu_percent_without": before,
+            "parking_us_per_partition": parking * 1e6 / (topics * _PARTITIONS_PER_TOPIC),
+            "rss_mb": server.rss_bytes() / _MB,
+        }
+
+
+def cpu_percent(server: ServerProcess, seconds: float) -> float:
+    """Give the share of one core that a server takes while nothing is asked of it."""
+    with measured(server) as usage:
+        wait(seconds)
+    return 100 * usage.cpu_s / seconds
+
+
+@contextmanager
+def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]]:
+    """Open connections and close them behind the body."""
+    with ExitStack() as exits:
+        yield [exits.enter_context(connect(bootstrap)) for _ in range(count)]
+
+
+def read_response(connection: socket.socket) -> bytes:
+    """Read one response without its size."""
+    (size,) = struct.unpack(">i", read_exactly(connection, 4))
+    return read_exactly(connection, size)
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    """Read exactly so many bytes."""
+    pieces = bytearray()
+    while len(pieces) < size:
+        piece = connection.recv(size - len(pieces))
+        if not piece:
+            raise clients.ClientFailed("the server closed an idle connection")
+        pieces += piece
+    return bytes(pieces)

@@ -1,0 +1,153 @@
+"""Report: a run as a page.
+
+Rule: pure; results in, Markdown out. Figures are medians, with the range of the rounds beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from benchmarks.cases import CASES, Case
+from benchmarks.remarks import REMARKS
+from benchmarks.results import Results
+from benchmarks.targets import Verdict, judge
+
+_UNITS = {
+    "mb_per_s": "MB/s", "records_per_s": "records/s", "cpu_ms_per_mb": "server CPU ms/MB (= s/GB)",
+    "requests_per_s": "requests/s", "cpu_us_per_request": "server CPU µs/request",
+    "cpu_us_per_record": "server CPU µs/record", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+    "p999_ms": "p99.9 ms", "start_s": "start s", "idle_rss_mb": "idle memory MB",
+    "rss_mb": "memory MB", "rss_loaded_mb": "memory after load MB", "answer_s": "first answer s",
+    "ready_s": "log readable s", "cpu_percent": "CPU % of a core",
+    "cpu_percent_without": "CPU % without them", "kb_each": "memory KB each",
+    "parking_us_per_partition": "CPU µs to park a partition",
+}  # fmt: skip
+_HEAD = """\
+# Benchmarks
+
+kledger beside Apache Kafka, alternately in one run, with the same client programs, on one machine;
+loopback only. Only the server's process is measured. `make bench` writes this page, and `python -m
+benchmarks --help` says how to run a part. kledger is the full product: idempotence, validation,
+groups and metrics are on. `os` acknowledges when the record is in the page cache, which is what
+Apache Kafka does by default; `fsync` when it is on the disk, which Apache Kafka does on topics with
+`flush.messages=1`.
+"""
+
+
+def render(results: Results) -> str:
+    """Write the page."""
+    verdicts = judge(results)
+    parts = [_HEAD, _conditions(results), _targets(verdicts), "![ratios](benchmarks.svg)\n"]
+    parts += ["## Figures\n\nMedian, and the range of the rounds behind it.\n"]
+    known = {case.name: case for case in CASES}
+    parts += [_case(results, name, known.get(name)) for name in results.cases()]
+    parts += [_failures(results), _profiles(results)]
+    return "\n".join(part for part in parts if part)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _conditions(results: Results) -> str:
+    rows = [[name, value] for name, value in results.conditions.items()]
+    return "## Conditions\n\n" + _table(["what", "value"], rows)
+
+
+def _targets(verdicts: list[Verdict]) -> str:
+    """Hold every target against its figure; then say why the missed ones miss."""
+    rows, remarks = [], []
+    for verdict in verdicts:
+        target = verdict.target
+        pair = target.subject + (f" / {target.against}" if target.against else "")
+        sign = "≤" if target.better == "lower" else "≥"
+        rows.append([
+            target.what, pair, f"{sign} {target.limit:g}{target.unit}",
+            "-" if verdict.found is None else f"{verdict.found:.3g}{target.unit}",
+            _outcome(verdict),
+        ])  # fmt: skip
+        remark = REMARKS.get((target.case, target.figure, target.subject))
+        if verdict.found is not None and not verdict.is_reached and remark:
+            remarks.append(f"- {target.what}, {pair}: {remark}")
+    measured = [verdict for verdict in verdicts if verdict.found is not None]
+    reached = sum(verdict.is_reached for verdict in measured)
+    table = _table(["what", "servers", "target", "found", ""], rows)
+    text = f"## Targets\n\n{reached} of {len(measured)} reached.\n\n{table}"
+    return text + ("\nWhy they are missed:\n\n" + "\n".join(remarks) + "\n" if remarks else "")
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.found is None:
+        return "not measured"
+    return "reached" if verdict.is_reached else f"**missed by {verdict.missed_by:.0%}**"
+
+
+def _case(results: Results, name: str, case: Case | None) -> str:
+    """Write the table of one case: a row for each figure, a column for each subject."""
+    subjects = results.subjects(name)
+    rows = []
+    for figure in results.figures(name):
+        cells = [_cell(results.rounds(name, subject, figure)) for subject in subjects]
+        rows.append([_UNITS.get(figure, figure), *cells])
+    about = f" — {describe(case)}" if case else ""
+    return f"### {name}{about}\n\n" + _table(["", *subjects], rows)
+
+
+def describe(case: Case) -> str:
+    """Say in words what a case does."""
+    words: list[str] = []
+    if case.kind in {"produce", "consume", "cold-consume"}:
+        words = [case.client, f"{case.records:,} records of {case.record_bytes:,} B", case.codec]
+        words += [f"acks={case.acks}", f"{case.partitions} partition(s)"]
+    elif case.kind in {"request", "round-trip"}:
+        words = [f"one record of {case.record_bytes} B a request", f"{case.in_flight} in flight"]
+    elif case.kind == "latency":
+        words = ["librdkafka, 1,000 records/s, from produce() to the consumer"]
+    elif case.kind == "restart":
+        words = [f"killed with {case.payload_bytes / (1 << 30):.1f} GiB of log"]
+    elif case.kind == "idle-fetches":
+        words = [f"{case.partitions:,} partitions parked in fetches of 1,000"]
+    return ", ".join(words)
+
+
+def _cell(found: list[float]) -> str:
+    if not found:
+        return "-"
+    middle = sorted(found)[len(found) // 2]
+    if len(found) == 1:
+        return number(middle)
+    return f"{number(middle)} ({number(min(found))} to {number(max(found))})"
+
+
+def number(value: float) -> str:
+    """Write a figure with three digits that say something."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _failures(results: Results) -> str:
+    if not results.failures:
+        return ""
+    lines = [f"- {name}: {why.splitlines()[0][:200]}" for name, why in results.failures.items()]
+    return "## Failed\n\n" + "\n".join(lines) + "\n"
+
+
+def _profiles(results: Results) -> str:
+    """Write where the server's time goes, load by load."""
+    if not results.profiles:
+        return ""
+    parts = [
+        (
+            "## Where the time goes\n\nSamples of the running server (py-spy), by the innermost"
+            " Python function; time in a native call counts for its caller, waiting for nobody.\n"
+        )
+    ]
+    for name, rows in results.profiles.items():
+        table = _table(
+            ["function", "share"], [[f"`{place}`", f"{share:.0%}"] for place, share in rows]
+        )
+        parts.append(f"### {name}\n\n{table}")
+    return "\n".join(parts)

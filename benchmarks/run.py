@@ -1,0 +1,88 @@
+"""Run: takes the cases one by one, and in each the subjects in turn, round after round.
+
+Rule: subjects alternate inside a case, so that whatever the machine does meanwhile meets all of
+them; a case that fails is noted and the run goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from confluent_kafka import KafkaException
+
+from benchmarks import own_server_cases, shared_cases
+from benchmarks.cases import Case
+from benchmarks.clients import ClientFailed, Figures
+from benchmarks.results import Results, Sample
+from benchmarks.testbed import Testbed
+from compat_tests.servers import ServerFailed
+
+ROUNDS = 3
+_Measure = Callable[[Case, str, Testbed], Figures]
+_MEASURES: dict[str, _Measure] = {
+    "produce": shared_cases.produce,
+    "request": shared_cases.request,
+    "round-trip": shared_cases.request,
+    "latency": shared_cases.latency,
+    "start": own_server_cases.start,
+    "restart": own_server_cases.restart,
+    "cold-consume": own_server_cases.cold_consume,
+    "idle-connections": own_server_cases.idle_connections,
+    "idle-fetches": own_server_cases.idle_fetches,
+}
+# A mass of idle connections is the same mass a second time.
+_ROUNDS_OF_KIND = {"idle-connections": 1, "idle-fetches": 1}
+_SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
+
+
+def run_cases(cases: list[Case], testbed: Testbed, results: Results, *, rounds: int) -> None:
+    """Measure all cases, after a warm-up of the servers that they share."""
+    shared = [case for case in cases if case.kind in _SHARED_KINDS]
+    for subject in dict.fromkeys(subject for case in shared for subject in case.subjects):
+        say(f"warm-up  {subject}")
+        shared_cases.warm_up(subject, testbed)
+    for case in cases:
+        begun = time.monotonic()
+        try:
+            _run_case(case, testbed, results, min(rounds, _ROUNDS_OF_KIND.get(case.kind, rounds)))
+        except (ClientFailed, ServerFailed, KafkaException, OSError) as error:
+            results.failures[case.name] = f"{type(error).__name__}: {error}"[:500]
+            say(f"{case.name}  FAILED: {results.failures[case.name]}")
+        say(f"{case.name}  took {time.monotonic() - begun:.0f} s")
+
+
+def _run_case(case: Case, testbed: Testbed, results: Results, rounds: int) -> None:
+    """Measure one case, its subjects in turn."""
+    with ExitStack() as exits:
+        measure = _MEASURES.get(case.kind) or _consuming(case, testbed, exits)
+        for number in range(1, rounds + 1):
+            for subject in case.subjects:
+                figures = measure(case, subject, testbed)
+                sample = Sample(case=case.name, subject=subject, round=number, figures=figures)
+                results.samples.append(sample)
+                say(f"{case.name}  {subject}  {number}/{rounds}: {in_words(figures)}")
+
+
+def _consuming(case: Case, testbed: Testbed, exits: ExitStack) -> _Measure:
+    """Fill a topic on each subject, to be read in every round."""
+    topics = {
+        subject: exits.enter_context(shared_cases.filled_topic(case, subject, testbed))
+        for subject in case.subjects
+    }
+    return lambda case, subject, testbed: shared_cases.consume(
+        case, subject, testbed, topics[subject]
+    )
+
+
+def in_words(figures: Figures) -> str:
+    """Put figures on one line."""
+    return ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
+
+
+def say(line: str) -> None:
+    """Tell whoever waits."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,127 @@
+"""Targets: what the figures are to reach, as ratios to Apache Kafka in the same run.
+
+Rule: pure. A target that misses is told by how much; why is said in `remarks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.cases import FSYNC, KAFKA, KAFKA_SYNC, OS
+from benchmarks.results import Results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One limit: a ratio of two subjects, or a plain figure when `against` is None."""
+
+    what: str
+    case: str
+    figure: str
+    subject: str
+    against: str | None
+    limit: float
+    better: Literal["lower", "higher"] = "lower"
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a target went; `found` is None when it was not measured in this run."""
+
+    target: Target
+    found: float | None
+
+    @property
+    def is_reached(self) -> bool:
+        """True when the figure lies on the right side of the limit."""
+        if self.found is None:
+            return False
+        if self.target.better == "lower":
+            return self.found <= self.target.limit
+        return self.found >= self.target.limit
+
+    @property
+    def missed_by(self) -> float:
+        """By which share of the limit the figure lies on the wrong side; 0 when reached."""
+        if self.found is None or self.is_reached:
+            return 0.0
+        return abs(self.found / self.target.limit - 1)
+
+
+def _cpu(what: str, case: str, subject: str, against: str, limit: float) -> Target:
+    return Target(
+        what=f"server CPU per MB, {what}", case=case, figure="cpu_ms_per_mb",
+        subject=subject, against=against, limit=limit,
+    )  # fmt: skip
+
+
+def _rate(what: str, case: str, limit: float = 1.0) -> Target:
+    return Target(
+        what=f"throughput, {what}", case=case, figure="mb_per_s",
+        subject=OS, against=KAFKA, limit=limit, better="higher",
+    )  # fmt: skip
+
+
+def _time(what: str, case: str, figure: str, subject: str, against: str) -> Target:
+    return Target(what=what, case=case, figure=figure, subject=subject, against=against, limit=1.0)
+
+
+def _plain(what: str, case: str, figure: str, limit: float, unit: str) -> Target:
+    return Target(
+        what=what, case=case, figure=figure, subject=OS, against=None, limit=limit, unit=unit
+    )
+
+
+def _all() -> Iterator[Target]:
+    yield _cpu("produce 1 KB", "produce-1k", OS, KAFKA, 0.8)
+    yield _cpu("produce 100 B", "produce-100b", OS, KAFKA, 0.6)
+    yield _cpu("produce 1 KB", "produce-1k", FSYNC, KAFKA, 1.0)
+    yield _cpu("produce 100 B", "produce-100b", FSYNC, KAFKA, 1.2)
+    yield _cpu("produce 1 KB", "produce-1k", FSYNC, KAFKA_SYNC, 0.5)
+    yield _cpu("produce 100 B", "produce-100b", FSYNC, KAFKA_SYNC, 0.5)
+    yield _cpu("consume 1 KB", "consume-1k", OS, KAFKA, 1.1)
+    yield _cpu("consume 100 B", "consume-100b", OS, KAFKA, 0.5)
+    yield Target(
+        what="CPU per request of one record", case="request-100b", figure="cpu_us_per_request",
+        subject=OS, against=KAFKA, limit=0.5,
+    )  # fmt: skip
+    for subject, against, limit in ((OS, KAFKA, 1.5), (FSYNC, KAFKA_SYNC, 2.0)):
+        yield Target(
+            what="requests of one record per second", case="request-100b",
+            figure="requests_per_s", subject=subject, against=against, limit=limit,
+            better="higher",
+        )  # fmt: skip
+    for subject, against in ((OS, KAFKA), (FSYNC, KAFKA_SYNC)):
+        for share in ("p50", "p99"):
+            what = f"round trip of one record, {share}"
+            yield _time(what, "round-trip-100b", f"{share}_ms", subject, against)
+    for verb, noun in (("produce", "producer"), ("consume", "consumer")):
+        for size, words in (("1k", "1 KB"), ("100b", "100 B")):
+            yield _rate(f"librdkafka {verb} {words}", f"{verb}-{size}")
+            yield _rate(f"Kafka's own {noun} tool {words}", f"{verb}-java-{size}")
+    for subject, against in ((OS, KAFKA), (FSYNC, KAFKA_SYNC)):
+        what = "end-to-end latency at 1,000 records/s, p99"
+        yield _time(what, "latency-1000", "p99_ms", subject, against)
+    yield _rate("cold consume 1 KB", "cold-consume-1k", 0.8)
+    yield _plain("start to first answered Metadata", "start", "start_s", 0.3, " s")
+    yield _plain("idle memory", "start", "idle_rss_mb", 80, " MB")
+    yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
+    yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
+
+
+TARGETS = tuple(_all())
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Hold a run against every target."""
+    verdicts = []
+    for target in TARGETS:
+        if target.against is None:
+            found = results.median(target.case, target.subject, target.figure)
+        else:
+            found = results.ratio(target.case, target.figure, target.subject, target.against)
+        verdicts.append(Verdict(target=target, found=found))
+    return verdicts

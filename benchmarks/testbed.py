@@ -1,0 +1,131 @@
+"""Testbed: the servers that most cases share, their topics, and what a load cost them.
+
+Rule: only the server's own process is measured; between two loads its topic is deleted and what is
+left to write goes to the disk, so that no load pays for the one before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from benchmarks.cases import FSYNC, KAFKA_SYNC, OS
+from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+
+_ADMIN_TIMEOUT_S = 120
+_numbers = itertools.count(1)
+
+
+def make_server(subject: str, folder: Path) -> ServerProcess:
+    """Build the server of a subject, not started."""
+    if subject in (OS, FSYNC):
+        durability = "os" if subject == OS else "fsync"
+        return KledgerServer(folder, durability=durability)
+    return ApacheKafkaServer(folder)
+
+
+def server_name(subject: str) -> str:
+    """Name the process behind a subject; two subjects may share one."""
+    return "kafka" if subject.startswith("Kafka") else subject.replace(" ", "-")
+
+
+@dataclass(slots=True)
+class Usage:
+    """What a load cost the server; filled in when the load is over."""
+
+    cpu_s: float = 0.0
+
+
+@contextmanager
+def measured(server: ServerProcess) -> Iterator[Usage]:
+    """Measure the CPU time of a server while the body runs."""
+    usage = Usage()
+    before = server.cpu_seconds()
+    yield usage
+    usage.cpu_s = server.cpu_seconds() - before
+
+
+class Testbed:
+    """Servers that are started when first asked for and stopped together."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path) -> None:
+        """Keep all data below `folder`."""
+        self.folder = folder
+        self._servers: dict[str, ServerProcess] = {}
+        self._exits = ExitStack()
+
+    def server(self, subject: str) -> ServerProcess:
+        """Give the running server of a subject."""
+        name = server_name(subject)
+        if name not in self._servers:
+            started = self._exits.enter_context(make_server(subject, self.folder / name))
+            self._servers[name] = started
+        server = self._servers[name]
+        if not server.is_running():
+            # It died under an earlier load, whose failure is noted; the others still count.
+            server.kill()
+            server.start()
+        return server
+
+    @contextmanager
+    def own_server(self, subject: str) -> Iterator[ServerProcess]:
+        """Give a fresh server, not started, that is gone with the body."""
+        server = make_server(subject, self.folder / f"own-{next(_numbers)}")
+        try:
+            yield server
+        finally:
+            server.stop()
+            remove_tree(server.folder)
+
+    @contextmanager
+    def topic(self, subject: str, partitions: int) -> Iterator[str]:
+        """Create a topic for one load and delete it, and its data, behind it."""
+        bootstrap = self.server(subject).bootstrap
+        name = create_topic(subject, bootstrap, partitions)
+        try:
+            yield name
+        finally:
+            with suppress(KafkaException):
+                admin = AdminClient({"bootstrap.servers": bootstrap})
+                admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
+            os.sync()
+
+    def __enter__(self) -> Self:
+        """Nothing runs yet."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop every server."""
+        self._exits.close()
+
+
+def create_topic(subject: str, bootstrap: str, partitions: int) -> str:
+    """Create a topic as a subject wants it and give its name."""
+    name = f"bench-{next(_numbers)}"
+    config = {"flush.messages": "1"} if subject == KAFKA_SYNC else {}
+    config["file.delete.delay.ms"] = "0"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
+    admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
+    return name
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder of ours with all that is in it."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()
+    with suppress(FileNotFoundError):
+        folder.rmdir()
