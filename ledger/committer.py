@@ -20,7 +20,7 @@ from operator import itemgetter
 
 from ledger.commit_thread import CommitThread
 from ledger.engine.base import Buffer, CommitGroup, StorageEngine
-from ledger.engine.errors import StorageError, StorageWriteFailed
+from ledger.engine.errors import StorageWriteFailed
 from ledger.errors import Fenced, LedgerError, from_engine
 from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
 from ledger.position import EARLIEST, Position
@@ -100,7 +100,7 @@ class Committer:
         self._sync = sync
         self._flight: _Flight | None = None
         self._was_slow = False
-        self._is_checkpointing = False
+        self._checkpointing: asyncio.Task[None] | None = None
         self._drained: list[Callable[[], None]] = []
 
     # Taking in
@@ -291,16 +291,18 @@ class Committer:
         behind = self._take_collected()
         self._fail(flight.operations + behind.operations, error)
 
-    def _fail(self, operations: Sequence[Operation], error: Exception | None = None) -> None:
+    def _failure(self, cause: Exception) -> LedgerError:
+        """Return an error of its own for one caller: what is raised collects a traceback."""
+        return from_engine(cause) if self.fatal is None else Fenced(str(cause))
+
+    def _fail(self, operations: Sequence[Operation], cause: Exception) -> None:
         """Fail operations in three rounds: all states go back, all callers hear, all go on."""
-        cause = error or self.fatal
-        assert cause is not None
         submitters = _submitters(operations)
         for submitter in submitters:
             submitter.revert()
         for operation in operations:
             try:
-                operation[0].fail(operation, from_engine(cause))
+                operation[0].fail(operation, self._failure(cause))
             except Exception as failure:  # noqa: BLE001 - see _report
                 self._report(failure)
         for submitter in submitters:
@@ -318,37 +320,39 @@ class Committer:
         """Fence: fail everything unconfirmed, now and for ever; the thread may still be busy."""
         if self.fatal is not None:
             return
-        self.fatal = error
+        self.fatal = error = Fenced(str(error))
         logger.error("the ledger store stops: %s", error)
         operations = self._take_collected().operations
         if flight := flight or self._flight:
             # A group still in the thread has nobody to tell any more when it lands.
             operations, flight.operations = flight.operations + operations, []
         self._on_fatal(error)
-        self._fail(operations)
+        self._fail(operations, error)
+        self._loop.call_soon(self._maybe_drained)
 
     async def close(self) -> None:
         """Wait for what is under way, then end the thread. May be repeated."""
         await self.flush()
+        if self._checkpointing is not None:
+            await asyncio.wait([self._checkpointing])
         await self._pool.run(self._thread.stop)
 
     # Checkpoints
 
     def _maybe_checkpoint(self) -> None:
-        if self._is_checkpointing or not self._engine.checkpoint_due():
-            return
-        self._is_checkpointing = True
-        self._supervisor.spawn(self._checkpoint(), "ledger checkpoint")
+        if self._checkpointing is None and self._engine.checkpoint_due():
+            work = self._checkpoint()
+            self._checkpointing = self._supervisor.spawn(work, "ledger checkpoint")
 
     async def _checkpoint(self) -> None:
         try:
             await self._pool.run(self._engine.checkpoint)
         except StorageWriteFailed as error:
             logger.warning("a checkpoint was not written: %s", error)
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the state is unknown
             self.stop(from_engine(error))
         finally:
-            self._is_checkpointing = False
+            self._checkpointing = None
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:

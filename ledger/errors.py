@@ -47,7 +47,7 @@ class Terminated(LedgerError):
 
 
 class StorageFailed(LedgerError):
-    """Nothing of the change was stored. The same call may succeed later.
+    """Nothing of a change was stored, or nothing could be read; later it may succeed.
 
     `full` tells a storage without space, which will not get better by itself.
     """
@@ -88,7 +88,7 @@ def from_engine(error: BaseException) -> LedgerError:
 
 
 def _storage_failed(error: BaseException) -> LedgerError:
-    return StorageFailed(str(error) or "the storage refused a write", full=_is_full(error))
+    return StorageFailed(str(error) or "the storage failed", full=_is_full(error))
 
 
 def _is_full(error: BaseException) -> bool:
@@ -102,5 +102,5 @@ _TRANSLATIONS: tuple[tuple[type[BaseException], Callable[[BaseException], Ledger
     (engine_errors.EntryCorrupt, lambda error: Corrupt(str(error))),
     (engine_errors.LogCorrupt, lambda error: Corrupt(str(error))),
     (engine_errors.FolderInUse, lambda error: StoreInUse(str(error))),
-    (engine_errors.FolderUnusable, _storage_failed),
+    (engine_errors.StorageError, _storage_failed),
 )

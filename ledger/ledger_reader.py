@@ -19,6 +19,7 @@ from ledger.errors import (
     InvalidPosition,
     LedgerError,
     NonRecoverable,
+    StorageFailed,
     from_engine,
 )
 from ledger.ledger_list_state import LedgerListState
@@ -91,7 +92,7 @@ class LedgerReader:
         Raises:
             Fenced: the handle is closed or lost its managed ledger.
             InvalidArgument: something is missing, or the count is not positive.
-            NonRecoverable, Corrupt: the first entry is not there, or is damaged.
+            NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
         """
         self._check_readable()
         bytes_left = _check_arguments(start, count, bytes_max, max_position)
@@ -124,7 +125,7 @@ class LedgerReader:
         """Read one entry that exists.
 
         Raises:
-            Fenced, NonRecoverable, Corrupt: as for `read_entries`.
+            Fenced, NonRecoverable, Corrupt, StorageFailed: as for `read_entries`.
             InvalidPosition: there is no entry at that position.
         """
         self._check_readable()
@@ -171,7 +172,7 @@ class LedgerReader:
         for candidate in range(index, end):
             try:
                 entry = await self.read_entry(positions[candidate])
-            except (NonRecoverable, Corrupt, InvalidPosition):
+            except (NonRecoverable, Corrupt, StorageFailed, InvalidPosition):
                 continue
             return candidate, matches(entry)
         return None

@@ -40,7 +40,7 @@ class LedgerView:
         Raises:
             Fenced: the handle is closed or fenced. Checked first.
             InvalidArgument: a position is missing, or the count is not positive.
-            NonRecoverable, Corrupt: the first entry cannot be read.
+            NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
 
         Source: PIP-480; managed ledger contract for cursorless reads.
         """

@@ -58,7 +58,7 @@ class LedgerStore:
         self.clock = clock
         self.on_fatal: Callable[[LedgerError], None] = _unheard_fatal
         """Called once when the store stops for good; the owner of the process decides."""
-        self._path = path
+        self.path = path
         self._engine_given = engine
         self._engine: StorageEngine
         self._committer: Committer
@@ -265,7 +265,7 @@ class LedgerStore:
             if self._engine_given is not None:
                 self._engine = self._engine_given
             else:
-                self._engine = await pool.run(_open_engine, self._path, self.config)
+                self._engine = await pool.run(_open_engine, self.path, self.config)
             if before := _stores.get(id(self._engine)):
                 before._give_way()
             next_id, names = await pool.run(_load, self._engine)

@@ -16,6 +16,7 @@ from ledger.engine import errors as engine_errors
         (engine_errors.LogCorrupt("log-1", 17, "checksum"), errors.Corrupt),
         (engine_errors.FolderInUse("folder"), errors.StoreInUse),
         (engine_errors.FolderUnusable("folder"), errors.StorageFailed),
+        (engine_errors.StorageError("input/output error"), errors.StorageFailed),
         (RuntimeError("a bug"), errors.Fenced),
     ],
 )

@@ -29,9 +29,7 @@ def test_the_open_ledger_is_closed_with_what_its_data_says() -> None:
     """Recovery: last ledger count from data, not metadata."""
     found = replace(opened(5), entries=3, size=30, max_timestamp_ms=9)
     expected = (replace(found, closed_ms=50), opened(100))
-    assert MetadataChange(head=NEXT, put=expected) == recover(
-        closed(4, 2), opened(5), found=found
-    )
+    assert MetadataChange(head=NEXT, put=expected) == recover(closed(4, 2), opened(5), found=found)
 
 
 def test_ledgers_without_entries_leave_the_list() -> None:

@@ -9,7 +9,7 @@ from ledger.position import EARLIEST, LATEST, Position
 
 def test_positions_are_ordered_by_ledger_then_entry() -> None:
     ordered = [EARLIEST, *(Position(a, b) for a in range(3) for b in range(-1, 3)), LATEST]
-    assert ordered == sorted(reversed(ordered))
+    assert ordered == sorted(ordered)
     assert all(low < high for low, high in pairwise(ordered))
 
 

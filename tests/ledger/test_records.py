@@ -92,6 +92,4 @@ def test_a_property_that_is_no_text_is_refused() -> None:
 
 
 def test_rows_are_small_and_stay_as_they_are() -> None:
-    assert "01" "0000000000000005" "0000000000000032" "0000000000000001" "ffffffffffffffff" == (
-        LEDGER.hex()
-    )
+    assert "01000000000000000500000000000000320000000000000001ffffffffffffffff" == (LEDGER.hex())

@@ -55,16 +55,12 @@ def test_every_combination_follows_the_rule() -> None:
 )
 def test_time_is_compared_strictly(now_ms: int, expected: tuple[int, ...]) -> None:
     ledgers = infos(10, 10, 10, closed_ms=[0, 1])
-    assert expected == plan_trim(
-        ledgers, now_ms=now_ms, retention_ms=1000, retention_bytes=-1
-    )
+    assert expected == plan_trim(ledgers, now_ms=now_ms, retention_ms=1000, retention_bytes=-1)
 
 
 @pytest.mark.parametrize(("size", "expected"), [(21, ()), (20, (1,)), (11, (1,)), (10, (1, 2))])
 def test_size_is_not_compared_strictly(size: int, expected: tuple[int, ...]) -> None:
-    assert expected == plan_trim(
-        infos(10, 10, 10), now_ms=5, retention_ms=-1, retention_bytes=size
-    )
+    assert expected == plan_trim(infos(10, 10, 10), now_ms=5, retention_ms=-1, retention_bytes=size)
 
 
 def test_no_limits_keep_for_ever() -> None:
@@ -72,9 +68,7 @@ def test_no_limits_keep_for_ever() -> None:
 
 
 def test_size_zero_deletes_at_once_whatever_the_time() -> None:
-    assert (1, 2) == plan_trim(
-        infos(10, 10, 10), now_ms=0, retention_ms=1 << 40, retention_bytes=0
-    )
+    assert (1, 2) == plan_trim(infos(10, 10, 10), now_ms=0, retention_ms=1 << 40, retention_bytes=0)
 
 
 def test_deletion_stops_at_the_first_that_must_stay() -> None:

@@ -21,11 +21,7 @@ def append(state: WriteTailState, size: int = 10, now_ms: int = 0) -> TailDue:
     entry_id = state.next_entry
     state.next_entry += 1
     state.size += size
-    if (
-        entry_id >= state.check_entry
-        or state.size >= state.check_size
-        or now_ms >= state.check_ms
-    ):
+    if entry_id >= state.check_entry or state.size >= state.check_size or now_ms >= state.check_ms:
         return state.due(now_ms)
     return TailDue.NOTHING
 

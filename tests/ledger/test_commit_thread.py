@@ -1,0 +1,51 @@
+"""The thread: order, errors, end."""
+
+import threading
+from queue import SimpleQueue
+
+from ledger.commit_thread import CommitThread
+from ledger.engine.base import CommitGroup
+from ledger.engine.errors import StorageWriteFailed
+from ledger.engine.faulty import FaultyEngine
+
+
+def group(entry_id: int) -> CommitGroup:
+    return CommitGroup(entries=[(1, entry_id, b"x")])
+
+
+def test_groups_land_in_order_with_their_tokens() -> None:
+    landed: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
+    engine = FaultyEngine(None)
+    engine.fail_next("commit")
+    thread: CommitThread[str] = CommitThread(
+        engine, sync=True, land=lambda token, error: landed.put((token, error))
+    )
+    thread.submit(group(0), "first")
+    thread.submit(group(0), "second")
+    thread.stop()
+    first, second = landed.get_nowait(), landed.get_nowait()
+    assert ("first", StorageWriteFailed) == (first[0], type(first[1]))
+    assert ("second", None) == second
+    assert (2, 1) == (engine.calls["commit"], engine.calls["sync"])
+
+
+def test_commits_are_made_in_another_thread() -> None:
+    names: SimpleQueue[str] = SimpleQueue()
+    thread: CommitThread[int] = CommitThread(
+        FaultyEngine(None),
+        sync=False,
+        land=lambda token, error: names.put(threading.current_thread().name),
+    )
+    thread.submit(group(0), 0)
+    assert "committer" == names.get(timeout=10)
+    thread.stop()
+
+
+def test_stop_ends_a_thread_that_never_started_and_may_be_repeated() -> None:
+    thread: CommitThread[int] = CommitThread(
+        FaultyEngine(None), sync=True, land=lambda token, error: None
+    )
+    thread.stop()
+    thread.submit(group(0), 1)
+    thread.stop()
+    thread.stop()

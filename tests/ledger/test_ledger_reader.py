@@ -1,0 +1,341 @@
+"""The cursorless read, rule by rule (PIP-480), from memory and from the storage."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import product
+
+import pytest
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    Corrupt,
+    Entry,
+    Fenced,
+    InvalidArgument,
+    InvalidPosition,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    NonRecoverable,
+    Position,
+    StorageFailed,
+    StoreConfig,
+)
+from ledger.engine.errors import EntryCorrupt, EntryMissing
+from ledger.ledger_reader import STEP_ENTRIES_MAX
+from ledger.testing import FaultyEngine
+from tests.ledger.words import datas, pos
+
+OpenStore = Callable[..., Awaitable[LedgerStore]]
+COLD = StoreConfig(cache_bytes=0)
+SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last + 1)]
+
+
+def at_most(number: int) -> Callable[[Entry], bool]:
+    return lambda entry: int(entry.data) <= number
+
+
+async def written(
+    store: LedgerStore, count: int, config: ManagedLedgerConfig = SMALL
+) -> tuple[ManagedLedger, list[Position]]:
+    """Open a managed ledger and write 0, 1, 2, ..."""
+    ml = await store.open_managed_ledger("orders", config=config)
+    return ml, await asyncio.gather(*(ml.add_entry(data) for data in numbers(0, count - 1)))
+
+
+@pytest.fixture(params=["memory", "storage"])
+async def ten(
+    request: pytest.FixtureRequest, open_store: OpenStore
+) -> tuple[ManagedLedger, list[Position]]:
+    """Ten entries in ledgers of 4, 4 and 2, all in memory or none."""
+    config = StoreConfig() if request.param == "memory" else COLD
+    return await written(await open_store(config=config), 10)
+
+
+# 1. Argument errors; the state comes first
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "max_position"),
+    [
+        (None, 1, LATEST),
+        (EARLIEST, 0, LATEST),
+        (EARLIEST, -3, LATEST),
+        (EARLIEST, 1, None),
+        ("1:1", 1, LATEST),
+    ],
+)
+async def test_bad_arguments_are_refused(
+    ten: tuple[ManagedLedger, list[Position]], start: Position, count: int, max_position: Position
+) -> None:
+    ml, _ = ten
+    with pytest.raises(InvalidArgument):
+        await ml.read_entries(start, count, max_position)
+    with pytest.raises(InvalidArgument):
+        ml.read_cached(start, count, None, max_position)
+
+
+async def test_a_closed_ledger_says_fenced_before_it_looks_at_arguments(
+    ten: tuple[ManagedLedger, list[Position]],
+) -> None:
+    ml, _ = ten
+    await ml.close()
+    with pytest.raises(Fenced) as caught:
+        await ml.read_entries(None, 0, None)  # type: ignore[arg-type]
+    assert Fenced is type(caught.value)
+    with pytest.raises(Fenced):
+        ml.read_cached(EARLIEST, 1)
+
+
+async def test_a_fenced_ledger_says_fenced(open_store: OpenStore) -> None:
+    store = await open_store()
+    ml, _ = await written(store, 3)
+    await store.open_managed_ledger("orders")
+    with pytest.raises(Fenced):
+        await ml.read_entries(EARLIEST, 1)
+    with pytest.raises(Fenced):
+        await ml.read_entry(EARLIEST)
+
+
+# 2 and 3. Where a read begins and ends
+
+
+async def test_every_start_count_and_end_reads_what_a_list_would(
+    ten: tuple[ManagedLedger, list[Position]],
+) -> None:
+    ml, positions = ten
+    first, last = positions[0].ledger_id, positions[-1].ledger_id
+    places = [EARLIEST, LATEST]
+    places += [Position(id_, e) for id_ in range(first - 1, last + 2) for e in range(-1, 6)]
+    pairs = list(zip(positions, numbers(0, 9), strict=True))
+    for start, end, count in product(places, places, (1, 3, 5, 100)):
+        at = min((p for p in positions if p >= start), default=None)
+        expected = [] if at is None or end < at else [d for p, d in pairs if at <= p <= end]
+        found = await ml.read_entries(start, count, end)
+        assert expected[:count] == datas(found), (start, end, count)
+        cached = ml.read_cached(start, count, None, end)
+        assert cached is None or cached == found
+
+
+async def test_entries_carry_their_positions(ten: tuple[ManagedLedger, list[Position]]) -> None:
+    ml, positions = ten
+    assert positions == [entry.position for entry in await ml.read_entries(EARLIEST, 100)]
+
+
+# 4. Crosses ledgers; bounded by the last confirmed entry
+
+
+async def test_entries_that_are_not_confirmed_are_not_read(open_store: OpenStore) -> None:
+    """The current ledger is bounded by the last confirmed entry, not by the storage's own."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine)
+    ml, positions = await written(store, 2)
+    hold = engine.hold_next("sync")
+    adding = asyncio.ensure_future(ml.add_entry(b"2"))
+    await hold.reached()
+    assert positions[-1] == ml.last_confirmed_entry
+    assert numbers(0, 1) == datas(await ml.read_entries(EARLIEST, 10))
+    hold.release()
+    await adding
+    assert numbers(0, 2) == datas(await ml.read_entries(EARLIEST, 10))
+
+
+async def test_vanished_ledgers_are_skipped(ten: tuple[ManagedLedger, list[Position]]) -> None:
+    ml, positions = ten
+    await ml.trim_before(positions[4])
+    assert numbers(4, 9) == datas(await ml.read_entries(positions[1], 100))
+    assert numbers(4, 9) == datas(await ml.read_entries(EARLIEST, 100))
+
+
+async def test_a_read_of_nothing_but_an_empty_ledger_ends() -> None:
+    """Reading an empty current ledger looped for ever upstream (#8284)."""
+    async with LedgerStore.open(None) as store:
+        ml = await store.open_managed_ledger("orders")
+        assert [] == await ml.read_entries(EARLIEST, 10)
+        await ml.add_entry(b"x")
+        await ml.roll_over()
+        await ml.truncate()
+        assert [] == await ml.read_entries(EARLIEST, 10)
+
+
+async def test_a_ledger_trimmed_while_it_is_read_is_skipped(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
+    hold = engine.hold_next("read")
+    reading = asyncio.ensure_future(ml.read_entries(positions[1], 100))
+    await hold.reached()
+    await ml.trim_before(positions[4])
+    hold.release()
+    assert numbers(4, 9) == datas(await reading)
+
+
+# 5. Bounded work
+
+
+async def test_a_byte_limit_ends_the_read_but_not_before_the_first(
+    open_store: OpenStore,
+) -> None:
+    for config in (StoreConfig(), COLD):
+        store = await open_store(config=config)
+        ml = await store.open_managed_ledger("sizes", config=SMALL)
+        for size in (10, 10, 10, 10, 30, 10):
+            await ml.add_entry(bytes(size))
+        for limit, expected in ((1, 1), (10, 1), (29, 2), (40, 4), (41, 4), (70, 5), (80, 6)):
+            assert expected == len(await ml.read_entries(EARLIEST, 9, bytes_max=limit)), limit
+            cached = ml.read_cached(EARLIEST, 9, limit)
+            assert cached is None or expected == len(cached)
+
+
+async def test_a_long_read_from_memory_is_whole(open_store: OpenStore) -> None:
+    store = await open_store()
+    ml = await store.open_managed_ledger("orders")
+    count = 70 * STEP_ENTRIES_MAX
+    for _ in range(count):
+        ml.append_nowait(b"x", 1, 1, lambda position, error: None)
+    await store.flush()
+    assert count == len(await ml.read_entries(EARLIEST, count + 1))
+    assert count == len(ml.read_cached(EARLIEST, count + 1) or [])
+
+
+# 6. Failures
+
+
+async def test_a_failure_before_any_entry_is_an_error(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
+    for error, expected in (
+        (EntryMissing(1, 2), NonRecoverable),
+        (EntryCorrupt(1, 2, "checksum"), Corrupt),
+        (OSError("input/output error"), StorageFailed),
+    ):
+        engine.fail_next("read", error)
+        with pytest.raises(expected):
+            await ml.read_entries(positions[0], 10)
+    assert numbers(0, 9) == datas(await ml.read_entries(positions[0], 10))
+
+
+async def test_a_failure_behind_the_first_entry_returns_what_there_is(
+    open_store: OpenStore,
+) -> None:
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
+    hold = engine.hold_next("read")
+    engine.fail_next("read", EntryCorrupt(1, 2, "checksum"))
+    reading = asyncio.ensure_future(ml.read_entries(positions[1], 10))
+    await hold.reached()
+    hold.release()
+    assert numbers(1, 3) == datas(await reading)
+
+
+async def test_fencing_behind_the_first_entry_returns_what_there_is(
+    open_store: OpenStore,
+) -> None:
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=COLD)
+    ml, positions = await written(store, 10)
+    first, second = engine.hold_next("read"), engine.hold_next("read")
+    reading = asyncio.ensure_future(ml.read_entries(positions[0], 10))
+    await first.reached()
+    first.release()
+    await second.reached()
+    await store.open_managed_ledger("orders")
+    second.release()
+    assert numbers(0, 3) == datas(await reading)
+
+
+async def test_fencing_during_the_first_read_is_an_error(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=COLD)
+    ml, positions = await written(store, 10)
+    hold = engine.hold_next("read")
+    reading = asyncio.ensure_future(ml.read_entries(positions[0], 10))
+    await hold.reached()
+    await store.open_managed_ledger("orders")
+    hold.release()
+    with pytest.raises(Fenced):
+        await reading
+
+
+# Memory and storage together
+
+
+async def test_a_partial_hit_reads_only_what_is_missing(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=StoreConfig(cache_bytes=40))
+    ml = await store.open_managed_ledger("orders")
+    for number in range(8):
+        await ml.add_entry(b"%010d" % number)
+    assert 40 == store.cached_bytes
+    assert None is ml.read_cached(EARLIEST, 8)
+    found = await ml.read_entries(EARLIEST, 8)
+    assert [b"%010d" % number for number in range(8)] == datas(found)
+    assert 1 == engine.calls["read"]
+    tail = ml.read_cached(found[4].position, 8)
+    assert tail == found[4:]
+    assert 40 == store.cached_bytes, "a cold read does not fill the cache"
+
+
+async def test_the_tail_never_touches_the_storage(open_store: OpenStore) -> None:
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine), 10)
+    assert numbers(2, 9) == datas(ml.read_cached(positions[2], 100) or [])
+    assert numbers(0, 9) == datas(await ml.read_entries(EARLIEST, 100))
+    assert b"7" == (await ml.read_entry(positions[7])).data
+    assert 0 == engine.calls["read"]
+
+
+# read_entry and find_newest_matching
+
+
+async def test_read_entry_reads_exactly_one(ten: tuple[ManagedLedger, list[Position]]) -> None:
+    ml, positions = ten
+    for position, data in zip(positions, numbers(0, 9), strict=True):
+        entry = await ml.read_entry(position)
+        assert (position, data) == (entry.position, entry.data)
+    beyond = ml.last_confirmed_entry.successor
+    for missing in (EARLIEST, LATEST, beyond, Position(positions[0].ledger_id, 4), pos("99:0")):
+        with pytest.raises(InvalidPosition):
+            await ml.read_entry(missing)
+    with pytest.raises(InvalidArgument):
+        await ml.read_entry("1:1")  # type: ignore[arg-type]
+
+
+async def test_find_newest_equals_a_linear_scan(
+    ten: tuple[ManagedLedger, list[Position]],
+) -> None:
+    ml, positions = ten
+    for newest in range(-1, 12):
+        expected = positions[min(newest, 9)] if newest >= 0 else None
+        assert expected == await ml.find_newest_matching(at_most(newest)), newest
+
+
+async def test_find_newest_in_a_trimmed_log(ten: tuple[ManagedLedger, list[Position]]) -> None:
+    ml, positions = ten
+    await ml.trim_before(positions[8])
+    assert positions[8] == await ml.find_newest_matching(at_most(8))
+    assert None is await ml.find_newest_matching(at_most(3))
+
+
+async def test_find_newest_in_an_empty_log(open_store: OpenStore) -> None:
+    ml = await (await open_store()).open_managed_ledger("orders")
+    assert None is await ml.find_newest_matching(lambda entry: True)
+
+
+async def test_find_newest_skips_what_cannot_be_read(open_store: OpenStore) -> None:
+    """Whichever of the reads fail, the answer is a readable entry that matches, or none."""
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
+    for failing in range(6):
+        for _ in range(failing):
+            engine.fail_next("read", EntryCorrupt(1, 1, "checksum"))
+        found = await ml.find_newest_matching(at_most(6))
+        assert found is not None
+        assert found in positions[failing:7]
+    for _ in range(10):
+        engine.fail_next("read", EntryCorrupt(1, 1, "checksum"))
+    assert None is await ml.find_newest_matching(lambda entry: True)

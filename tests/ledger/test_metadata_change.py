@@ -1,0 +1,65 @@
+"""A change of metadata: its rows, and the door through which it takes effect."""
+
+from ledger import keys
+from ledger.errors import Fenced, LedgerError
+from ledger.ledger_list_state import MetadataChange
+from ledger.metadata_change import ChangeTicket, change_rows
+from ledger.operations import Operation
+from ledger.position import EARLIEST
+from ledger.records import ManagedLedgerRecord, decode_ledger, decode_managed_ledger
+from tests.ledger.words import closed, opened
+
+HEAD = ManagedLedgerRecord(managed_ledger_id=3, version=8, properties={"a": "b"})
+CHANGE = MetadataChange(head=HEAD, put=(closed(5, 2), opened(6)), removed=(4,))
+
+
+class Owner:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def apply(self, change: MetadataChange) -> None:
+        self.heard.append(change)
+
+    def progressed(self) -> None:
+        self.heard.append("progressed")
+
+    def revert(self) -> None:
+        self.heard.append("revert")
+
+    def settle(self) -> None:
+        self.heard.append("settle")
+
+    def done(self, error: LedgerError | None) -> None:
+        self.heard.append(("done", error))
+
+
+def operation(ticket: ChangeTicket) -> Operation:
+    return (ticket, EARLIEST, 0, b"", lambda position, error: None)
+
+
+def test_rows_are_the_record_the_ledgers_and_what_goes() -> None:
+    head, first, second, removed = change_rows("orders", CHANGE)
+    assert keys.managed_ledger_key("orders") == head[0]
+    assert HEAD == decode_managed_ledger(head[1] or b"")
+    assert (keys.ledger_key(3, 5), closed(5, 2)) == (first[0], decode_ledger(5, first[1] or b""))
+    assert (keys.ledger_key(3, 6), opened(6)) == (second[0], decode_ledger(6, second[1] or b""))
+    assert (keys.ledger_key(3, 4), None) == removed
+
+
+def test_a_durable_change_takes_effect_before_its_caller_hears() -> None:
+    owner = Owner()
+    ticket = ChangeTicket(owner, CHANGE, owner.done)
+    ticket.confirm(operation(ticket))
+    ticket.progressed()
+    assert [CHANGE, ("done", None), "progressed"] == owner.heard
+
+
+def test_a_failed_change_never_takes_effect() -> None:
+    owner, error = Owner(), Fenced("gone")
+    ticket = ChangeTicket(owner, CHANGE, owner.done)
+    ticket.revert()
+    ticket.fail(operation(ticket), error)
+    ticket.settle()
+    assert ["revert", ("done", error), "settle"] == owner.heard
