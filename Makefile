@@ -7,6 +7,10 @@ STAMP := .venv/.stamp
 CODE := $(wildcard batches benchmarks compat_tests gateway kledger ledger native offsets \
 	pipelines runtime subscriptions tests topics)
 COMPAT := $(wildcard compat_tests)
+# What a server loads; compiled by the set-up, because compiling takes longer than starting.
+ROOMS := batches gateway kledger ledger offsets runtime topics
+LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,crc32c cramjam rocksdict uvloop)
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-peers demo test test-all bench lint format serve lock changelog clean
@@ -15,6 +19,7 @@ help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
 
 setup: $(STAMP) ## Create .venv with everything locked, and the command .venv/bin/kledger.
+	@:
 
 $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -25,6 +30,7 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python \
 		--no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q $(ROOMS) $(LIBRARIES)
 	touch $(STAMP)
 
 setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java and kcat.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
@@ -40,7 +41,11 @@ class ServerProcess:
         """
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by stop()
         self._process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=self._log, text=True
+            self._command,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            env=_environment(),
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
@@ -103,6 +108,15 @@ class ServerProcess:
         if self._log is not None:
             self._log.close()
             self._log = None
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables for the server: ours are found before what PYTHONPATH leads to."""
+    environment = dict(os.environ)
+    if "PYTHONPATH" in environment:
+        home = str(Path(__file__).parent.parent)
+        environment["PYTHONPATH"] = os.pathsep.join([home, environment["PYTHONPATH"]])
+    return environment
 
 
 def arguments_for(settings: dict[str, object]) -> Sequence[str]:

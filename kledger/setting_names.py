@@ -14,7 +14,6 @@ Assignments = dict[str, object]
 """Values by our own names, `section.field`."""
 
 MINUTE_MS = 60_000
-HOUR_MS = 60 * MINUTE_MS
 MIB = 1024 * 1024
 
 Rename = tuple[str, int]
@@ -29,10 +28,10 @@ RENAMED: Mapping[str, Rename] = {
     # Pulsar.
     "clusterName": ("kafka.cluster_id", 1),
     "managedLedgerCacheSizeMB": ("storage.cache_bytes", MIB),
-    "managedLedgerMaxEntriesPerLedger": ("ledger.max_entries_per_ledger", 1),
-    "managedLedgerMaxSizePerLedgerMbytes": ("ledger.max_bytes_per_ledger", MIB),
-    "managedLedgerMinLedgerRolloverTimeMinutes": ("ledger.min_rollover_ms", MINUTE_MS),
-    "managedLedgerMaxLedgerRolloverTimeMinutes": ("ledger.max_rollover_ms", MINUTE_MS),
+    "managedLedgerMaxSizePerLedgerMbytes": ("topics.log_segment_bytes", MIB),
+    "managedLedgerMaxLedgerRolloverTimeMinutes": ("topics.log_roll_ms", MINUTE_MS),
+    "defaultRetentionTimeInMinutes": ("topics.log_retention_minutes", 1),
+    "defaultRetentionSizeInMB": ("topics.log_retention_bytes", MIB),
     "defaultNumPartitions": ("kafka.num_partitions", 1),
     "maxMessageSize": ("kafka.message_max_bytes", 1),
     "allowAutoTopicCreation": ("kafka.auto_create_topics_enable", 1),
@@ -87,9 +86,9 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     if name in RENAMED:
         own_name, factor = RENAMED[name]
         return {own_name: value if factor == 1 else _scaled(name, value, factor)}
-    for section in ("kafka", "topics"):
+    for section in ("kafka", "topics", "server"):
         kafka_name = f"{section}.{name.replace('.', '_')}"
-        if "_" not in name and kafka_name in own_names:
+        if "." in name and "_" not in name and kafka_name in own_names:
             return {kafka_name: value}
     raise SettingError(f"{name}: there is no such setting{_suggestion(name, own_names)}")
 

@@ -27,7 +27,7 @@ from kledger.setting_values import (
     convert,
     split_address,
 )
-from ledger import InvalidArgument, ManagedLedgerConfig, StoreConfig
+from ledger import InvalidArgument, StoreConfig
 from topics.config_keys import CONFIG_KEYS
 from topics.errors import InvalidConfig
 from topics.topic_config import TopicDefaults
@@ -48,7 +48,8 @@ class ServerSettings:
     native: str | None = None
     admin: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    blocking_threads: int = 4
+    log_retention_check_interval_ms: int = 300_000
+    """How often records that may go by age or size are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,6 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     storage: StoreConfig = field(default_factory=StoreConfig)
-    ledger: ManagedLedgerConfig = field(default_factory=ManagedLedgerConfig)
     kafka: GatewayConfig = field(default_factory=GatewayConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
 
@@ -85,13 +85,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.transaction_max_timeout_ms": (1, INT32_MAX),
     "kafka.connections_max_idle_ms": (-1, INT64_MAX),
     "kafka.max_connections": (1, INT32_MAX),
-    "ledger.max_entries_per_ledger": (-1, INT64_MAX),
-    "ledger.max_bytes_per_ledger": (-1, INT64_MAX),
-    "ledger.min_rollover_ms": (-1, INT64_MAX),
-    "ledger.max_rollover_ms": (-1, INT64_MAX),
-    "ledger.retention_ms": (-1, INT64_MAX),
-    "ledger.retention_bytes": (-1, INT64_MAX),
-    "server.blocking_threads": (1, 64),
+    "server.log_retention_check_interval_ms": (1, INT64_MAX),
 }
 
 

@@ -18,7 +18,7 @@ from gateway.server import GatewayServer
 from gateway.services import Services, load_cluster_id
 from kledger.setting_values import split_address
 from kledger.settings import Settings
-from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse
+from ledger import Corrupt, LedgerError, LedgerStore, StorageFailed, StoreInUse
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
 from runtime.metrics import Metrics
@@ -78,6 +78,7 @@ class Server:
             self._store = await self._open_store()
             self._services = await self._build_services(self._store)
             self.kafka_address = await self._listen(self._services)
+            self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
             raise _explained(error, settings.data) from error
@@ -114,7 +115,9 @@ class Server:
         # The listener fills in its port, and one server's must not reach the next one's settings.
         config = replace(self._settings.kafka)
         config.cluster_id = config.cluster_id or await load_cluster_id(store, self._entropy)
-        registry = await TopicRegistry.open(store, self._settings.topics, self._clock)
+        registry = await TopicRegistry.open(
+            store, self._settings.topics, self._clock, self._entropy
+        )
         groups = GroupCoordinator.open(
             store,
             config=GroupConfig.from_gateway(config),
@@ -133,6 +136,12 @@ class Server:
             store=store,
             metrics=Metrics(),
         )
+
+    async def _keep_house(self, services: Services) -> None:
+        """Remove what may go by age or size, from time to time."""
+        while True:
+            await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
+            await services.registry.enforce_retention()
 
     async def _listen(self, services: Services) -> str:
         host, port = split_address("server.kafka", self._settings.server.kafka)
@@ -166,7 +175,7 @@ def _explained(error: BaseException, data: str) -> BaseException:
     match error:
         case CannotStart():
             return error
-        case StoreInUse():
+        case StoreInUse() | StorageFailed():
             return CannotStart(str(error), is_mistake=True)
         case Corrupt():
             return CannotStart(

@@ -1,7 +1,5 @@
 """The fixture that other projects' tests use."""
 
-from pathlib import Path
-
 import pytest
 
 from kledger.healthcheck import check
@@ -18,6 +16,7 @@ def test_fixture_works_beside_folders_with_our_names(
 ) -> None:
     """A project that has a folder `ledger` of its own must still be able to use the fixture."""
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
     (pytester.path / "ledger").mkdir()
     (pytester.path / "ledger" / "__init__.py").write_text("balance = 3\n")
     pytester.makepyfile(
@@ -31,5 +30,5 @@ def test_fixture_works_beside_folders_with_our_names(
             socket.create_connection((host, int(port))).close()
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--rootdir={Path.cwd()}")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)

@@ -30,10 +30,12 @@ OWN = own_names()
             "PLAINTEXT://broker.example:9095",
             {"kafka.advertised_host": "broker.example", "kafka.advertised_port": 9095},
         ),
-        ("managedLedgerMaxEntriesPerLedger", "9", {"ledger.max_entries_per_ledger": "9"}),
+        ("log.retention.check.interval.ms", 9, {"server.log_retention_check_interval_ms": 9}),
+        ("managedLedgerMaxSizePerLedgerMbytes", "2", {"topics.log_segment_bytes": 2 << 20}),
+        ("defaultRetentionTimeInMinutes", "-1", {"topics.log_retention_minutes": "-1"}),
         ("managedLedgerCacheSizeMB", "2", {"storage.cache_bytes": 2 * 1024 * 1024}),
-        ("managedLedgerMaxLedgerRolloverTimeMinutes", 2, {"ledger.max_rollover_ms": 120_000}),
-        ("managedLedgerMaxLedgerRolloverTimeMinutes", -1, {"ledger.max_rollover_ms": -1}),
+        ("managedLedgerMaxLedgerRolloverTimeMinutes", 2, {"topics.log_roll_ms": 120_000}),
+        ("managedLedgerMaxLedgerRolloverTimeMinutes", -1, {"topics.log_roll_ms": -1}),
     ],
 )
 def test_names_mean_ours(name: str, value: object, meaning: dict[str, object]) -> None:

@@ -104,7 +104,8 @@ def test_unknown_variable_is_refused() -> None:
         ("log.retention.ms=x", "log.retention.ms"),
         ("log.segment.bytes=1", "log.segment.bytes"),
         ("topics.configs=1", "topics.configs: there is no such setting"),
-        ("ledger.max_rollover_ms=0", "ledger.max_rollover_ms"),
+        ("storage.committer_queue_bytes_max=0", "storage.committer_queue_bytes_max: expected"),
+        ("log.retention.check.interval.ms=0", "log.retention.check.interval.ms: expected a whole"),
     ],
 )
 def test_wrong_assignment_is_refused(assignment: str, message: str) -> None:
