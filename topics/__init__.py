@@ -1,6 +1,44 @@
 """Topics: names, partitions and configuration, and a partition as a log of record batches.
 
 Rule: both façades append and read here, so offsets are given out, producers admitted and time
-rules kept in one place.
+rules kept in one place. What stands here is the face that the façades use.
 Must not know: wire formats, connections, committed offsets of groups.
 """
+
+from topics.config_keys import CONFIG_KEYS
+from topics.config_values import ConfigType
+from topics.errors import (
+    InvalidConfig,
+    InvalidReplicationFactor,
+    InvalidTopicName,
+    TopicsError,
+    UnknownPartition,
+    UnknownTopic,
+)
+from topics.partition_log import PartitionLog
+from topics.registry import TopicRegistry
+from topics.results import AppendResult, ReadResult
+from topics.topic import Topic
+from topics.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
+from topics.topic_names import check_name
+
+__all__ = [
+    "CONFIG_KEYS",
+    "AppendResult",
+    "ConfigEntry",
+    "ConfigSource",
+    "ConfigType",
+    "InvalidConfig",
+    "InvalidReplicationFactor",
+    "InvalidTopicName",
+    "PartitionLog",
+    "ReadResult",
+    "Topic",
+    "TopicDefaults",
+    "TopicRegistry",
+    "TopicsError",
+    "UnknownPartition",
+    "UnknownTopic",
+    "check_name",
+    "describe",
+]

@@ -1,0 +1,102 @@
+"""Configuration entries: settings of topics and of this node, as Kafka's admin APIs show them.
+
+Rule: a value is shown with the place it comes from, and with every place that could have set it.
+Must not know: which API asks, or how values are stored.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Final
+
+from gateway.config import GatewayConfig
+from gateway.wire.messages.k32_describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsSynonym,
+)
+from topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
+
+TOPIC_SOURCE: Final = 1
+STATIC_BROKER_SOURCE: Final = 4
+DEFAULT_SOURCE: Final = 5
+_SOURCES: Final = {
+    ConfigSource.TOPIC: TOPIC_SOURCE,
+    ConfigSource.BROKER: STATIC_BROKER_SOURCE,
+    ConfigSource.DEFAULT: DEFAULT_SOURCE,
+}
+_TYPES: Final = {
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.INT: 3,
+    ConfigType.LONG: 5,
+    ConfigType.DOUBLE: 6,
+    ConfigType.LIST: 7,
+}
+_FIELD_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG, str: ConfigType.STRING}
+
+
+def topic_entries(
+    configs: Mapping[str, str], defaults: TopicDefaults
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield every setting of a topic with these own values, sorted by name."""
+    for entry in describe(configs, defaults):
+        yield _result(entry, entry.name, entry.value, read_only=False)
+
+
+def broker_entries(
+    config: GatewayConfig, defaults: TopicDefaults
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield the settings of this node; all were given at the start and are read-only."""
+    untouched = GatewayConfig()
+    for field in fields(config):
+        value, default = getattr(config, field.name), getattr(untouched, field.name)
+        is_default = value == default
+        name = field.name.replace("_", ".")
+        places = [] if is_default else [(value, STATIC_BROKER_SOURCE)]
+        yield DescribeConfigsResourceResult(
+            name=name,
+            value=_text(value),
+            read_only=True,
+            config_source=DEFAULT_SOURCE if is_default else STATIC_BROKER_SOURCE,
+            config_type=_TYPES[_FIELD_TYPES[type(value)]],
+            documentation=None,
+            synonyms=[
+                DescribeConfigsSynonym(name=name, value=_text(one), source=source)
+                for one, source in [*places, (default, DEFAULT_SOURCE)]
+            ],
+        )
+    yield from _topic_defaults(defaults, {field.name.replace("_", ".") for field in fields(config)})
+
+
+def _topic_defaults(
+    defaults: TopicDefaults, shown: set[str]
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield the broker-level names under which topics' defaults are set."""
+    for entry in describe({}, defaults):
+        name = entry.synonyms[0].name
+        if name in shown or name == entry.name:
+            continue
+        shown.add(name)
+        yield _result(entry, name, entry.synonyms[0].value, read_only=True)
+
+
+def _result(
+    entry: ConfigEntry, name: str, value: str, *, read_only: bool
+) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=read_only,
+        config_source=_SOURCES[entry.source],
+        config_type=_TYPES[entry.type],
+        documentation=entry.documentation,
+        synonyms=[
+            DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=_SOURCES[synonym.source]
+            )
+            for synonym in entry.synonyms
+        ],
+    )
+
+
+def _text(value: bool | int | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

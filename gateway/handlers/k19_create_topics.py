@@ -1,0 +1,110 @@
+"""CreateTopics, key 19, versions 2-7.
+
+Behaviour:
+- Every topic asked for gets one entry; one that stands twice is refused.
+- -1 partitions or replicas stand for the broker's default; this is one node, so that any other
+  number of replicas than 1 is INVALID_REPLICATION_FACTOR.
+- Assignments, when given, number the partitions from 0 and name this node alone; then partitions
+  and replicas must be -1.
+- With ``validate_only`` nothing is created, and the answer is the one creation would give.
+- The answer leaves when the topic is durable; it can be used at once.
+
+Version notes:
+- v5 answers partitions, replicas and the configuration (KIP-525), v7 the topic's id (KIP-516).
+"""
+
+from collections import Counter
+
+from gateway.config_entries import topic_entries
+from gateway.config_resources import value_of
+from gateway.context import RequestContext
+from gateway.refusals import Refused, refusal_of, refuse_repeated
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from topics import InvalidReplicationFactor, TopicsError
+
+KEY = 19
+MIN_VERSION = 2
+MAX_VERSION = 7
+
+USE_DEFAULT = -1
+
+
+async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create the topics one by one, or only check them."""
+    seen = Counter(asked.name for asked in request.topics)
+    results = []
+    for asked in request.topics:
+        try:
+            refuse_repeated(seen[asked.name])
+            results.append(await _create(context, asked, validate_only=request.validate_only))
+        except (Refused, TopicsError) as error:
+            code, message = refusal_of(error)
+            results.append(
+                CreatableTopicResult(name=asked.name, error_code=code, error_message=message)
+            )
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    context: RequestContext, asked: CreatableTopic, *, validate_only: bool
+) -> CreatableTopicResult:
+    partitions = _partition_count(context, asked)
+    values = {config.name: value_of(config.name, config.value) for config in asked.configs}
+    registry = context.services.registry
+    result = CreatableTopicResult(
+        name=asked.name, error_message=None, num_partitions=partitions, replication_factor=1
+    )
+    if validate_only:
+        registry.check_creation(asked.name, partitions=partitions, configs=values)
+    else:
+        topic = await registry.create(asked.name, partitions=partitions, configs=values)
+        result.topic_id = topic.id
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            config_source=entry.config_source,
+            is_sensitive=False,
+        )
+        for entry in topic_entries(values, registry.defaults)
+    ]
+    return result
+
+
+def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
+    """Return how many partitions are wanted; refuse numbers and assignments that cannot be."""
+    config = context.services.config
+    if asked.assignments:
+        return _assigned_partitions(asked, config.node_id)
+    if asked.replication_factor not in (USE_DEFAULT, 1):
+        raise InvalidReplicationFactor(
+            f"replication factor of {asked.name}: expected 1 (one node) or -1, "
+            f"got {asked.replication_factor}"
+        )
+    if asked.num_partitions == USE_DEFAULT:
+        return config.num_partitions
+    return asked.num_partitions
+
+
+def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
+    if asked.num_partitions != USE_DEFAULT or asked.replication_factor != USE_DEFAULT:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "expected -1 partitions and replicas beside an assignment, got "
+            f"{asked.num_partitions} and {asked.replication_factor}",
+        )
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    is_whole = indexes == list(range(len(indexes)))
+    if not is_whole or any(a.broker_ids != [node_id] for a in asked.assignments):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected partitions 0 to {len(indexes) - 1}, each on node {node_id} alone",
+        )
+    return len(indexes)

@@ -1,0 +1,61 @@
+"""DeleteRecords, key 21, versions 0-2.
+
+Behaviour:
+- Moves the log start of a partition up to an offset; -1 stands for the high watermark.
+- The new log start is durable before the answer; records below it are never served again, and
+  the ledgers that hold nothing else go.
+- Below the log start nothing happens and the log start is told; above the high watermark is
+  OFFSET_OUT_OF_RANGE. A topic that is compacted only refuses with POLICY_VIOLATION.
+"""
+
+from gateway.context import RequestContext
+from gateway.error_map import error_code_of
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from topics import Topic, TopicsError
+
+KEY = 21
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+
+async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Move the log start of each partition asked for."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=asked.name,
+                partitions=[
+                    await _delete(context.services.registry.get(asked.name), partition)
+                    for partition in asked.partitions
+                ],
+            )
+            for asked in request.topics
+        ]
+    )
+
+
+async def _delete(
+    topic: Topic | None, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    index = asked.partition_index
+    if topic is None:
+        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not topic.config.is_deleted_by_age:
+        return _refused(index, ErrorCode.POLICY_VIOLATION)
+    try:
+        log = await topic.open_partition(index)
+        low_watermark = await log.delete_records(asked.offset)
+    except TopicsError as error:
+        return _refused(index, error_code_of(error))
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark)
+
+
+def _refused(index: int, code: ErrorCode) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1, error_code=code)

@@ -1,0 +1,61 @@
+"""CreatePartitions, key 37, versions 0-3.
+
+Behaviour:
+- Raises the number of partitions of a topic; the same or fewer is INVALID_PARTITIONS.
+- Every topic asked for gets one entry; a topic that stands twice is refused.
+- Assignments, when given, must name this node alone for each new partition.
+"""
+
+from collections import Counter
+
+from gateway.context import RequestContext
+from gateway.refusals import Refused, find_topic, refusal_of, refuse_repeated
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from topics import TopicsError
+
+KEY = 37
+MIN_VERSION = 0
+MAX_VERSION = 3
+
+
+async def handle(
+    context: RequestContext, request: CreatePartitionsRequest
+) -> CreatePartitionsResponse:
+    """Raise the partition counts, or only check them."""
+    seen = Counter(asked.name for asked in request.topics)
+    results = []
+    for asked in request.topics:
+        result = CreatePartitionsTopicResult(name=asked.name)
+        try:
+            refuse_repeated(seen[asked.name])
+            await _create(context, asked, validate_only=request.validate_only)
+        except (Refused, TopicsError) as error:
+            result.error_code, result.error_message = refusal_of(error)
+        results.append(result)
+    return CreatePartitionsResponse(results=results)
+
+
+async def _create(
+    context: RequestContext, asked: CreatePartitionsTopic, *, validate_only: bool
+) -> None:
+    registry = context.services.registry
+    topic = find_topic(context, asked.name)
+    registry.check_partitions(topic, asked.count)
+    added = asked.count - topic.partition_count
+    node_id = context.services.config.node_id
+    if asked.assignments is not None and (
+        len(asked.assignments) != added
+        or any(assignment.broker_ids != [node_id] for assignment in asked.assignments)
+    ):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected {added} assignments to node {node_id} alone",
+        )
+    if not validate_only:
+        await registry.create_partitions(asked.name, asked.count)

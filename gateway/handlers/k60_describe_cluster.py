@@ -1,0 +1,57 @@
+"""DescribeCluster, key 60, versions 0-2.
+
+Behaviour:
+- One node: this one is the only broker and the controller.
+- Endpoint type 1 (brokers) is served; 2 (controllers) is MISMATCHED_ENDPOINT_TYPE, as a broker
+  answers; any other is UNSUPPORTED_ENDPOINT_TYPE.
+
+Version notes:
+- v1 adds the endpoint type (KIP-919), v2 fenced brokers (KIP-1073): none here.
+"""
+
+from gateway.authorized_operations import CLUSTER_OPERATIONS
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k60_describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+KEY = 60
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+BROKERS = 1
+CONTROLLERS = 2
+
+
+def handle(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Name the one node."""
+    config = context.services.config
+    if request.endpoint_type != BROKERS:
+        code = (
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if request.endpoint_type == CONTROLLERS
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+        return DescribeClusterResponse(
+            error_code=code,
+            error_message=f"expected endpoint type {BROKERS} (brokers), "
+            f"got {request.endpoint_type}",
+            endpoint_type=request.endpoint_type,
+        )
+    response = DescribeClusterResponse(
+        cluster_id=config.cluster_id,
+        controller_id=config.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=config.node_id,
+                host=config.advertised_host,
+                port=config.advertised_port,
+            )
+        ],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response

@@ -1,0 +1,98 @@
+"""DescribeTopicPartitions, key 75, version 0.
+
+Behaviour:
+- Topics are answered in the order of their names; no topics asked for means all of them.
+- A page holds at most ``response_partition_limit`` partitions (never more than
+  ``PARTITIONS_PER_PAGE_MAX``); the cursor names the next one. A cursor that names a topic which is
+  gone goes on with the next name.
+- Unknown topics and bad names are answered one by one, without partitions.
+- The lists of eligible leaders are empty, never null: clients iterate over them (KIP-966).
+"""
+
+from collections.abc import Iterator
+
+from gateway.authorized_operations import TOPIC_OPERATIONS
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from topics import InvalidTopicName, Topic, check_name
+
+KEY = 75
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+PARTITIONS_PER_PAGE_MAX = 2_000
+
+
+def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> DescribeTopicPartitionsResponse:
+    """Answer one page."""
+    response = DescribeTopicPartitionsResponse()
+    budget = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    for name, first in _starts(context, request):
+        topic = context.services.registry.get(name)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        if budget <= 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=first)
+            break
+        end = min(topic.partition_count, first + budget)
+        response.topics.append(_page(topic, range(first, end), context.services.config.node_id))
+        budget -= end - first
+        if end < topic.partition_count:
+            response.next_cursor = Cursor(topic_name=name, partition_index=end)
+            break
+    return response
+
+
+def _starts(
+    context: RequestContext, request: DescribeTopicPartitionsRequest
+) -> Iterator[tuple[str, int]]:
+    """Yield (topic name, first partition) from the cursor on, ascending by name."""
+    names = {asked.name for asked in request.topics} or {
+        topic.name for topic in context.services.registry.all()
+    }
+    cursor = request.cursor
+    for name in sorted(names):
+        if cursor is None or name > cursor.topic_name:
+            yield name, 0
+        elif name == cursor.topic_name:
+            yield name, max(0, cursor.partition_index)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        check_name(name)
+    except InvalidTopicName:
+        code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+
+
+def _page(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=0,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in indexes
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )

@@ -1,0 +1,47 @@
+"""Refusals: what is wrong about one of the things that an admin request names.
+
+Rule: one refused thing never affects the others of its request.
+Must not know: the messages of the APIs that use it.
+"""
+
+from gateway.context import RequestContext
+from gateway.error_map import error_code_of
+from gateway.wire.error_codes import ErrorCode
+from topics import Topic, TopicsError, UnknownTopic, check_name
+
+
+class Refused(Exception):
+    """A request is wrong about one thing; the code is the one to answer for it."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def refusal_of(error: Refused | TopicsError) -> tuple[ErrorCode, str]:
+    """Return the code and message to answer for one thing."""
+    code = error.code if isinstance(error, Refused) else error_code_of(error)
+    return code, str(error)
+
+
+def refuse_repeated(count: int) -> None:
+    """Refuse a thing that stands more than once in its request.
+
+    Raises:
+        Refused: INVALID_REQUEST.
+    """
+    if count > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"expected once in the request, got {count} times")
+
+
+def find_topic(context: RequestContext, name: str) -> Topic:
+    """Return a topic.
+
+    Raises:
+        TopicsError: the name is not one, or there is no such topic.
+    """
+    topic = context.services.registry.get(name)
+    if topic is None:
+        check_name(name)
+        raise UnknownTopic(f"no topic {name!r}")
+    return topic
