@@ -1,0 +1,47 @@
+"""The README's snippets, run as they stand against a server; only the address is replaced."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+ADDRESS = "127.0.0.1:9092"
+TIMEOUT_S = 120
+
+
+def snippets() -> dict[str, tuple[str, str]]:
+    """Return name -> (language, text) of every snippet that stands under a client's name."""
+    found = re.findall(
+        r"\*\*([\w-]+)\*\*[^\n]*\n\n```(python|sh)\n(.*?)```", README.read_text(), re.S
+    )
+    return {name: (language, text) for name, language, text in found}
+
+
+def run(language: str, text: str, address: str) -> str:
+    """Run one snippet in a process of its own and return what it printed."""
+    text = text.replace(ADDRESS, address)
+    command = [sys.executable, "-c", text] if language == "python" else ["bash", "-ec", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("aiokafka", "one from aiokafka"),
+        ("kafka-python", "one from kafka-python"),
+        ("confluent-kafka", "one from librdkafka"),
+        ("kcat", "one from kcat"),
+        pytest.param("Spark", "one from", marks=pytest.mark.slow),
+    ],
+)
+def test_readme_snippet_prints_what_it_wrote(kledger_server: str, name: str, expected: str) -> None:
+    language, text = snippets()[name]
+    if name == "Spark":
+        run(*snippets()["aiokafka"], kledger_server)
+
+    assert expected in run(language, text, kledger_server)
