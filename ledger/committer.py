@@ -192,15 +192,20 @@ class Committer:
             self._start()
 
     def _start(self) -> None:
+        is_empty = self._collects_nothing
         flight = self._take_collected()
-        if not (flight.group.entries or flight.group.rows or flight.group.drops):
-            self._landed(flight, None)
+        if is_empty:
+            self._conclude(flight)
         elif flight.size < self._on_loop_bytes_max and not self._was_slow:
             self._commit_on_loop(flight)
         else:
             self._was_slow = False
             self._flight = flight
             self._thread.submit(flight.group, flight)
+
+    @property
+    def _collects_nothing(self) -> bool:
+        return not (self.entries or self.rows or self.drops)
 
     def _take_collected(self) -> _Flight:
         group = CommitGroup(entries=self.entries, rows=self.rows, drops=self.drops)
@@ -242,10 +247,7 @@ class Committer:
         if error is None:
             error = self._try_index(flight.group)
         if error is None:
-            if self.operations and not self.is_armed:
-                self._continue()
-            self._confirm(flight.operations)
-            self._maybe_checkpoint()
+            self._conclude(flight)
         elif isinstance(error, StorageWriteFailed):
             logger.warning(
                 "a group of %d operations was not written: %s", len(flight.operations), error
@@ -253,16 +255,23 @@ class Committer:
             self._fail_all(flight, error)
         else:
             self.stop(from_engine(error), flight)
+
+    def _conclude(self, flight: _Flight) -> None:
+        """Confirm a group, with the next one on its way already."""
+        if self.operations and not self.is_armed:
+            self._continue()
+        self._confirm(flight.operations)
+        self._maybe_checkpoint()
         if self._drained:
             self._maybe_drained()
 
     def _continue(self) -> None:
         """Start the group that was collected meanwhile.
 
-        It is in the thread before this returns, or waits for the end of the turn, so that commits
-        on the loop do not nest.
+        It is in the thread before this returns. What would be confirmed on the loop waits for the
+        end of the turn: it must not overtake the group before.
         """
-        if self._sync and self._on_loop_bytes_max == 0:
+        if self._sync and self._on_loop_bytes_max == 0 and not self._collects_nothing:
             self._start()
         else:
             self.arm()
@@ -290,6 +299,8 @@ class Committer:
     def _fail_all(self, flight: _Flight, error: Exception) -> None:
         behind = self._take_collected()
         self._fail(flight.operations + behind.operations, error)
+        if self._drained:
+            self._maybe_drained()
 
     def _failure(self, cause: Exception) -> LedgerError:
         """Return an error of its own for one caller: what is raised collects a traceback."""

@@ -184,6 +184,22 @@ async def test_order_holds_over_all_submitters() -> None:
         assert [("one", 0), None, ("other", 0), ("one", 1)] == order
 
 
+async def test_a_barrier_does_not_overtake_the_group_before_it() -> None:
+    engine = FaultyEngine(None)
+    hold = engine.hold_next("commit")
+    async with bench(engine) as on:
+        order: list[object] = []
+        recorder = Recorder(on.committer)
+        recorder.on_confirm = order.append
+        recorder.append()
+        await hold.reached()
+        on.committer.submit_rows([], lambda error: order.append("barrier"))
+        await asyncio.sleep(0)
+        hold.release()
+        await on.committer.flush()
+        assert [0, "barrier"] == order
+
+
 async def test_an_unwritten_group_fails_with_all_behind_it_in_three_rounds() -> None:
     """All states go back, then all callers hear in order, then all go on."""
     engine = FaultyEngine(None)
@@ -412,7 +428,7 @@ async def test_flush_of_an_idle_committer_makes_no_group() -> None:
         await on.committer.flush()
         on.committer.submit_rows([], lambda error: None)
         await on.committer.flush()
-        assert [] == engine.threads
+        assert ([], []) == (engine.threads, on.fatal)
 
 
 async def test_a_checkpoint_runs_beside_the_groups() -> None:
