@@ -120,15 +120,16 @@ class ProducerTable:
         """
         entries = self._entries
         previous = entries.get(producer_id)
+        window: tuple[BatchRange, ...] = (batch,)
         if previous is None:
             if len(entries) >= self._count_max:
                 self._evict()
-            entries[producer_id] = ProducerEntry(epoch, (batch,), now_ms)
-        elif previous.epoch != epoch:
-            entries[producer_id] = ProducerEntry(epoch, (batch,), now_ms)
-        else:
-            batches = (*previous.batches[1 - WINDOW_BATCHES :], batch)
-            entries[producer_id] = ProducerEntry(epoch, batches, now_ms)
+        elif previous.epoch == epoch:
+            batches = previous.batches
+            # Only batches that join up are kept: behind a gap the producer had been forgotten.
+            if batches and batch[0] == (batches[-1][1] + 1) & SEQUENCE_MASK:
+                window = (*batches[1 - WINDOW_BATCHES :], batch)
+        entries[producer_id] = ProducerEntry(epoch, window, now_ms)
         return previous
 
     def restore(self, producer_id: int, previous: ProducerEntry | None) -> None:

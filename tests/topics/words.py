@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batches.reader import iterate_batches, iterate_records
 from ledger import LedgerStore, StoreConfig
+from ledger.engine.memory import MemoryEngine
 from ledger.testing import FaultyEngine, ManualClock
 from runtime.entropy import SeededEntropy
 from tests.batches.words import NOW_MS
@@ -23,7 +24,7 @@ SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
 class House:
     """A store on an engine that can fail, with the topics in it."""
 
-    engine: FaultyEngine
+    engine: MemoryEngine | FaultyEngine
     clock: ManualClock
     store: LedgerStore
     registry: TopicRegistry
@@ -40,7 +41,7 @@ class House:
 
 @asynccontextmanager
 async def house(
-    engine: FaultyEngine | None = None,
+    engine: MemoryEngine | FaultyEngine | None = None,
     *,
     now_ms: int = NOW_MS,
     defaults: TopicDefaults | None = None,
@@ -48,7 +49,7 @@ async def house(
     is_closed_well: bool = True,
 ) -> AsyncIterator[House]:
     """Open everything; the engine outlives it and can be handed to the next one."""
-    engine = engine or FaultyEngine(None)
+    engine = engine or MemoryEngine()
     clock = ManualClock(now_ms)
     config = store_config or StoreConfig(durability="os")
     async with LedgerStore.open(None, config=config, clock=clock, engine=engine) as store:
@@ -58,23 +59,22 @@ async def house(
             await registry.close()
 
 
-async def settle(*results: list[AppendResult], count: int = 1) -> None:
-    """Let the loop run until every list has that many results."""
-    for _ in range(2000):
-        if all(len(each) >= count for each in results):
-            return
-        await asyncio.sleep(0)
-    raise AssertionError(f"waited in vain for {count} results, got {results}")
+def submit(
+    log: PartitionLog, batch: bytes | bytearray, *, is_zstd_allowed: bool = True
+) -> asyncio.Future[AppendResult]:
+    """Append one batch; the future has the answer, possibly at once."""
+    future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    answer = log.append_nowait(
+        memoryview(bytearray(batch)), future.set_result, is_zstd_allowed=is_zstd_allowed
+    )
+    if answer is not None:
+        future.set_result(answer)
+    return future
 
 
 async def append(log: PartitionLog, batch: bytes | bytearray) -> AppendResult:
     """Append one batch and wait for the answer."""
-    results: list[AppendResult] = []
-    answer = log.append_nowait(memoryview(bytearray(batch)), results.append)
-    if answer is not None:
-        return answer
-    await settle(results)
-    return results[0]
+    return await submit(log, batch)
 
 
 def outcome(result: AppendResult) -> int | type[TopicsError]:

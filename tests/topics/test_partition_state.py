@@ -1,0 +1,97 @@
+import pytest
+
+from batches.header import BatchHeader, check
+from tests.batches.words import batch
+from topics.errors import InvalidTransactionState, OutOfOrderSequence
+from topics.partition_state import PartitionState
+from topics.producer_state import ProducerTable
+
+
+def state(*, log_start: int = 0, end: int = 0) -> PartitionState:
+    producers = ProducerTable(expiration_ms=1000, count_max=100)
+    return PartitionState(producers=producers, log_start_offset=log_start, next_offset=end)
+
+
+def header(count: int = 1, **fields: int) -> BatchHeader:
+    return check(batch(*"v" * count, **fields))  # type: ignore[arg-type]
+
+
+def test_offsets_are_dense_and_visible_once_confirmed() -> None:
+    partition = state(end=10)
+    assert [10, 13] == [partition.begin(header(count), -1, 0) for count in (3, 2)]
+    assert (10, 15) == (partition.high_watermark, partition.next_offset)
+    partition.confirm()
+    assert (13, 15) == (partition.high_watermark, partition.next_offset)
+    assert not partition.is_pending(10)
+    assert partition.is_pending(13)
+
+
+def test_failed_appends_consume_no_offset_and_leave_no_trace_of_producers() -> None:
+    partition = state()
+    partition.begin(header(2, producer=9, sequence=0), -1, 0)
+    partition.confirm()
+    before = dict(partition.producers.items())
+    partition.begin(header(2, producer=9, sequence=2), -1, 0)
+    partition.begin(header(1, producer=8, sequence=0), -1, 0)
+    partition.begin(header(1), -1, 0)
+    partition.begin(header(1, producer=9, epoch=1, sequence=0), -1, 0)
+    assert 4 == partition.fail_from(2)
+    assert before == dict(partition.producers.items())
+    assert (2, 2, 0) == (partition.high_watermark, partition.next_offset, len(partition.pending))
+    assert partition.admit(header(2, producer=9, sequence=2), 0) is None
+
+
+def test_fail_from_the_middle_keeps_what_began_before() -> None:
+    partition = state()
+    for _ in range(3):
+        partition.begin(header(1), -1, 0)
+    assert 1 == partition.fail_from(2)
+    assert 2 == partition.next_offset
+
+
+def test_admit_finds_a_pending_batch_as_duplicate() -> None:
+    partition = state()
+    first = header(1, producer=9, sequence=0)
+    partition.begin(first, -1, 0)
+    found = partition.admit(first, 0)
+    assert found is not None
+    assert partition.is_pending(found.base_offset)
+    with pytest.raises(OutOfOrderSequence):
+        partition.admit(header(1, producer=9, sequence=5), 0)
+
+
+def test_transactional_batch_without_a_transaction_is_refused() -> None:
+    transactional = header(1, producer=9, transactional=True)
+    with pytest.raises(InvalidTransactionState):
+        state().admit(transactional, 0)
+
+
+def test_confirmed_producers_do_not_know_pending_batches() -> None:
+    partition = state()
+    partition.begin(header(1, producer=9, sequence=0), -1, 5)
+    partition.confirm()
+    durable = dict(partition.producers.items())
+    partition.begin(header(1, producer=9, sequence=1), -1, 6)
+    partition.begin(header(1, producer=9, sequence=2), -1, 7)
+    partition.begin(header(1, producer=7, sequence=0), -1, 7)
+    partition.begin(header(1), -1, 7)
+    assert durable == partition.confirmed_producers()
+
+
+def test_log_start_only_rises() -> None:
+    partition = state(log_start=3, end=10)
+    assert [True, False, False] == [partition.raise_log_start(each) for each in (5, 5, 4)]
+    assert 5 == partition.log_start_offset
+    with pytest.raises(AssertionError):
+        partition.raise_log_start(11)
+
+
+def test_replay_takes_what_the_log_says() -> None:
+    partition = state()
+    for sequence in (0, 7, 8):  # a gap: the producer had been forgotten in between
+        partition.replay(header(1, producer=9, sequence=sequence)._replace(base_offset=sequence), 0)
+    assert (9, 9) == (partition.next_offset, partition.high_watermark)
+    assert partition.admit(header(1, producer=9, sequence=9), 0) is None
+    found = partition.admit(header(1, producer=9, sequence=7), 0)
+    assert found is not None
+    assert 7 == found.base_offset

@@ -1,0 +1,145 @@
+from collections import deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from topics.errors import InvalidProducerEpoch, OutOfOrderSequence
+from topics.producer_state import (
+    SEQUENCE_MASK,
+    WINDOW_BATCHES,
+    BatchRange,
+    ProducerEntry,
+    ProducerTable,
+    last_sequence,
+)
+
+
+def table(**limits: int) -> ProducerTable:
+    return ProducerTable(**{"expiration_ms": 1000, "count_max": 100, **limits})
+
+
+def put(producers: ProducerTable, first: int, count: int = 1, *, epoch: int = 0, now_ms: int = 0,
+        producer_id: int = 9, base: int | None = None) -> ProducerEntry | None:  # fmt: skip
+    base = first if base is None else base
+    each = BatchRange(first, last_sequence(first, count), base, base + count, -1)
+    return producers.append(producer_id, epoch, each, now_ms)
+
+
+def test_last_sequence_wraps_behind_the_largest() -> None:
+    assert [0, 4, SEQUENCE_MASK, 0, 1] == [
+        last_sequence(0, 1), last_sequence(0, 5), last_sequence(SEQUENCE_MASK, 1),
+        last_sequence(SEQUENCE_MASK, 2), last_sequence(SEQUENCE_MASK - 1, 4),
+    ]  # fmt: skip
+
+
+def test_unknown_producer_may_begin_anywhere() -> None:
+    assert table().admit(9, 3, 57, 10, 0) is None
+
+
+def test_window_remembers_five_batches() -> None:
+    producers = table()
+    for sequence in range(6):
+        put(producers, sequence)
+    for sequence in range(1, 6):
+        found = producers.admit(9, 0, sequence, 1, 0)
+        assert found is not None
+        assert sequence == found.base_offset
+    with pytest.raises(OutOfOrderSequence, match="base sequence 0, expected 6"):
+        producers.admit(9, 0, 0, 1, 0)
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 4), (0, 6), (1, 4), (4, 1), (6, 1), (10, 1)])
+def test_only_an_exact_repeat_is_a_duplicate(first: int, count: int) -> None:
+    producers = table()
+    put(producers, 0, 5)
+    with pytest.raises(OutOfOrderSequence):
+        producers.admit(9, 0, first, count, 0)
+    assert producers.admit(9, 0, 5, 3, 0) is None
+
+
+def test_epochs_go_up_and_begin_at_zero() -> None:
+    producers = table()
+    put(producers, 0, 5, epoch=1)
+    with pytest.raises(InvalidProducerEpoch, match="epoch 0, expected at least 1"):
+        producers.admit(9, 0, 5, 1, 0)
+    with pytest.raises(OutOfOrderSequence, match="expected 0 in the new epoch 2"):
+        producers.admit(9, 2, 5, 1, 0)
+    assert producers.admit(9, 2, 0, 1, 0) is None
+    put(producers, 0, 1, epoch=2)
+    with pytest.raises(OutOfOrderSequence):
+        producers.admit(9, 2, 4, 1, 0)
+
+
+def test_expired_producer_is_unknown_and_its_old_batches_are_forgotten() -> None:
+    """A window that mixed batches from before and after would name an offset of long ago."""
+    producers = table()
+    put(producers, 0, 5, base=100)
+    assert producers.admit(9, 0, 0, 5, 1001) is None
+    put(producers, 0, 5, base=900, now_ms=1001)
+    found = producers.admit(9, 0, 0, 5, 1001)
+    assert found is not None
+    assert 900 == found.base_offset
+
+
+def test_expire_forgets_the_idle_only() -> None:
+    producers = table()
+    put(producers, 0, producer_id=1, now_ms=0)
+    put(producers, 0, producer_id=2, now_ms=500)
+    assert 1 == producers.expire(1001)
+    assert [2] == [producer_id for producer_id, _ in producers.items()]
+
+
+def test_number_of_producers_is_limited_and_the_longest_idle_go() -> None:
+    producers = table(count_max=32, expiration_ms=10**9)
+    for producer_id in range(100):
+        put(producers, 0, producer_id=producer_id, now_ms=producer_id)
+        assert len(producers) <= 32
+    assert producers.get(99) is not None
+    assert producers.get(0) is None
+
+
+@given(st.integers(0, SEQUENCE_MASK), st.lists(st.integers(1, 1 << 30), min_size=1, max_size=8))
+def test_a_run_of_batches_follows_itself_across_the_wrap(first: int, counts: list[int]) -> None:
+    producers = table()
+    sequence, offset = first, 0
+    window: deque[tuple[int, int, int]] = deque(maxlen=WINDOW_BATCHES)
+    for count in counts:
+        assert producers.admit(9, 0, sequence, count, 0) is None
+        put(producers, sequence, count, base=offset)
+        window.append((sequence, count, offset))
+        sequence = (sequence + count) & SEQUENCE_MASK
+        offset += count
+    for start, count, base in list(window)[1:]:
+        found = producers.admit(9, 0, start, count, 0)
+        assert found is None or found.base_offset == base
+
+
+class Undo(RuleBasedStateMachine):
+    """Appends undone in reverse leave no trace, whatever was in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.producers = table(count_max=10_000)
+        self.undo: list[tuple[int, ProducerEntry | None, dict[int, ProducerEntry]]] = []
+
+    @rule(producer_id=st.integers(0, 2), epoch=st.integers(0, 2), first=st.integers(0, 5))
+    def append(self, producer_id: int, epoch: int, first: int) -> None:
+        before = dict(self.producers.items())
+        previous = put(self.producers, first, 2, epoch=epoch, producer_id=producer_id)
+        self.undo.append((producer_id, previous, before))
+
+    @precondition(lambda self: self.undo)
+    @rule()
+    def restore(self) -> None:
+        producer_id, previous, before = self.undo.pop()
+        self.producers.restore(producer_id, previous)
+        assert before == dict(self.producers.items())
+
+    @invariant()
+    def windows_are_bounded(self) -> None:
+        assert all(1 <= len(e.batches) <= WINDOW_BATCHES for _, e in self.producers.items())
+
+
+TestUndo = Undo.TestCase

@@ -1,0 +1,149 @@
+import pytest
+
+from topics.config_keys import CONFIG_KEYS
+from topics.errors import InvalidConfig
+from topics.topic_config import (
+    ConfigSource,
+    TopicDefaults,
+    check_configs,
+    check_names,
+    describe,
+    effective_config,
+)
+
+DEFAULTS = TopicDefaults()
+
+
+def test_defaults_are_those_of_kafka() -> None:
+    config = effective_config({}, DEFAULTS)
+    assert (1_048_588, False, (1 << 63) - 1, 3_600_000) == (
+        config.size_max, config.is_log_append_time, config.timestamp_before_max_ms,
+        config.timestamp_after_max_ms,
+    )  # fmt: skip
+    assert (False, True, False, 604_800_000, -1, 1 << 30, 604_800_000) == (
+        config.is_compacted, config.is_deleted_by_age, config.is_walked, config.retention_ms,
+        config.retention_bytes, config.segment_bytes, config.segment_ms,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "-2"), ("retention.ms", "soon"), ("retention.ms", "1.5"),
+        ("retention.ms", "9223372036854775808"), ("segment.bytes", "1048575"),
+        ("segment.bytes", "2147483648"), ("max.message.bytes", "-1"),
+        ("cleanup.policy", "shred"), ("cleanup.policy", "delete,delete"),
+        ("message.timestamp.type", "createtime"), ("compression.type", "brotli"),
+        ("compression.gzip.level", "0"), ("compression.gzip.level", "10"),
+        ("compression.lz4.level", "18"), ("compression.zstd.level", "23"),
+        ("min.cleanable.dirty.ratio", "1.1"), ("min.cleanable.dirty.ratio", "nan"),
+        ("preallocate", "yes"), ("min.insync.replicas", "0"), ("flush.messages", "0"),
+        ("leader.replication.throttled.replicas", "1-2"), ("remote.storage.enable", "true"),
+        ("segment.index.bytes", "3"), ("local.retention.ms", "-3"), ("segment.ms", "0"),
+        ("max.compaction.lag.ms", "0"), ("retention.bytes", ""),
+    ],
+)  # fmt: skip
+def test_bad_values_are_refused_with_name_expected_and_got(name: str, text: str) -> None:
+    with pytest.raises(InvalidConfig, match=f"{name}: expected .+, got ") as caught:
+        check_configs({name: text})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("retention.ms", "-1"), ("retention.ms", " 5 "), ("retention.bytes", "-7"),
+        ("cleanup.policy", "compact,delete"), ("cleanup.policy", ""), ("preallocate", "TRUE"),
+        ("leader.replication.throttled.replicas", "*"), ("compression.gzip.level", "-1"),
+        ("follower.replication.throttled.replicas", "0:1,1:2"), ("compression.zstd.level", "-5"),
+        ("min.cleanable.dirty.ratio", "0"), ("remote.storage.enable", "false"),
+        ("internal.segment.bytes", "100"), ("max.message.bytes", "0"),
+    ],
+)  # fmt: skip
+def test_good_values_pass(name: str, text: str) -> None:
+    check_configs({name: text})
+
+
+@pytest.mark.parametrize(
+    "name", ["nonsense", "message.format.version", "log.retention.ms", "Retention.ms", ""]
+)
+def test_names_that_kafka_rejects_are_rejected(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="unknown topic config name"):
+        check_configs({name: "1"})
+    with pytest.raises(InvalidConfig):
+        check_names([name])
+
+
+def test_contradiction_of_two_values_is_refused() -> None:
+    configs = {"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "9"}
+    check_configs(configs)
+    with pytest.raises(InvalidConfig, match=r"expected at most 9, .* got 10"):
+        effective_config(configs, DEFAULTS)
+
+
+def test_topic_value_before_broker_value_before_default() -> None:
+    defaults = TopicDefaults(configs={"log.retention.hours": "2", "message.max.bytes": "5000"})
+    assert 7_200_000 == effective_config({}, defaults).retention_ms
+    assert 5000 == effective_config({}, defaults).size_max
+    assert 1 == effective_config({"retention.ms": "1"}, defaults).retention_ms
+
+
+def test_first_synonym_wins_and_negative_hours_are_no_limit() -> None:
+    configs = {"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}
+    assert 4 == effective_config({}, TopicDefaults(configs=configs)).retention_ms
+    del configs["log.retention.ms"]
+    assert 180_000 == effective_config({}, TopicDefaults(configs=configs)).retention_ms
+    configs["log.retention.minutes"] = "-1"
+    assert -1 == effective_config({}, TopicDefaults(configs=configs)).retention_ms
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"configs": {"log.retention.ms": "never"}}, {"configs": {"log.roll.hours": "0"}},
+        {"configs": {"log.segment.bytes": "7"}}, {"batch_validation": "deep"},
+        {"num_partitions": 0},
+    ],
+)  # fmt: skip
+def test_bad_defaults_are_refused_when_they_are_made(fields: dict[str, object]) -> None:
+    with pytest.raises(InvalidConfig):
+        TopicDefaults(**fields)  # type: ignore[arg-type]
+
+
+def test_describe_lists_every_public_name_with_its_source() -> None:
+    defaults = TopicDefaults(configs={"log.retention.hours": "2"})
+    entries = {entry.name: entry for entry in describe({"retention.ms": "5"}, defaults)}
+    assert sorted(entries) == list(entries)
+    assert 33 == len(entries)
+    found = entries["retention.ms"]
+    assert ("5", ConfigSource.TOPIC) == (found.value, found.source)
+    assert [
+        ("retention.ms", "5", ConfigSource.TOPIC),
+        ("log.retention.hours", "2", ConfigSource.BROKER),
+        ("log.retention.ms", "604800000", ConfigSource.DEFAULT),
+    ] == [(each.name, each.value, each.source) for each in found.synonyms]
+    without = {entry.name: entry for entry in describe({}, defaults)}["retention.ms"]
+    assert ("7200000", ConfigSource.BROKER) == (without.value, without.source)
+    assert ConfigSource.DEFAULT is entries["segment.ms"].source
+    assert all(entry.documentation.endswith(".") for entry in entries.values())
+
+
+def test_compaction_walks_records_and_keeps_everything() -> None:
+    config = effective_config({"cleanup.policy": "compact", "max.compaction.lag.ms": "9"}, DEFAULTS)
+    assert (True, True, False, 9) == (
+        config.is_compacted, config.is_walked, config.is_deleted_by_age, config.segment_ms
+    )  # fmt: skip
+    assert effective_config({}, TopicDefaults(batch_validation="full")).is_walked
+    assert not effective_config({"cleanup.policy": ""}, DEFAULTS).is_deleted_by_age
+
+
+def test_record_rules_are_the_window_around_now() -> None:
+    configs = {"message.timestamp.before.max.ms": "10", "message.timestamp.after.max.ms": "5"}
+    rules = effective_config(configs, DEFAULTS).record_rules(100)
+    assert (False, 90, 105) == (rules.is_key_required, rules.timestamp_min, rules.timestamp_max)
+    configs["message.timestamp.type"] = "LogAppendTime"
+    assert effective_config(configs, DEFAULTS).record_rules(100).timestamp_max > 1 << 62
+
+
+def test_every_default_is_allowed_by_its_own_rule() -> None:
+    check_configs({key.name: key.default for key in CONFIG_KEYS.values()})
