@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_flush_scheduled",
         "_is_pumping",
         "_is_reading_paused",
+        "_output_bytes",
         "_pending_bytes",
         "_splitter",
         "_transport",
@@ -73,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
         self._pending_bytes = 0
         self._current_bytes = 0
+        self._output_bytes = 0
         self._is_flush_scheduled = False
         self._is_pumping = False
         self._is_reading_paused = False
@@ -118,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close without writing what is left."""
         self.is_closed = True
+        self.state.holds |= HOLD_STOPPING
         if self._transport is not None:
             self._transport.abort()
 
@@ -129,6 +132,11 @@ class Connection(asyncio.BufferedProtocol):
         for slot in list(self.state.slots):
             slot.hasten()
         self._close_if_finished()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Response bytes that the peer has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def close_if_idle(self, last_tick: int) -> None:
         """Close if nothing arrived since that tick and no response is owed."""
@@ -265,7 +273,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_pumping = True
         try:
-            while not self.is_closed and (frame := self.state.take_startable()) is not None:
+            while (frame := self.state.take_startable()) is not None:
                 self._start(frame, is_owned=True)
         except MalformedMessage as error:
             self.fail(str(error))
@@ -298,15 +306,23 @@ class Connection(asyncio.BufferedProtocol):
         self._board.finish_soon(slot)
 
     def reply(self, response: Reply) -> None:
-        """Answer a request that runs alone and kept no slot."""
+        """Answer a request that runs alone and kept no slot.
+
+        One read may hold thousands of small requests with large answers: they must not pile up
+        until the end of the turn, where a slow reader would be noticed.
+        """
         self.state.output.extend(response)
-        if not self._is_flush_scheduled:
+        self._output_bytes += sum(map(len, response))
+        if self._output_bytes > self._board.config.send_buffer_max_bytes:
+            self.flush()
+        elif not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._board.flush_soon(self)
 
     def flush(self) -> None:
         """Write everything that is ready; for the end of the loop turn."""
         self._is_flush_scheduled = False
+        self._output_bytes = 0
         if self.is_closed or self._transport is None:
             return
         output = self.state.take_output()

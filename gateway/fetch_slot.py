@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from gateway.connection_state import Slot
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
+from gateway.wire.error_codes import ErrorCode
 from gateway.wire.fetch_codec import (
+    TOPIC_ID_SINCE,
     FetchRequest,
     FetchResult,
     encode_fetch_response,
@@ -63,6 +65,8 @@ class WantedPartition:
     def count(self, wait: FetchWait, *, is_committed: bool) -> None:
         """Look at the log and count what it has."""
         log = self.log
+        if log is not None and log.is_closed:
+            self.error_code = self.fetch.gone_code
         if self.error_code or log is None:
             wait.add_error()
             return
@@ -107,7 +111,8 @@ class WantedPartition:
         """Return what is said about this partition; `read` is None if nothing was read."""
         log, aborted = self.log, () if is_committed else None
         if read is not None and read.error is not None:
-            self.error_code = error_code_of(read.error)
+            is_gone = log is not None and log.is_closed
+            self.error_code = self.fetch.gone_code if is_gone else error_code_of(read.error)
         if self.error_code or log is None:
             return self.key, self.index, self.error_code, -1, -1, -1, aborted, (), 0
         if read is None:
@@ -140,6 +145,7 @@ class FetchSlot(Slot):
         "_timer",
         "_version",
         "_wait",
+        "gone_code",
         "wanted",
     )
 
@@ -157,6 +163,11 @@ class FetchSlot(Slot):
         self._version = version
         self._body = body
         self._request = request
+        self.gone_code = (
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if version >= TOPIC_ID_SINCE
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._correlation_id = 0
         self._registry_epoch = services.registry.epoch
@@ -257,6 +268,10 @@ class FetchSlot(Slot):
 
     def abandon(self) -> None:
         """The connection is gone, or asks something else now."""
+        self._stop_listening()
+        self.wanted.clear()
+
+    def _stop_listening(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -270,7 +285,7 @@ class FetchSlot(Slot):
 
     def _answer(self) -> None:
         """Read from memory what may be sent; go on with a task where the storage is needed."""
-        self.abandon()
+        self._stop_listening()
         budget = FetchBudget(self._bytes_max)
         results: list[FetchResult] = []
         try:
@@ -308,6 +323,8 @@ class FetchSlot(Slot):
             self._port.abort()
 
     def _send(self, results: list[FetchResult]) -> None:
+        # Partitions and fetch know each other: without this they would wait for the collector.
+        self.wanted.clear()
         self._leave(fetch_response_frame(self._correlation_id, self._version, results))
 
     def _leave(self, response: list[Buffer]) -> None:

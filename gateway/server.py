@@ -43,6 +43,11 @@ class GatewayServer:
         """How many connections are open."""
         return len(self._switchboard.connections) if self._switchboard is not None else 0
 
+    @property
+    def connections(self) -> list[Connection]:
+        """The open connections."""
+        return list(self._switchboard.connections) if self._switchboard is not None else []
+
     async def stop(self, *, grace_ms: int = 5_000) -> None:
         """Close every connection when what it started is answered, or after the grace period."""
         if self._server is None or self._switchboard is None:

@@ -20,19 +20,17 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from gateway.connection_state import Slot
-from gateway.error_map import error_code_of, record_errors_of
+from gateway.error_map import error_code_of
+from gateway.produce_slot import ProduceSlot
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
     PartitionRecords,
-    PartitionResult,
     ProduceRequest,
     parse_produce_request,
-    produce_response_frame,
 )
-from topics import AppendResult, PartitionLog, Topic, TopicsError
+from topics import PartitionLog, Topic, TopicsError
 
 if TYPE_CHECKING:
     from gateway.router import ResponsePort
@@ -48,8 +46,6 @@ CODEC_BYTE = 22
 CODEC_MASK = 7
 PINNED_FRAME_FACTOR = 8
 """A batch may keep a frame of at most so many times its size in memory."""
-
-UNKNOWN_RESULT: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
 
 Found: TypeAlias = PartitionLog | int
 """Where a batch goes, or the error code of its partition."""
@@ -85,7 +81,7 @@ class ProduceHandler:
             if isinstance(place, tuple):
                 return self._open(*place)
             found.append(place)
-        answer = _Answer(port, version, correlation_id, request)
+        answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)
         for position, place in enumerate(found):
@@ -142,66 +138,3 @@ def _batch(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> m
     if is_owned and length * PINNED_FRAME_FACTOR >= len(frame):
         return batch
     return memoryview(bytearray(batch))
-
-
-class _Answer(Slot):
-    """The response of one request, complete when every partition is."""
-
-    __slots__ = ("_correlation_id", "_pending", "_port", "_request", "_results", "_version")
-
-    def __init__(
-        self, port: "ResponsePort", version: int, correlation_id: int, request: ProduceRequest
-    ) -> None:
-        super().__init__()
-        self._port = port
-        self._version = version
-        self._correlation_id = correlation_id
-        self._request = request
-        self._pending = len(request.partitions)
-        self._results: list[PartitionResult] = [UNKNOWN_RESULT] * self._pending
-
-    def appended(self, position: int, result: AppendResult) -> None:
-        """One batch is durable, or was rejected."""
-        error, base_offset, append_time_ms, log_start_offset = result
-        if error is not None:
-            self._rejected(position, error, log_start_offset)
-            return
-        key, index, _, _ = self._request.partitions[position]
-        self._results[position] = (
-            key, index, 0, base_offset, append_time_ms, log_start_offset, None, (),
-        )  # fmt: skip
-        self._pending -= 1
-        if not self._pending:
-            self.settle()
-
-    def _rejected(self, position: int, error: TopicsError, log_start_offset: int) -> None:
-        code = error_code_of(error)
-        self.refused(position, code, log_start_offset, str(error), record_errors_of(error))
-
-    def refused(
-        self,
-        position: int,
-        code: int,
-        log_start_offset: int = -1,
-        message: str | None = None,
-        record_errors: tuple[tuple[int, str], ...] = (),
-    ) -> None:
-        """One batch was not appended."""
-        if self._request.acks == 0:
-            self._port.fail(f"produce with acks 0: error {code} {message or ''}")
-        key, index, _, _ = self._request.partitions[position]
-        self._results[position] = (
-            key, index, code, -1, -1, log_start_offset, message, record_errors,
-        )  # fmt: skip
-        self._pending -= 1
-        if not self._pending:
-            self.settle()
-
-    def settle(self) -> None:
-        """Write the response; its turn comes when those before it have left."""
-        if self._request.acks == 0:
-            return
-        self.response = (
-            produce_response_frame(self._correlation_id, self._version, self._results),
-        )
-        self._port.slot_ready(self)

@@ -126,7 +126,7 @@ class _MetadataHandler:
                 assert asked is not None
                 topics.append(encode_topic(_refused(asked, found, version), version))
             else:
-                topics.append(self._block(found, version, with_operations))
+                topics.append(self._block(found, asked, version, with_operations))
         tail = MetadataTail()
         if request.include_cluster_authorized_operations:
             tail.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -142,22 +142,31 @@ class _MetadataHandler:
         )
         return encode_head(head, version)
 
-    def _block(self, topic: Topic, version: int, with_operations: bool) -> bytes:
-        """Return a topic's part, encoded before unless the topic has changed."""
-        key = (topic.name, version, with_operations)
+    def _block(
+        self, topic: Topic, asked: MetadataRequestTopic | None, version: int, with_operations: bool
+    ) -> bytes:
+        """Return a topic's part, encoded before unless the topic has changed.
+
+        A topic has several spellings; a client waits for the one that it asked for.
+        """
+        name = topic.name if asked is None or not asked.name else asked.name
+        key = (name, version, with_operations)
         kept = self._blocks.get(key)
         if kept is not None and kept[0] is topic and kept[1] == topic.epoch:
             return kept[2]
-        block = encode_topic(_described(topic, self._config.node_id, with_operations), version)
+        description = _described(topic, name, self._config.node_id, with_operations)
+        block = encode_topic(description, version)
         if len(self._blocks) >= BLOCKS_MAX:
             self._blocks.clear()
         self._blocks[key] = (topic, topic.epoch, block)
         return block
 
 
-def _described(topic: Topic, node_id: int, with_operations: bool) -> MetadataResponseTopic:
+def _described(
+    topic: Topic, name: str, node_id: int, with_operations: bool
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
-        name=topic.name,
+        name=name,
         topic_id=topic.id,
         partitions=[
             MetadataResponsePartition(

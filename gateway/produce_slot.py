@@ -1,0 +1,81 @@
+"""ProduceSlot: the response of one Produce request, put together as its batches become durable.
+
+Rule: every partition is answered for itself; the response is written when the last one is known.
+Must not know: how requests are parsed, topics, when the response leaves.
+"""
+
+from typing import TYPE_CHECKING
+
+from gateway.connection_state import Slot
+from gateway.error_map import error_code_of, record_errors_of
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.produce_codec import PartitionResult, ProduceRequest, produce_response_frame
+
+if TYPE_CHECKING:
+    from gateway.router import ResponsePort
+    from topics import AppendResult, TopicsError
+
+PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
+
+
+class ProduceSlot(Slot):
+    """Complete when every partition is. Under acks 0 it has no place and says nothing."""
+
+    __slots__ = ("_correlation_id", "_pending", "_port", "_request", "_results", "_version")
+
+    def __init__(
+        self, port: "ResponsePort", version: int, correlation_id: int, request: ProduceRequest
+    ) -> None:
+        super().__init__()
+        self._port = port
+        self._version = version
+        self._correlation_id = correlation_id
+        self._request = request
+        self._pending = len(request.partitions)
+        self._results: list[PartitionResult] = [PENDING] * self._pending
+
+    def appended(self, position: int, result: "AppendResult") -> None:
+        """One batch is durable, or was rejected."""
+        error, base_offset, append_time_ms, log_start_offset = result
+        if error is not None:
+            self._rejected(position, error, log_start_offset)
+            return
+        key, index, _, _ = self._request.partitions[position]
+        self._results[position] = (
+            key, index, 0, base_offset, append_time_ms, log_start_offset, None, (),
+        )  # fmt: skip
+        self._pending -= 1
+        if not self._pending:
+            self.settle()
+
+    def _rejected(self, position: int, error: "TopicsError", log_start_offset: int) -> None:
+        code = error_code_of(error)
+        self.refused(position, code, log_start_offset, str(error), record_errors_of(error))
+
+    def refused(
+        self,
+        position: int,
+        code: int,
+        log_start_offset: int = -1,
+        message: str | None = None,
+        record_errors: tuple[tuple[int, str], ...] = (),
+    ) -> None:
+        """One batch was not appended."""
+        if self._request.acks == 0:
+            self._port.fail(f"produce with acks 0: error {code} {message or ''}")
+        key, index, _, _ = self._request.partitions[position]
+        self._results[position] = (
+            key, index, code, -1, -1, log_start_offset, message, record_errors,
+        )  # fmt: skip
+        self._pending -= 1
+        if not self._pending:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write the response; its turn comes when those before it have left."""
+        if self._request.acks == 0:
+            return
+        self.response = (
+            produce_response_frame(self._correlation_id, self._version, self._results),
+        )
+        self._port.slot_ready(self)

@@ -1,0 +1,47 @@
+"""ApiVersions; rows of kafka-protocol.md 6.1."""
+
+import pytest
+
+from gateway.handlers import HANDLERS
+from gateway.wire.codec import decode
+from gateway.wire.header import encode_request_header
+from gateway.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.gateway.running import running_gateway
+
+REQUEST = ApiVersionsRequest(client_software_name="test-1.0", client_software_version="1.0")
+
+
+async def test_row_1_unknown_version_is_answered_in_v0_and_the_next_one_is_served() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        client.send_frame(encode_request_header(18, 5, 42, "test") + b"any bytes \xff\xff")
+        frame = await client.receive_frame()
+        assert 42 == int.from_bytes(frame[:4], "big")
+        refused = decode(ApiVersionsResponse, 0, frame, 4)
+        assert 35 == refused.error_code
+        assert [(18, 0, 4)] == [
+            (one.api_key, one.min_version, one.max_version) for one in refused.api_keys
+        ]
+        assert 4 + 2 + 4 + 6 == len(frame), "there is more than version 0 has"
+        assert 0 == (await client.ask(REQUEST, 4)).error_code
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_row_2_header_has_no_tags_and_the_list_is_that_of_the_handlers(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        response = await client.ask(REQUEST, version)
+        assert 0 == response.error_code
+        assert [(one.key, one.advertised_min, one.max_version) for one in HANDLERS] == [
+            (one.api_key, one.min_version, one.max_version) for one in response.api_keys
+        ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("bad name!", "1"), ("", "1"), ("good", ""), ("-bad", "1"), ("x", "1\n")]
+)
+async def test_row_12_bad_software_name_is_refused_and_the_connection_stays(
+    name: str, version: str
+) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        bad = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+        assert 42 == (await client.ask(bad, 3)).error_code
+        assert 0 == (await client.ask(REQUEST, 3)).error_code

@@ -1,0 +1,58 @@
+"""OffsetForLeaderEpoch; row 70 of kafka-protocol.md 6.4."""
+
+import pytest
+
+from gateway.wire.messages.k23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.gateway.running import batch, produce, running_gateway
+
+
+def ask(
+    *, epoch: int, current: int = -1, topic: str = "t", partition: int = 0
+) -> OffsetForLeaderEpochRequest:
+    return OffsetForLeaderEpochRequest(
+        topics=[
+            OffsetForLeaderTopic(
+                topic=topic,
+                partitions=[
+                    OffsetForLeaderPartition(
+                        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+                    )
+                ],
+            )
+        ]
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+@pytest.mark.parametrize(
+    ("epoch", "current", "answer"),
+    [
+        (0, -1, (0, 0, 3)),
+        (0, 0, (0, 0, 3)),
+        (1, -1, (0, -1, -1)),
+        (-1, -1, (0, -1, -1)),
+        (-2, -1, (0, -2, 0)),
+        (0, 1, (75, -1, -1)),
+    ],
+)
+async def test_row_70_where_an_epoch_ends(
+    version: int, epoch: int, current: int, answer: tuple[int, int, int]
+) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        await client.ask(produce({0: batch(b"a", b"b", b"c")}), 9)
+        response = await client.ask(ask(epoch=epoch, current=current), version)
+        (found,) = response.topics[0].partitions
+        assert answer == (found.error_code, found.leader_epoch, found.end_offset)
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("missing", 0), ("t", 5), ("t", -1)])
+async def test_unknown_topic_and_partition(topic: str, partition: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        response = await client.ask(ask(epoch=0, topic=topic, partition=partition), 4)
+        assert 3 == response.topics[0].partitions[0].error_code

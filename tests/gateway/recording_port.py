@@ -1,0 +1,44 @@
+"""A connection's side of a hot handler, for tests that need no socket."""
+
+from gateway.connection_state import ByteBudget, ConnectionState, Slot
+from gateway.router import Reply
+
+
+class RecordingPort:
+    """Keeps slots in order as a connection does, and records what leaves."""
+
+    def __init__(self) -> None:
+        self.connection_id = 1
+        self.peer_host = "test"
+        self.kept: Slot | None = None
+        self.state = ConnectionState(ByteBudget(1 << 30))
+        self.sent: list[bytes] = []
+        self.failures: list[str] = []
+        self.woken: list[Slot] = []
+        self.is_aborted = False
+
+    def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:
+        self.state.open(slot, 1, is_exclusive)
+
+    def slot_ready(self, slot: Slot) -> None:
+        assert slot.response is not None
+        if self.state.advance():
+            self.sent.append(b"".join(self.state.take_output()))
+
+    def reply(self, response: Reply) -> None:
+        self.sent.append(b"".join(response))
+
+    def finish_soon(self, slot: Slot) -> None:
+        self.woken.append(slot)
+
+    def fail(self, reason: str) -> None:
+        self.failures.append(reason)
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def end_turn(self) -> None:
+        """Do what a connection does at the end of the loop turn."""
+        woken, self.woken = self.woken, []
+        for slot in woken:
+            slot.finish()

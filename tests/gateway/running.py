@@ -1,0 +1,167 @@
+"""A gateway for tests: real sockets, a store in memory, a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from uuid import UUID
+
+from batches.builder import NewRecord, build_batch
+from gateway.config import GatewayConfig
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.groups import GroupCoordinator
+from gateway.coordinator.producer_ids import ProducerIds
+from gateway.server import GatewayServer
+from gateway.services import Services
+from gateway.wire.messages.k00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from gateway.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from gateway.wire.primitives import ZERO_UUID
+from ledger import LedgerStore, StoreConfig
+from ledger.testing import FaultyEngine, ManualClock
+from runtime.entropy import SeededEntropy
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from tests.gateway.wire_client import WireClient
+from topics import Topic, TopicDefaults, TopicRegistry
+
+START_MS = 1_700_000_000_000
+
+
+@dataclass
+class RunningGateway:
+    """What a test can reach."""
+
+    server: GatewayServer
+    services: Services
+    clock: ManualClock
+    engine: FaultyEngine
+    crashes: list[BaseException]
+    host: str
+    port: int
+
+    def client(self) -> WireClient:
+        """Return a client that connects when it is entered."""
+        return WireClient(self.host, self.port)
+
+    async def parked(self) -> None:
+        """Wait until some connection waits for a request that runs alone."""
+        await until(lambda: any(one.state.is_exclusive for one in self.server.connections))
+
+    async def create_topic(
+        self, name: str = "t", *, partitions: int = 1, configs: dict[str, str] | None = None
+    ) -> Topic:
+        """Create a topic and open its partitions."""
+        topic = await self.services.registry.create(
+            name, partitions=partitions, configs=configs or {}
+        )
+        for index in range(partitions):
+            await topic.open_partition(index)
+        return topic
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds."""
+    while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running_gateway(
+    config: GatewayConfig | None = None,
+    *,
+    engine: FaultyEngine | None = None,
+    queue_count_max: int = 100_000,
+) -> AsyncIterator[RunningGateway]:
+    """Run a gateway; it must not have crashed at the end."""
+    engine = engine or FaultyEngine(None)
+    config = config or GatewayConfig(group_initial_rebalance_delay_ms=0)
+    config.cluster_id = config.cluster_id or "cluster-for-tests-0000"
+    clock = ManualClock(START_MS)
+    crashes: list[BaseException] = []
+    supervisor = Supervisor(crashes.append)
+    timers = Timers(clock, supervisor)
+    storage = StoreConfig(committer_queue_count_max=queue_count_max)
+    async with LedgerStore.open(None, config=storage, engine=engine, clock=clock) as store:
+        registry = await TopicRegistry.open(store, TopicDefaults(), clock)
+        groups = GroupCoordinator.open(
+            store,
+            config=GroupConfig.from_gateway(config),
+            clock=clock,
+            timers=timers,
+            entropy=SeededEntropy(1),
+        )
+        services = Services(
+            registry=registry,
+            groups=groups,
+            producer_ids=ProducerIds(store),
+            config=config,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+            store=store,
+        )
+        server = GatewayServer(services)
+        host, port = await server.start("127.0.0.1", 0)
+        try:
+            yield RunningGateway(server, services, clock, engine, crashes, host, port)
+        finally:
+            groups.close()
+            await server.stop(grace_ms=0)
+            await registry.close()
+            await supervisor.close()
+    assert [] == crashes
+
+
+def produce(
+    batches: dict[int, bytes | None],
+    *,
+    topic: str = "t",
+    topic_id: UUID = ZERO_UUID,
+    acks: int = -1,
+) -> ProduceRequest:
+    """Build a request for one topic: partition to records."""
+    data = [PartitionProduceData(index=one, records=records) for one, records in batches.items()]
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1_000,
+        topic_data=[TopicProduceData(name=topic, topic_id=topic_id, partition_data=data)],
+    )
+
+
+def fetch(
+    offsets: dict[int, int],
+    *,
+    topic: str = "t",
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 50 << 20,
+    partition_max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+) -> FetchRequest:
+    """Build a request for one topic: partition to offset."""
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation_level,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=one, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+                    )
+                    for one, offset in offsets.items()
+                ],
+            )
+        ],
+    )
+
+
+def batch(*values: bytes, timestamp: int = START_MS) -> bytes:
+    """Build a batch of records without keys."""
+    return bytes(build_batch([NewRecord(value, timestamp=timestamp) for value in values]))

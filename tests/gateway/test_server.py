@@ -1,0 +1,60 @@
+"""Listening, and the orderly end."""
+
+import asyncio
+
+import pytest
+
+from gateway.config import GatewayConfig
+from gateway.wire.messages.k03_metadata import MetadataRequest
+from tests.gateway.running import batch, fetch, produce, running_gateway, until
+
+
+async def test_advertised_port_is_the_bound_one_unless_it_was_set() -> None:
+    async with running_gateway() as gateway:
+        assert gateway.port == gateway.services.config.advertised_port > 0
+    async with running_gateway(GatewayConfig(advertised_port=9)) as gateway:
+        assert 9 == gateway.services.config.advertised_port != gateway.port
+
+
+async def test_stop_refuses_new_connections_and_closes_idle_ones() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await client.ask(MetadataRequest(topics=[]), 9)
+        await gateway.server.stop()
+        assert await client.is_closed_by_server()
+        with pytest.raises(ConnectionError):
+            await gateway.client().__aenter__()
+
+
+async def test_stop_answers_what_was_started_first() -> None:
+    async with running_gateway() as gateway, gateway.client() as writer, gateway.client() as reader:
+        await gateway.create_topic()
+        reader.send(fetch({0: 0}, max_wait_ms=60_000, min_bytes=1 << 20), 12)
+        await gateway.parked()
+        hold = gateway.engine.hold_next("commit")
+        writer.send(produce({0: batch(b"x")}), 9)
+        await hold.reached()
+        stopping = asyncio.ensure_future(gateway.server.stop())
+        assert 0 == (await reader.receive()).responses[0].partitions[0].error_code
+        assert not stopping.done()
+        hold.release()
+        produced = await writer.receive()
+        assert 0 == produced.responses[0].partition_responses[0].error_code
+        await stopping
+        assert await writer.is_closed_by_server()
+        await gateway.server.stop()
+
+
+async def test_stop_cuts_off_who_does_not_finish_within_the_grace_period() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        hold = gateway.engine.hold_next("commit")
+        client.send(produce({0: batch(b"x")}), 9)
+        await hold.reached()
+        stopping = asyncio.ensure_future(gateway.server.stop(grace_ms=1_000))
+        await until(lambda: len(gateway.services.timers) > 0)
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        gateway.clock.advance(1_000)
+        await stopping
+        hold.release()
+        assert await client.is_closed_by_server()
