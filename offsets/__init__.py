@@ -1,0 +1,11 @@
+"""Places kept outside the ledger: how far each consumer group has read each partition.
+
+Rule: an offset is visible when it is durable, never before; the key is (group, topic, partition)
+and the id of the topic is stored beside it, so that a recreated topic inherits nothing.
+Must not know: members, generations, topics as objects, the wire.
+"""
+
+from offsets.offsets_state import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, Place
+from offsets.store import OffsetStore
+
+__all__ = ["NO_EXPIRY", "CommittedOffset", "ExpiryRule", "OffsetStore", "OffsetsState", "Place"]

@@ -1,0 +1,137 @@
+"""Offsets state: what every group has committed, and what open transactions would add.
+
+Rule: `apply` is the only door to committed offsets, used live (after a row became durable) and at
+start. Pending offsets of a transaction are invisible until it ends.
+Must not know: rows, clocks, members, whether a topic still exists.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+NO_EXPIRY: Final = -1
+NO_LEADER_EPOCH: Final = -1
+
+
+class Place(NamedTuple):
+    """One partition, by name."""
+
+    topic: str
+    partition: int
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has read one partition.
+
+    `expire_ms` is set only for commits of old versions that name a retention of their own.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int
+    topic_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryRule:
+    """Which offsets of one group are too old.
+
+    Attributes:
+        now_ms: wall time.
+        retention_ms: how long an offset outlives the time it is counted from.
+        counted_from_ms: the time at which the group became empty; None counts from each commit.
+        kept_topics: topics that the group still consumes; their offsets stay.
+    """
+
+    now_ms: int
+    retention_ms: int
+    counted_from_ms: int | None = None
+    kept_topics: frozenset[str] = frozenset()
+
+
+Places = dict[Place, CommittedOffset]
+_NOTHING: Final[Mapping[Place, CommittedOffset]] = {}
+
+
+class OffsetsState:
+    """Committed and pending offsets of all groups."""
+
+    __slots__ = ("_committed", "_pending")
+
+    def __init__(self) -> None:
+        self._committed: dict[str, Places] = {}
+        self._pending: dict[int, dict[str, Places]] = {}
+
+    def apply(self, group: str, place: Place, committed: CommittedOffset | None) -> None:
+        """Take over a durable row, or the deletion of one when `committed` is None."""
+        if committed is not None:
+            self._committed.setdefault(group, {})[place] = committed
+            return
+        places = self._committed.get(group)
+        if places is not None:
+            places.pop(place, None)
+            if not places:
+                del self._committed[group]
+
+    def committed(self, group: str, place: Place) -> CommittedOffset | None:
+        """Return the last durable commit, or None."""
+        places = self._committed.get(group)
+        return None if places is None else places.get(place)
+
+    def all_committed(self, group: str) -> Mapping[Place, CommittedOffset]:
+        """Return every commit of a group; a view, not to be kept across other calls."""
+        return self._committed.get(group, _NOTHING)
+
+    def groups(self) -> Iterator[str]:
+        """Iterate over the names of groups with commits."""
+        return iter(self._committed)
+
+    def has_group(self, group: str) -> bool:
+        """Whether the group has any commit, durable or pending."""
+        return group in self._committed or self._pending_of(group)
+
+    def expired(self, group: str, rule: ExpiryRule) -> list[Place]:
+        """Return the places whose offsets the rule no longer keeps. Pending ones are kept."""
+        return [
+            place
+            for place, committed in self.all_committed(group).items()
+            if place.topic not in rule.kept_topics
+            and _is_expired(committed, rule)
+            and not self.has_pending(group, place)
+        ]
+
+    # Transactions: offsets that a producer sent, waiting for its commit or abort.
+
+    def add_pending(
+        self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset]
+    ) -> None:
+        """Keep offsets of an open transaction; a later one for the same place replaces it."""
+        self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
+
+    def has_pending(self, group: str, place: Place) -> bool:
+        """Whether an open transaction may still change the offset of that place."""
+        return any(place in groups.get(group, _NOTHING) for groups in self._pending.values())
+
+    def pending(self, producer_id: int) -> Mapping[str, Mapping[Place, CommittedOffset]]:
+        """Return what the producer's transaction would commit, by group."""
+        return self._pending.get(producer_id, {})
+
+    def end_pending(self, producer_id: int) -> None:
+        """Forget the pending offsets of a transaction that ended.
+
+        On a commit the caller makes them durable first and gives each to `apply`.
+        """
+        self._pending.pop(producer_id, None)
+
+    def _pending_of(self, group: str) -> bool:
+        return any(group in groups for groups in self._pending.values())
+
+
+def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:
+    if committed.expire_ms != NO_EXPIRY:
+        return rule.now_ms >= committed.expire_ms
+    start_ms = committed.commit_ms if rule.counted_from_ms is None else rule.counted_from_ms
+    return rule.now_ms - start_ms >= rule.retention_ms

@@ -1,0 +1,86 @@
+"""Offset store: committed offsets as durable rows, and all of them in memory.
+
+Rule: rows first, then `OffsetsState.apply`, then the caller's `done`; completions come in the order
+of submission, so memory never differs from what a restart would read.
+Must not know: who may commit, whether a topic exists.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from ledger import LedgerError, LedgerStore
+from offsets.offsets_state import CommittedOffset, OffsetsState, Place
+from offsets.records import KEY_PREFIX, decode_key, decode_value, encode_key, encode_value
+
+Done: TypeAlias = Callable[[LedgerError | None], None]
+Row: TypeAlias = tuple[bytes, bytes | None]
+
+
+class OffsetStore:
+    """Writes offsets, answers reads from memory."""
+
+    __slots__ = ("_commits_in_flight", "_store", "state")
+
+    def __init__(self, store: LedgerStore, state: OffsetsState) -> None:
+        self._store = store
+        self._commits_in_flight: dict[str, int] = {}
+        self.state = state
+
+    @classmethod
+    def open(cls, store: LedgerStore) -> "OffsetStore":
+        """Read every stored offset through `apply`."""
+        state = OffsetsState()
+        for key, value in store.scan_rows(KEY_PREFIX):
+            group, place = decode_key(key)
+            state.apply(group, place, decode_value(value))
+        return cls(store, state)
+
+    def is_committing(self, group: str) -> bool:
+        """Whether commits of the group are on their way and not visible yet."""
+        return group in self._commits_in_flight
+
+    def commit_nowait(
+        self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done
+    ) -> None:
+        """Store offsets of one group in one atomic write; `done` is called on the loop."""
+        rows: list[Row] = [
+            (encode_key(group, place), encode_value(committed)) for place, committed in offsets
+        ]
+        state = self.state
+        in_flight = self._commits_in_flight
+
+        def stored(error: LedgerError | None) -> None:
+            left = in_flight.pop(group) - 1
+            if left:
+                in_flight[group] = left
+            if error is None:
+                for place, committed in offsets:
+                    state.apply(group, place, committed)
+            done(error)
+
+        in_flight[group] = in_flight.get(group, 0) + 1
+        self._append(rows, stored)
+
+    def delete_nowait(
+        self, group: str, places: Iterable[Place], done: Done, *, more_rows: Sequence[Row] = ()
+    ) -> None:
+        """Delete offsets of one group, atomically with `more_rows` of the caller."""
+        gone = tuple(places)
+        rows: list[Row] = [(encode_key(group, place), None) for place in gone]
+        rows.extend(more_rows)
+        state = self.state
+
+        def deleted(error: LedgerError | None) -> None:
+            if error is None:
+                for place in gone:
+                    state.apply(group, place, None)
+            done(error)
+
+        self._append(rows, deleted)
+
+    def _append(self, rows: Sequence[Row], done: Done) -> None:
+        """Hand rows to the store; one that has stopped fails them at once."""
+        try:
+            self._store.append_rows_nowait(rows, done)
+        except LedgerError as error:
+            done(error)

@@ -1,0 +1,61 @@
+"""Rows of offsets: what is written is what is read, and keys of groups never mix."""
+
+import struct
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offsets import CommittedOffset, Place
+from offsets.records import (
+    UnknownOffsetVersion,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+    group_prefix,
+)
+
+names = st.text(max_size=20)
+places = st.builds(Place, topic=names, partition=st.integers(0, 2**31 - 1))
+numbers = st.integers(-(2**63), 2**63 - 1)
+offsets = st.builds(
+    CommittedOffset,
+    offset=numbers,
+    leader_epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.text(max_size=30),
+    commit_ms=numbers,
+    expire_ms=numbers,
+    topic_id=st.uuids(),
+)
+
+
+@given(names, places)
+def test_key_survives(group: str, place: Place) -> None:
+    assert decode_key(encode_key(group, place)) == (group, place)
+    assert encode_key(group, place).startswith(group_prefix(group))
+
+
+@given(names, names, places)
+def test_rows_of_one_group_are_not_below_another(one: str, other: str, place: Place) -> None:
+    if one != other:
+        assert not encode_key(one, place).startswith(group_prefix(other))
+
+
+@given(offsets)
+def test_value_survives(committed: CommittedOffset) -> None:
+    assert decode_value(encode_value(committed)) == committed
+
+
+def test_layout_does_not_change_by_accident() -> None:
+    topic_id = uuid.UUID(int=7)
+    committed = CommittedOffset(1, 2, "m", 3, -1, topic_id)
+
+    assert encode_key("g", Place("t", 5)) == b"offset\x01\x00\x01g\x00\x01t\x00\x00\x00\x05"
+    assert encode_value(committed) == struct.pack(">Bqiqq", 1, 1, 2, 3, -1) + topic_id.bytes + b"m"
+
+
+def test_row_of_a_newer_program_is_refused() -> None:
+    with pytest.raises(UnknownOffsetVersion):
+        decode_value(b"\x02" + bytes(60))

@@ -1,0 +1,88 @@
+"""The offset store over a real ledger store."""
+
+import asyncio
+import uuid
+
+from ledger import LedgerError, LedgerStore, StoreConfig
+from ledger.testing import FaultyEngine
+from offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+
+T0, T1 = Place("t", 0), Place("t", 1)
+SETTINGS = StoreConfig(durability="os")
+
+
+def at(offset: int) -> CommittedOffset:
+    return CommittedOffset(offset, 3, "note", 1, NO_EXPIRY, uuid.UUID(int=9))
+
+
+class Done:
+    """Collects the ends of writes."""
+
+    def __init__(self) -> None:
+        self.errors: list[LedgerError | None] = []
+
+    def __call__(self, error: LedgerError | None) -> None:
+        self.errors.append(error)
+
+    async def wait(self, count: int) -> None:
+        for _ in range(1_000):
+            if len(self.errors) >= count:
+                return
+            await asyncio.sleep(0)
+        raise AssertionError(f"{len(self.errors)} of {count} writes ended")
+
+
+async def test_offsets_survive_a_restart() -> None:
+    engine = FaultyEngine(None)
+    done = Done()
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        offsets.commit_nowait("g", [(T0, at(1)), (T1, at(2))], done)
+        offsets.commit_nowait("g", [(T0, at(3))], done)
+        offsets.delete_nowait("g", [T1], done, more_rows=[(b"other", b"row")])
+        assert offsets.state.committed("g", T0) is None
+        await done.wait(3)
+        assert done.errors == [None, None, None]
+        assert dict(offsets.state.all_committed("g")) == {T0: at(3)}
+
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        assert dict(OffsetStore.open(store).state.all_committed("g")) == {T0: at(3)}
+        assert store.get_row(b"other") == b"row"
+
+
+async def test_commits_on_their_way_are_known() -> None:
+    async with LedgerStore.open(None, config=SETTINGS) as store:
+        offsets = OffsetStore.open(store)
+        done = Done()
+        offsets.commit_nowait("g", [(T0, at(1))], done)
+        offsets.commit_nowait("g", [(T0, at(2))], done)
+        assert offsets.is_committing("g")
+        await done.wait(2)
+        assert not offsets.is_committing("g")
+
+
+async def test_failed_commit_changes_nothing_in_memory() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        done = Done()
+        engine.fail_next("commit")
+        offsets.commit_nowait("g", [(T0, at(1))], done)
+        await done.wait(1)
+
+        assert done.errors[0] is not None
+        assert offsets.state.committed("g", T0) is None
+        assert not offsets.is_committing("g")
+
+
+async def test_closed_store_fails_the_caller_at_once() -> None:
+    async with LedgerStore.open(None, config=SETTINGS) as store:
+        offsets = OffsetStore.open(store)
+    done = Done()
+
+    offsets.commit_nowait("g", [(T0, at(1))], done)
+    offsets.delete_nowait("g", [T0], done)
+
+    assert len(done.errors) == 2
+    assert all(isinstance(error, LedgerError) for error in done.errors)
+    assert not offsets.is_committing("g")
