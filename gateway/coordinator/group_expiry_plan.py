@@ -11,6 +11,7 @@ Source: KIP-211.
 from gateway.coordinator.group_state import ClassicGroup, GroupState
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL, subscribed_topics
 from offsets import ExpiryRule
+from topics.topic_names import resolve_name
 
 
 def expiry_rule(
@@ -32,7 +33,9 @@ def topics_in_use(group: ClassicGroup) -> frozenset[str] | None:
     """Return the topics that members read; None when that cannot be known: then all are in use."""
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
-    members = group.roster.members.values()
-    return subscribed_topics(
-        member.metadata(group.protocol_name) or member.protocols[0][1] for member in members
+    topics = subscribed_topics(
+        member.metadata(group.protocol_name) or member.protocols[0][1]
+        for member in group.roster.members.values()
     )
+    # Offsets are kept under the one name that every spelling of a topic stands for.
+    return None if topics is None else frozenset(resolve_name(topic) for topic in topics)

@@ -56,3 +56,11 @@ def test_member_that_just_came_counts_with_what_it_wants_first() -> None:
     assert world.state == "PreparingRebalance"
 
     assert topics_in_use(world.group) == frozenset({"t", "u"})
+
+
+def test_longer_spellings_of_a_topic_count_as_the_topic() -> None:
+    world = GroupWorld()
+    spelling = "persistent://public/default/t"
+    world.stable("a", protocols=(("range", subscription(spelling)),))
+
+    assert topics_in_use(world.group) == frozenset({"t"})

@@ -1,0 +1,123 @@
+"""Group table: every group of this node with its timers, loaded from its rows.
+
+Rule: a group exists while it has members, a stored row or committed offsets; whoever looks one up
+finds it here or nowhere.
+Must not know: what requests mean, who may do what.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from gateway.coordinator import records, write_state
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.outcome import Effect, TimerKey
+from gateway.coordinator.runtime import CoordinatorRuntime, Host
+from ledger import LedgerStore
+from offsets import OffsetStore
+from runtime.clock import Clock
+
+
+class GroupMachine:
+    """A classic group behind the face that the runtime serves.
+
+    Attributes:
+        empty_since_ms: wall time at which the group was last stored without members, or None.
+    """
+
+    __slots__ = ("_clock", "empty_since_ms", "group")
+
+    def __init__(
+        self, group: ClassicGroup, clock: Clock, empty_since_ms: int | None = None
+    ) -> None:
+        self.group = group
+        self.empty_since_ms = empty_since_ms
+        self._clock = clock
+
+    def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
+        """Do what was put off until now."""
+        return self.group.timer_fired(key, now_ms)
+
+    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
+        """Go on after a write."""
+        return write_state.persisted(self.group, revision, failed=failed, now_ms=now_ms)
+
+    def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
+        """Note that the waiter is gone."""
+        return self.group.abandon(waiter, now_ms)
+
+    def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
+        """Return the group's row, stamped with the wall time."""
+        assert isinstance(record, records.GroupRecord), f"not a group record: {record!r}"
+        saved_ms = self._clock.now_ms()
+        self.empty_since_ms = None if record.members else saved_ms
+        return [(records.encode_key(record.group_id), records.encode_group(record, saved_ms))]
+
+
+class GroupHost(Host):
+    """One group as the shell holds it."""
+
+    __slots__ = ("group", "group_machine")
+
+    def __init__(self, machine: GroupMachine) -> None:
+        super().__init__(machine)
+        self.group_machine = machine
+        self.group = machine.group
+
+
+class GroupTable:
+    """The groups by id."""
+
+    def __init__(self, config: GroupConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._hosts: dict[str, GroupHost] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __iter__(self) -> Iterator[GroupHost]:
+        return iter(self._hosts.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no group can be added."""
+        return len(self._hosts) >= self._config.groups_max
+
+    def load(self, store: LedgerStore, offsets: OffsetStore, runtime: CoordinatorRuntime) -> None:
+        """Bring back every group that has a row, then those that have offsets alone."""
+        for key, value in store.scan_rows(records.KEY_PREFIX):
+            record, saved_ms = records.decode_group(records.decode_key(key), value)
+            group, effects = ClassicGroup.from_record(
+                record, self._config, self._clock.monotonic_ms()
+            )
+            host = self._add(group, None if record.members else saved_ms)
+            runtime.perform(host, effects)
+        for group_id in offsets.state.groups():
+            self.ensure(group_id)
+
+    def get(self, group_id: str) -> GroupHost | None:
+        """Return a group, or None."""
+        return self._hosts.get(group_id)
+
+    def ensure(self, group_id: str) -> GroupHost:
+        """Return a group, a new empty one if there is none. Limits are the caller's business."""
+        host = self._hosts.get(group_id)
+        return self._add(ClassicGroup(group_id, self._config)) if host is None else host
+
+    def remove(self, group_id: str) -> GroupHost:
+        """Take a group out."""
+        return self._hosts.pop(group_id)
+
+    def bring_back(self, host: GroupHost) -> None:
+        """Undo `remove` after a failed deletion, unless a new group took the place meanwhile."""
+        if host.group.group_id in self._hosts:
+            return
+        group = ClassicGroup(host.group.group_id, self._config)
+        group.generation = host.group.generation
+        group.protocol_type = host.group.protocol_type
+        self._add(group, host.group_machine.empty_since_ms)
+
+    def _add(self, group: ClassicGroup, empty_since_ms: int | None = None) -> GroupHost:
+        host = GroupHost(GroupMachine(group, self._clock, empty_since_ms))
+        self._hosts[group.group_id] = host
+        return host

@@ -1,0 +1,124 @@
+"""A coordinator over a real store in memory, with a clock that tests move.
+
+`settle` gives the loop enough turns for everything that can happen without time passing. With an
+engine of its own (for faults and restarts) the store commits in a thread: `bench.written` then
+waits until everything that was submitted has ended.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_messages import JoinResult, Sender
+from gateway.coordinator.groups import GroupCoordinator
+from gateway.wire.error_codes import ErrorCode
+from ledger import LedgerStore, StoreConfig
+from ledger.testing import FaultyEngine, ManualClock
+from offsets import NO_EXPIRY, CommittedOffset, Place
+from runtime.entropy import SeededEntropy
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from tests.gateway.coordinator.group_words import join_command, sync_command
+
+TOPIC_ID = uuid.UUID(int=1)
+Result = TypeVar("Result")
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+def at(offset: int, commit_ms: int = 0, expire_ms: int = NO_EXPIRY) -> CommittedOffset:
+    return CommittedOffset(offset, -1, "", commit_ms, expire_ms, TOPIC_ID)
+
+
+class CoordinatorBench:
+    """One running coordinator."""
+
+    def __init__(self, groups: GroupCoordinator, clock: ManualClock, store: LedgerStore) -> None:
+        self.groups = groups
+        self.clock = clock
+        self.store = store
+        self.tasks: list[asyncio.Task[Any]] = []
+
+    async def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        """Begin a request and let it go as far as it can."""
+        task = asyncio.ensure_future(work)
+        self.tasks.append(task)
+        await settle()
+        return task
+
+    async def written(self) -> None:
+        """Wait until every write so far has ended, and what follows from it."""
+        await settle()
+        await self.store.put_rows([(b"barrier", None)])
+        await settle()
+
+    async def advance(self, ms: int) -> None:
+        """Move the clock in small steps, as if time really passed."""
+        for _ in range(ms // 500):
+            self.clock.advance(500)
+            await settle()
+        self.clock.advance(ms % 500)
+        await settle()
+
+    async def join(self, member_id: str = "", **changes: Any) -> JoinResult:
+        """Join alone, or as the last one; the initial delay passes meanwhile."""
+        task = await self.start(self.groups.join(join_command(member_id, **changes)))
+        if not task.done():
+            await self.advance(6_000)
+        return await task
+
+    async def stable(self, group_id: str = "g", **changes: Any) -> JoinResult:
+        """Make a stable group of one member."""
+        joined = await self.join(group_id=group_id, **changes)
+        synced = await self.groups.sync(
+            sync_command(
+                joined.member_id,
+                joined.generation,
+                group_id=group_id,
+                assignments={joined.member_id: b"all"},
+            )
+        )
+        assert synced.error == ErrorCode.NONE
+        return joined
+
+    async def commit(
+        self, place: Place, offset: CommittedOffset, sender: Sender | None = None, group: str = "g"
+    ) -> ErrorCode:
+        sender = sender or Sender("", -1)
+        return await self.groups.offsets.commit(group, sender, [(place, offset)])
+
+
+@asynccontextmanager
+async def coordinator(
+    config: GroupConfig | None = None,
+    *,
+    engine: FaultyEngine | None = None,
+    clock: ManualClock | None = None,
+) -> AsyncIterator[CoordinatorBench]:
+    """Run a coordinator; with the engine of an earlier one this is a restart."""
+    clock = clock or ManualClock(1_000_000)
+    supervisor = Supervisor()
+    settings = StoreConfig(durability="os")
+    async with LedgerStore.open(None, config=settings, clock=clock, engine=engine) as store:
+        groups = GroupCoordinator.open(
+            store,
+            config=config or GroupConfig(),
+            clock=clock,
+            timers=Timers(clock, supervisor),
+            entropy=SeededEntropy(1),
+        )
+        bench = CoordinatorBench(groups, clock, store)
+        try:
+            yield bench
+        finally:
+            groups.close()
+            for task in bench.tasks:
+                task.cancel()
+            await asyncio.gather(*bench.tasks, return_exceptions=True)
+            await supervisor.close()

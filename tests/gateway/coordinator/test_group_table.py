@@ -1,0 +1,113 @@
+"""The table of groups: loading, limits, deletions that fail."""
+
+import pytest
+
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_table import GroupTable
+from gateway.coordinator.records import GroupRecord, encode_group, encode_key
+from gateway.coordinator.runtime import CoordinatorRuntime
+from ledger import LedgerStore, StoreConfig
+from ledger.testing import ManualClock
+from offsets import OffsetStore, Place
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from tests.gateway.coordinator.group_words import GroupWorld
+from tests.gateway.coordinator.shell_words import at, settle
+
+
+def table(**settings: int) -> GroupTable:
+    return GroupTable(GroupConfig(**settings), ManualClock(50_000))
+
+
+async def test_groups_come_back_from_rows_and_from_offsets_alone() -> None:
+    world = GroupWorld()
+    world.stable("a")
+    stable = world.durable
+    assert stable is not None
+    empty = GroupRecord(
+        group_id="empty", generation=5, protocol_type="consumer", protocol_name=None, leader=None
+    )
+    clock, supervisor = ManualClock(50_000), Supervisor()
+    async with LedgerStore.open(None, config=StoreConfig(durability="os"), clock=clock) as store:
+        await store.put_rows(
+            [
+                (encode_key("g"), encode_group(stable, 40_000)),
+                (encode_key("empty"), encode_group(empty, 30_000)),
+            ]
+        )
+        offsets = OffsetStore.open(store)
+        offsets.commit_nowait("tools", [(Place("t", 0), at(1))], lambda _: None)
+        offsets.commit_nowait("empty", [(Place("t", 0), at(1))], lambda _: None)
+        await settle()
+        timers = Timers(clock, supervisor)
+        loaded = GroupTable(GroupConfig(), clock)
+        loaded.load(store, offsets, CoordinatorRuntime(store, clock, timers))
+        hosts = {host.group.group_id: host for host in loaded}
+        assert len(timers) == 1, "one session"
+        await supervisor.close()
+
+    assert {name: host.group.state.value for name, host in hosts.items()} == {
+        "g": "Stable",
+        "empty": "Empty",
+        "tools": "Empty",
+    }
+    since = {name: host.group_machine.empty_since_ms for name, host in hosts.items()}
+    assert since == {"g": None, "empty": 30_000, "tools": None}
+    assert hosts["empty"].group.generation == 5
+
+
+def test_ensure_makes_a_group_once() -> None:
+    groups = table(groups_max=1)
+    assert not groups.is_full
+
+    host = groups.ensure("g")
+
+    assert groups.ensure("g") is host is groups.get("g")
+    assert groups.is_full
+    assert len(groups) == 1
+
+
+def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
+    groups = table()
+    old = groups.ensure("g")
+    old.group.generation = 7
+    old.group.protocol_type = "consumer"
+    old.group_machine.empty_since_ms = 3
+    groups.remove("g")
+    old.group.kill(0)
+
+    groups.bring_back(old)
+
+    back = groups.get("g")
+    assert back is not None
+    assert back is not old
+    assert (back.group.state.value, back.group.generation) == ("Empty", 7)
+    assert (back.group.protocol_type, back.group_machine.empty_since_ms) == ("consumer", 3)
+
+
+def test_failed_deletion_does_not_replace_a_new_group() -> None:
+    groups = table()
+    old = groups.ensure("g")
+    groups.remove("g")
+    new = groups.ensure("g")
+
+    groups.bring_back(old)
+
+    assert groups.get("g") is new
+
+
+def test_row_of_an_empty_group_notes_the_time() -> None:
+    machine = table().ensure("g").group_machine
+    record = GroupRecord(
+        group_id="g", generation=1, protocol_type=None, protocol_name=None, leader=None
+    )
+
+    rows = machine.rows(record)
+
+    assert rows == [(encode_key("g"), encode_group(record, 50_000))]
+    assert machine.empty_since_ms == 50_000
+
+
+def test_only_group_records_are_written() -> None:
+    with pytest.raises(AssertionError):
+        table().ensure("g").group_machine.rows("something else")
