@@ -1,0 +1,111 @@
+"""OffsetCommit, key 8, versions 2-10.
+
+Behaviour:
+- Topics, partitions and the length of metadata are checked one by one; what passes is stored in one
+  atomic write, and answered when that is durable. The group accepts or refuses it as a whole.
+- Null metadata is stored as an empty string. Offsets carry the id of their topic, so that a topic
+  made anew under the same name does not inherit them.
+- Generation -1 with an empty member id is a commit from outside: fine while the group is empty.
+
+Version notes:
+- v2-4 bring a retention time of their own, v5 takes it away (KIP-211).
+- v6 adds the leader epoch (KIP-320), v7 the instance id (KIP-345).
+- v9 renames the generation for consumer groups (KIP-848), v10 names topics by id.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.group_messages import Sender
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from offsets import NO_EXPIRY, CommittedOffset, Place
+from topics import Topic
+
+KEY = 8
+MIN_VERSION = 2
+MAX_VERSION = 10
+
+FIRST_VERSION_BY_ID = 10
+
+
+async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
+    """Check each partition, store those that pass, answer all."""
+    now_ms = context.services.clock.now_ms()
+    retention_ms = request.retention_time_ms
+    expire_ms = now_ms + retention_ms if retention_ms >= 0 else NO_EXPIRY
+    offsets: list[tuple[Place, CommittedOffset]] = []
+    accepted: list[OffsetCommitResponsePartition] = []
+    answers = []
+    for asked in request.topics:
+        topic = _find_topic(context, asked)
+        partitions = []
+        for partition in asked.partitions:
+            error = _check(context, topic, partition)
+            answer = OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+            partitions.append(answer)
+            if topic is not None and error is ErrorCode.NONE:
+                place = Place(topic.name, partition.partition_index)
+                offsets.append((place, _committed(partition, topic, now_ms, expire_ms)))
+                accepted.append(answer)
+        answers.append(
+            OffsetCommitResponseTopic(
+                name=asked.name, topic_id=asked.topic_id, partitions=partitions
+            )
+        )
+    if offsets:
+        sender = Sender(
+            request.member_id,
+            request.generation_id_or_member_epoch,
+            request.group_instance_id,
+        )
+        error = await context.services.groups.offsets.commit(request.group_id, sender, offsets)
+        if error is not ErrorCode.NONE:
+            for answer in accepted:
+                answer.error_code = error
+    return OffsetCommitResponse(topics=answers)
+
+
+def _find_topic(context: RequestContext, asked: OffsetCommitRequestTopic) -> Topic | None:
+    registry = context.services.registry
+    if context.version >= FIRST_VERSION_BY_ID:
+        return registry.get_by_id(asked.topic_id)
+    return registry.get(asked.name)
+
+
+def _check(
+    context: RequestContext, topic: Topic | None, partition: OffsetCommitRequestPartition
+) -> ErrorCode:
+    if topic is None:
+        return (
+            ErrorCode.UNKNOWN_TOPIC_ID
+            if context.version >= FIRST_VERSION_BY_ID
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+    if not 0 <= partition.partition_index < topic.partition_count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    metadata = partition.committed_metadata
+    metadata_max = context.services.groups.config.offset_metadata_max_bytes
+    if metadata is not None and len(metadata) > metadata_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition, topic: Topic, now_ms: int, expire_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_ms=now_ms,
+        expire_ms=expire_ms,
+        topic_id=topic.id,
+    )

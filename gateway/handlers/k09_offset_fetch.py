@@ -1,0 +1,149 @@
+"""OffsetFetch, key 9, versions 1-10.
+
+Behaviour:
+- Answers in any state of the group. An unknown group, topic or partition, and a partition without
+  a commit, get offset -1 and no error; a null list of topics means all that the group committed.
+- A commit to a topic that was deleted, or made anew since, does not exist any more.
+- With require_stable a partition that an open transaction may still change is answered
+  UNSTABLE_OFFSET_COMMIT, so that the client asks again.
+
+Version notes:
+- v2 adds the null list and the error of the whole answer, v5 leader epochs (KIP-320).
+- v7 adds require_stable (KIP-447), v8 several groups in one request (KIP-709).
+- v9 adds member and epoch (KIP-848), which classic groups do not check; v10 names topics by id.
+"""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from offsets import CommittedOffset, Place
+from topics import Topic
+
+KEY = 9
+MIN_VERSION = 1
+MAX_VERSION = 10
+
+FIRST_VERSION_WITH_GROUPS = 8
+FIRST_VERSION_BY_ID = 10
+NO_OFFSET = -1
+
+
+def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Answer for one group, or from v8 for each group asked for."""
+    if context.version >= FIRST_VERSION_WITH_GROUPS:
+        groups = [_group(context, group, request.require_stable) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    wanted = None
+    if request.topics is not None:
+        wanted = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=wanted)
+    group = _group(context, asked, request.require_stable)
+    return OffsetFetchResponse(topics=[_flat(topic) for topic in group.topics])
+
+
+def _group(
+    context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
+) -> OffsetFetchResponseGroup:
+    wanted = _everything(context, asked.group_id) if asked.topics is None else asked.topics
+    topics = [_topic(context, asked.group_id, topic, require_stable) for topic in wanted]
+    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+
+def _everything(context: RequestContext, group_id: str) -> Iterable[OffsetFetchRequestTopics]:
+    """Return what the group committed to topics that still exist, as if it had been asked for."""
+    registry = context.services.registry
+    by_topic: dict[str, OffsetFetchRequestTopics] = {}
+    for place, committed in context.services.groups.offsets.all_committed(group_id).items():
+        topic = registry.get(place.topic)
+        if topic is not None and topic.id == committed.topic_id:
+            asked = by_topic.setdefault(
+                topic.name, OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id)
+            )
+            asked.partition_indexes.append(place.partition)
+    return by_topic.values()
+
+
+def _topic(
+    context: RequestContext,
+    group_id: str,
+    asked: OffsetFetchRequestTopics,
+    require_stable: bool,
+) -> OffsetFetchResponseTopics:
+    registry = context.services.registry
+    missing = ErrorCode.NONE
+    topic: Topic | None
+    if context.version >= FIRST_VERSION_BY_ID:
+        topic = registry.get_by_id(asked.topic_id)
+        missing = ErrorCode.UNKNOWN_TOPIC_ID
+    else:
+        topic = registry.get(asked.name)
+    if topic is None:
+        partitions = [_nothing(index, missing) for index in asked.partition_indexes]
+    else:
+        partitions = [
+            _partition(context, group_id, Place(topic.name, index), topic.id, require_stable)
+            for index in asked.partition_indexes
+        ]
+    return OffsetFetchResponseTopics(
+        name=asked.name, topic_id=asked.topic_id, partitions=partitions
+    )
+
+
+def _partition(
+    context: RequestContext,
+    group_id: str,
+    place: Place,
+    topic_id: UUID,
+    require_stable: bool,
+) -> OffsetFetchResponsePartitions:
+    offsets = context.services.groups.offsets
+    if require_stable and offsets.is_unstable(group_id, place):
+        return _nothing(place.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed: CommittedOffset | None = offsets.committed(group_id, place)
+    if committed is None or committed.topic_id != topic_id:
+        return _nothing(place.partition, ErrorCode.NONE)
+    return OffsetFetchResponsePartitions(
+        partition_index=place.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _nothing(index: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+    )
+
+
+def _flat(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """Return the topic in the form of versions before 8."""
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=partition.partition_index,
+                committed_offset=partition.committed_offset,
+                committed_leader_epoch=partition.committed_leader_epoch,
+                metadata=partition.metadata,
+                error_code=partition.error_code,
+            )
+            for partition in topic.partitions
+        ],
+    )

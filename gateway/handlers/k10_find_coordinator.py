@@ -1,0 +1,64 @@
+"""FindCoordinator, key 10, versions 0-6.
+
+Behaviour:
+- This node coordinates every group and every transactional id: its id and advertised address.
+- Each key asked for gets an entry. A kind of key that nobody coordinates is INVALID_REQUEST.
+
+Version notes:
+- v1 adds the kind of key, v4 several keys in one request (KIP-699), v6 keys of share groups
+  (KIP-932), which are not served.
+"""
+
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+KEY = 10
+MIN_VERSION = 0
+MAX_VERSION = 6
+
+FIRST_VERSION_WITH_KEYS = 4
+GROUP_KEY = 0
+TRANSACTION_KEY = 1
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+    """Name this node."""
+    if context.version >= FIRST_VERSION_WITH_KEYS:
+        return FindCoordinatorResponse(
+            coordinators=[
+                _coordinator(context, request.key_type, key) for key in request.coordinator_keys
+            ]
+        )
+    found = _coordinator(context, request.key_type, request.key)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(context: RequestContext, key_type: int, key: str) -> Coordinator:
+    if key_type not in {GROUP_KEY, TRANSACTION_KEY}:
+        return Coordinator(
+            key=key,
+            node_id=-1,
+            host="",
+            port=-1,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"nobody coordinates keys of type {key_type}",
+        )
+    config = context.services.config
+    return Coordinator(
+        key=key,
+        node_id=config.node_id,
+        host=config.advertised_host,
+        port=config.advertised_port,
+        error_message=None,
+    )

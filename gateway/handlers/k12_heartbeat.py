@@ -1,0 +1,24 @@
+"""Heartbeat, key 12, versions 0-4.
+
+Behaviour:
+- Renews the session of a member of the running generation; nothing is written.
+- REBALANCE_IN_PROGRESS tells the member to join again; the session is renewed all the same.
+
+Version notes:
+- v3 adds the instance id (KIP-345).
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.group_messages import Sender
+from gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+
+KEY = 12
+MIN_VERSION = 0
+MAX_VERSION = 4
+
+
+def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Note the sign of life."""
+    sender = Sender(request.member_id, request.generation_id, request.group_instance_id)
+    error = context.services.groups.heartbeat(request.group_id, sender)
+    return HeartbeatResponse(error_code=error)

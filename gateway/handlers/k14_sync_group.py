@@ -1,0 +1,39 @@
+"""SyncGroup, key 14, versions 0-5.
+
+Behaviour:
+- The leader brings the assignments; everyone's answer leaves when they are durable. In a stable
+  group the answer is immediate.
+- Members that the leader left out get an empty assignment.
+
+Version notes:
+- v3 adds the instance id (KIP-345); v5 adds protocol type and name, which must be those of the
+  generation (KIP-559).
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.group_messages import SyncCommand
+from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+KEY = 14
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+
+async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    """Ask for the member's assignment."""
+    command = SyncCommand(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id,
+        protocol_type=request.protocol_type,
+        protocol_name=request.protocol_name,
+        assignments={item.member_id: item.assignment for item in request.assignments},
+    )
+    result = await context.services.groups.sync(command)
+    return SyncGroupResponse(
+        error_code=result.error,
+        protocol_type=result.protocol_type,
+        protocol_name=result.protocol_name,
+        assignment=result.assignment,
+    )

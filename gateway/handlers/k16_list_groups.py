@@ -1,0 +1,36 @@
+"""ListGroups, key 16, versions 0-5.
+
+Behaviour:
+- Lists groups with members and groups that only hold offsets; those have no protocol type.
+- Filters compare without regard to case; one that nothing matches gives an empty list.
+
+Version notes:
+- v4 adds states and their filter (KIP-518), v5 types and theirs (KIP-848).
+"""
+
+from gateway.context import RequestContext
+from gateway.wire.messages.k16_list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+KEY = 16
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+
+def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """List what the filters let through."""
+    listings = context.services.groups.list_groups(request.states_filter, request.types_filter)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=listing.group_id,
+                protocol_type=listing.protocol_type,
+                group_state=listing.state,
+                group_type=listing.group_type,
+            )
+            for listing in listings
+        ]
+    )

@@ -1,0 +1,30 @@
+"""DeleteGroups, key 42, versions 0-2.
+
+Behaviour:
+- A group without members goes, and its offsets with it in the same write; the answer leaves when
+  that is durable. A group with members is NON_EMPTY_GROUP.
+- Each name asked for gets one entry; a name that stands twice is deleted once.
+"""
+
+from gateway.context import RequestContext
+from gateway.wire.messages.k42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+KEY = 42
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+
+async def handle(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    """Delete the groups."""
+    group_ids = list(dict.fromkeys(request.groups_names))
+    errors = await context.services.groups.offsets.delete_groups(group_ids)
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=error)
+            for group_id, error in zip(group_ids, errors, strict=True)
+        ]
+    )

@@ -1,0 +1,52 @@
+"""OffsetDelete, key 47, version 0.
+
+Behaviour:
+- Offsets of topics that no member reads are deleted; of others it is GROUP_SUBSCRIBED_TO_TOPIC. To
+  know that, and only here, the subscriptions of members are looked into; if one cannot be read,
+  every topic counts as read.
+- A group with members of another protocol type is NON_EMPTY_GROUP, an unknown one
+  GROUP_ID_NOT_FOUND.
+- A partition that exists but was never committed is deleted successfully.
+"""
+
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from offsets import Place
+
+KEY = 47
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+    """Delete what may be deleted, answer each partition."""
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    answers = []
+    places: list[Place] = []
+    existing: list[OffsetDeleteResponsePartition] = []
+    for asked in request.topics:
+        topic = context.services.registry.get(asked.name)
+        partitions = []
+        for partition in asked.partitions:
+            index = partition.partition_index
+            answer = OffsetDeleteResponsePartition(partition_index=index)
+            partitions.append(answer)
+            if topic is not None and 0 <= index < topic.partition_count:
+                places.append(Place(topic.name, index))
+                existing.append(answer)
+            else:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answers.append(OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
+    error, errors = await context.services.groups.offsets.delete(request.group_id, places)
+    if error is not ErrorCode.NONE:
+        return OffsetDeleteResponse(error_code=error)
+    for answer, place_error in zip(existing, errors, strict=True):
+        answer.error_code = place_error
+    return OffsetDeleteResponse(topics=answers)

@@ -1,0 +1,35 @@
+"""SyncGroup: assignments pass through, protocol type and name since version 5."""
+
+import pytest
+
+from gateway.handlers import k14_sync_group
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from tests.gateway.handlers.group_bench import group_bench
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_member_of_a_stable_group_gets_its_assignment(version: int) -> None:
+    async with group_bench() as bench:
+        member_id = await bench.stable()
+        request = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
+
+        assert await k14_sync_group.handle(bench.context(version), request) == SyncGroupResponse(
+            protocol_type="consumer", protocol_name="range", assignment=b"all"
+        )
+
+
+async def test_row_90_wrong_protocol_name() -> None:
+    async with group_bench() as bench:
+        member_id = await bench.stable()
+        request = SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=member_id,
+            protocol_type="consumer",
+            protocol_name="coop",
+        )
+
+        refused = await k14_sync_group.handle(bench.context(5), request)
+
+        assert refused == SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,0 +1,51 @@
+"""ListGroups: filters and the fields of each version."""
+
+import pytest
+
+from gateway.handlers import k16_list_groups
+from gateway.wire.codec import decode, encode
+from gateway.wire.messages.k16_list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from tests.gateway.handlers.group_bench import group_bench
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_groups_are_listed_in_every_version(version: int) -> None:
+    async with group_bench() as bench:
+        await bench.stable()
+
+        response = k16_list_groups.handle(bench.context(version), ListGroupsRequest())
+
+        wire = memoryview(encode(response, version))
+        assert decode(ListGroupsResponse, version, wire).groups == [
+            ListedGroup(
+                group_id="g",
+                protocol_type="consumer",
+                group_state="Stable" if version >= 4 else "",
+                group_type="Classic" if version >= 5 else "",
+            )
+        ]
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "expected"),
+    [
+        (["Stable"], [], ["g"]),
+        (["stable", "Nonsense"], ["classic"], ["g"]),
+        (["Empty"], [], ["quiet"]),
+        ([], ["consumer", "share"], []),
+        (["Nonsense"], [], []),
+    ],
+)
+async def test_filters(states: list[str], types: list[str], expected: list[str]) -> None:
+    async with group_bench() as bench:
+        await bench.stable()
+        await bench.commit(group_id="quiet")
+        request = ListGroupsRequest(states_filter=states, types_filter=types)
+
+        response = k16_list_groups.handle(bench.context(5), request)
+
+        assert [group.group_id for group in response.groups] == expected
