@@ -54,10 +54,9 @@ _PARTITION_V4: Final = Struct(">iqi")
 _PARTITION_V5: Final = Struct(">iqqi")
 _PARTITION_V9: Final = Struct(">iiqqi")
 _PARTITION_V12: Final = Struct(">iiqiqiB")
-_HEAD_V4: Final = Struct(">iiiibi")
-_HEAD_V7: Final = Struct(">iiiibiii")
-_HEAD_V12: Final = Struct(">iiiibiiB")
-_HEAD_V15: Final = Struct(">iiibiiB")
+_TWO_INT32: Final = Struct(">ii").unpack_from
+_REPLICA_TO_ISOLATION_V4: Final = Struct(">iiiib").unpack_from
+_WAIT_TO_TOPICS_V12: Final = Struct(">iiibiiB").unpack_from
 
 
 class FetchRequest:
@@ -82,6 +81,10 @@ class FetchRequest:
         self.partitions = partitions
         self.forgotten = forgotten
         self.rack_id = rack_id
+
+
+# Filling slots costs half of what a constructor does.
+_new_request: Final = object.__new__
 
 
 def parse_fetch_request(buf: memoryview, version: int, pos: int = 0) -> FetchRequest:
@@ -110,32 +113,49 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
 
 def _parse_flexible(buf: memoryview, version: int, pos: int) -> FetchRequest:
     end = len(buf)
-    if version >= 15:
-        *rest, count = _HEAD_V15.unpack_from(buf, pos)
-        head, pos = [-1, *rest], pos + _HEAD_V15.size
-    else:
-        *head, count = _HEAD_V12.unpack_from(buf, pos)
-        pos += _HEAD_V12.size
-    has_ids = version >= TOPIC_ID_SINCE
+    request = _new_request(FetchRequest)
+    request.replica_id = -1
+    if version < 15:
+        (request.replica_id,) = _INT32(buf, pos)
+        pos += 4
+    (
+        request.max_wait_ms, request.min_bytes, request.max_bytes, request.isolation_level,
+        request.session_id, request.session_epoch, count,
+    ) = _WAIT_TO_TOPICS_V12(buf, pos)  # fmt: skip
+    pos += 22
     if count > 127:
         count, pos = read_uvarint(buf, pos - 1)
     _check_count(count - 1, 3, end - pos)
+    has_ids = version >= TOPIC_ID_SINCE
     partitions: list[FetchPartition] = []
+    request.partitions = partitions
     for _ in range(count - 1):
         topic, pos = _compact_key(buf, pos, end, has_ids)
         pos = _partitions_flexible(buf, pos, end, topic, partitions)
-    forgotten: list[tuple[bytes, int]] = []
+    request.forgotten = []
     count, pos = read_uvarint(buf, pos)
-    _check_count(count - 1, 3, end - pos)
-    for _ in range(count - 1):
+    if count != 1:
+        pos = _forgotten_flexible(buf, pos, count - 1, has_ids, request.forgotten)
+    rack, pos = _compact_key(buf, pos, end, False)
+    request.rack_id = rack.decode()
+    if buf[pos]:
+        skip_tags(buf, pos + 1, end, buf[pos])
+    return request
+
+
+def _forgotten_flexible(
+    buf: memoryview, pos: int, count: int, has_ids: bool, forgotten: list[tuple[bytes, int]]
+) -> int:
+    """Append the forgotten partitions; return the position behind them."""
+    end = len(buf)
+    _check_count(count, 3, end - pos)
+    for _ in range(count):
         topic, pos = _compact_key(buf, pos, end, has_ids)
         inner, pos = read_uvarint(buf, pos)
         indexes, pos = _int32s(buf, pos, inner - 1)
         forgotten += [(topic, index) for index in indexes]
         pos = skip_tags(buf, pos + 1, end, buf[pos])
-    rack, pos = _compact_key(buf, pos, end, False)
-    skip_tags(buf, pos + 1, end, buf[pos])
-    return FetchRequest(tuple(head), partitions, forgotten, rack.decode())
+    return pos
 
 
 def _compact_key(buf: memoryview, pos: int, end: int, has_ids: bool) -> tuple[bytes, int]:
@@ -164,16 +184,16 @@ def _partitions_flexible(
     count -= 1
     _check_count(count, width, end - pos, len(partitions))
     stop = pos + count * width
-    if any(buf[pos + width - 1 : stop : width]):
+    if count == 1 and not buf[stop - 1]:
+        one, epoch, offset, fetched, start, size, _ = _PARTITION_V12.unpack_from(buf, pos)
+        partitions.append((topic, one, epoch, offset, fetched, start, size))
+    elif any(buf[pos + width - 1 : stop : width]):
         # Some partition has tagged fields, so they are not all of one width.
         for _ in range(count):
             *row, tags = _PARTITION_V12.unpack_from(buf, pos)
             partitions.append((topic, *row))
             pos = skip_tags(buf, pos + width, end, tags)
         stop = pos
-    elif count == 1:
-        one, epoch, offset, fetched, start, size, _ = _PARTITION_V12.unpack_from(buf, pos)
-        partitions.append((topic, one, epoch, offset, fetched, start, size))
     else:
         partitions += [
             (topic, one, epoch, offset, fetched, start, size)
@@ -199,18 +219,24 @@ def _check_count(count: int, size_min: int, left: int, before: int = 0) -> None:
 
 def _parse_fixed(buf: memoryview, version: int, pos: int) -> FetchRequest:
     end = len(buf)
+    request = _new_request(FetchRequest)
+    (
+        request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes,
+        request.isolation_level,
+    ) = _REPLICA_TO_ISOLATION_V4(buf, pos)  # fmt: skip
+    pos += 17
+    request.session_id, request.session_epoch = 0, -1
     if version >= 7:
-        *head, count = _HEAD_V7.unpack_from(buf, pos)
-        pos += _HEAD_V7.size
-    else:
-        *some, count = _HEAD_V4.unpack_from(buf, pos)
-        head, pos = [*some, 0, -1], pos + _HEAD_V4.size
+        request.session_id, request.session_epoch = _TWO_INT32(buf, pos)
+        pos += 8
+    (count,) = _INT32(buf, pos)
+    pos += 4
     _check_count(count, 6, end - pos)
-    partitions: list[FetchPartition] = []
+    request.partitions = []
     for _ in range(count):
         topic, pos = _key(buf, pos, end)
-        pos = _partitions_fixed(buf, version, pos, topic, partitions)
-    forgotten: list[tuple[bytes, int]] = []
+        pos = _partitions_fixed(buf, version, pos, topic, request.partitions)
+    request.forgotten = []
     if version >= 7:
         (count,) = _INT32(buf, pos)
         pos += 4
@@ -219,9 +245,9 @@ def _parse_fixed(buf: memoryview, version: int, pos: int) -> FetchRequest:
             topic, pos = _key(buf, pos, end)
             (inner,) = _INT32(buf, pos)
             indexes, pos = _int32s(buf, pos + 4, inner)
-            forgotten += [(topic, index) for index in indexes]
-    rack = _key(buf, pos, end)[0].decode() if version >= 11 else ""
-    return FetchRequest(tuple(head), partitions, forgotten, rack)
+            request.forgotten += [(topic, index) for index in indexes]
+    request.rack_id = _key(buf, pos, end)[0].decode() if version >= 11 else ""
+    return request
 
 
 def _key(buf: memoryview, pos: int, end: int) -> tuple[bytes, int]:

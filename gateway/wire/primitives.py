@@ -44,6 +44,19 @@ def read_uvarint(buf: Buffer, pos: int, bytes_max: int = UVARINT_BYTES_MAX) -> t
         Refused: it is longer than `bytes_max` or holds more than 32 (64) bits.
         IndexError: the buffer ends inside it.
     """
+    first = buf[pos]
+    if first < 0x80:
+        return first, pos + 1
+    second = buf[pos + 1]
+    if second < 0x80:
+        return first & 0x7F | second << 7, pos + 2
+    third = buf[pos + 2]
+    if third < 0x80:
+        return first & 0x7F | (second & 0x7F) << 7 | third << 14, pos + 3
+    return _read_long_uvarint(buf, pos, bytes_max)
+
+
+def _read_long_uvarint(buf: Buffer, pos: int, bytes_max: int) -> tuple[int, int]:
     value = shift = 0
     for at in range(pos, pos + bytes_max):
         byte = buf[at]

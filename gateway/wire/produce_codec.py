@@ -50,8 +50,6 @@ _INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
 _INDEX_AND_SIZE_V9: Final = Struct(">iB").unpack_from
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
-_PARTITION_BYTES_MIN_V3: Final = 8
-_PARTITION_BYTES_MIN_V9: Final = 6
 
 
 class ProduceRequest:
@@ -70,6 +68,10 @@ class ProduceRequest:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.partitions = partitions
+
+
+# Filling slots costs half of what a constructor does.
+_new_request: Final = object.__new__
 
 
 def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> ProduceRequest:
@@ -103,35 +105,35 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
 
 def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ProduceRequest:
     end = len(buf)
-    transactional_id = None
+    request = _new_request(ProduceRequest)
+    request.transactional_id = None
     size = buf[pos]
     pos += 1
     if size:
-        transactional_id, pos = _compact_text(buf, pos, end, size)
-    acks, timeout_ms, topic_count = _ACKS_TO_TOPICS_V9(buf, pos)
+        request.transactional_id, pos = _compact_text(buf, pos, end, size)
+    request.acks, request.timeout_ms, count = _ACKS_TO_TOPICS_V9(buf, pos)
     pos += 7
-    if topic_count > 127:
-        topic_count, pos = read_uvarint(buf, pos - 1)
-    _check_count(topic_count - 1, 3, end - pos)
+    if count > 127:
+        count, pos = read_uvarint(buf, pos - 1)
+    if not 0 <= (count - 1) * 3 <= end - pos:
+        raise wrong_count(count - 1, end - pos)
     partitions: list[PartitionRecords] = []
-    for _ in range(topic_count - 1):
+    request.partitions = partitions
+    for _ in range(count - 1):
         if has_ids:
-            topic = bytes(buf[pos : pos + 16])
-            pos += 16
+            stop = pos + 16
         else:
             size = buf[pos]
             pos += 1
             if size > 127:
                 size, pos = read_uvarint(buf, pos - 1)
             stop = pos + size - 1
-            if not pos <= stop <= end:
-                raise wrong_length(stop - pos, end - pos)
-            topic = bytes(buf[pos:stop])
-            pos = stop
-        pos = _partitions_flexible(buf, pos, end, topic, partitions)
+        if not pos <= stop <= end:
+            raise wrong_length(stop - pos, end - pos)
+        pos = _partitions_flexible(buf, stop, end, bytes(buf[pos:stop]), partitions)
     if buf[pos]:
         skip_tags(buf, pos + 1, end, buf[pos])
-    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+    return request
 
 
 def _partitions_flexible(
@@ -142,8 +144,10 @@ def _partitions_flexible(
     pos += 1
     if count > 127:
         count, pos = read_uvarint(buf, pos - 1)
-    _check_count(count - 1, _PARTITION_BYTES_MIN_V9, end - pos, len(partitions))
-    for _ in range(count - 1):
+    count -= 1
+    if not 0 <= count * 6 <= end - pos or count + len(partitions) > ELEMENTS_MAX:
+        raise wrong_count(count, end - pos)
+    for _ in range(count):
         index, size = _INDEX_AND_SIZE_V9(buf, pos)
         pos += 5
         if size > 127:
@@ -170,25 +174,23 @@ def _compact_text(buf: memoryview, pos: int, end: int, size: int) -> tuple[str, 
     return str(buf[pos:stop], "utf-8"), stop
 
 
-def _check_count(count: int, size_min: int, left: int, before: int = 0) -> None:
-    if count < 0 or count * size_min > left or count + before > ELEMENTS_MAX:
-        raise wrong_count(count, left)
-
-
 def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
     end = len(buf)
-    transactional_id = None
+    request = _new_request(ProduceRequest)
+    request.transactional_id = None
     (size,) = _INT16(buf, pos)
     pos += 2
     if size != -1:
         if not 0 <= size <= end - pos:
             raise wrong_length(size, end - pos)
-        transactional_id = str(buf[pos : pos + size], "utf-8")
+        request.transactional_id = str(buf[pos : pos + size], "utf-8")
         pos += size
-    acks, timeout_ms, topic_count = _ACKS_TO_TOPICS_V3(buf, pos)
+    request.acks, request.timeout_ms, topic_count = _ACKS_TO_TOPICS_V3(buf, pos)
     pos += 10
-    _check_count(topic_count, 6, end - pos)
+    if not 0 <= topic_count * 6 <= end - pos:
+        raise wrong_count(topic_count, end - pos)
     partitions: list[PartitionRecords] = []
+    request.partitions = partitions
     for _ in range(topic_count):
         (size,) = _INT16(buf, pos)
         pos += 2
@@ -198,7 +200,8 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
         pos += size
         (count,) = _INT32(buf, pos)
         pos += 4
-        _check_count(count, _PARTITION_BYTES_MIN_V3, end - pos, len(partitions))
+        if not 0 <= count * 8 <= end - pos or count + len(partitions) > ELEMENTS_MAX:
+            raise wrong_count(count, end - pos)
         for _ in range(count):
             index, size = _INDEX_AND_SIZE_V3(buf, pos)
             pos += 8
@@ -207,7 +210,7 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
             partitions.append((topic, index, pos, size))
             if size > 0:
                 pos += size
-    return ProduceRequest(transactional_id, acks, timeout_ms, partitions)
+    return request
 
 
 def encode_produce_response(
