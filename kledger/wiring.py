@@ -82,7 +82,7 @@ class Server:
         except BaseException as error:
             await self.stop()
             raise _explained(error, settings.data) from error
-        logger.info("serving %s", self.ready_line())
+        logger.info("serving Kafka clients on %s", self.kafka_address)
 
     def ready_line(self) -> str:
         """Say which listeners accept, in the form that programs wait for."""

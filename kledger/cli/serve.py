@@ -6,7 +6,6 @@ flags; later ones win. Names of Apache Kafka's and Pulsar's settings are accepte
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import uvloop
 
+from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, mistake
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load
@@ -65,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
     )
-    gc.set_threshold(*GC_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
@@ -88,8 +87,7 @@ async def _serve(settings: Settings) -> int:
     server = Server(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
     try:
         await server.start()
-        # What exists now stays: collections need not look at it again.
-        gc.freeze()
+        quick_start.settled(GC_THRESHOLDS)
         print(server.ready_line(), flush=True)
         code = await ending
         # Whoever is in a hurry sends the signal again.

@@ -1,0 +1,44 @@
+"""The short cuts change the time of a start and nothing else."""
+
+import subprocess
+import sys
+
+
+def run(code: str) -> list[str]:
+    """Run code in a process of its own; these short cuts are not for this one."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.split()
+
+
+def test_checksum_is_the_same_and_nothing_else_was_loaded() -> None:
+    assert ["0xe3069283", "False"] == run(
+        "from kledger.quick_start import prepare; prepare()\n"
+        "from crc32c import crc32c\n"
+        "import sys; print(hex(crc32c(memoryview(b'123456789'))), 'email' in sys.modules)"
+    )
+
+
+def test_package_that_is_loaded_already_stays_as_it_is() -> None:
+    assert ["True"] == run(
+        "import crc32c; from kledger.quick_start import prepare; prepare()\n"
+        "import sys; print(sys.modules['crc32c'] is crc32c and hasattr(crc32c, 'CRC32CHash'))"
+    )
+
+
+def test_package_of_another_shape_is_left_alone() -> None:
+    assert ["True"] == run(
+        "import kledger.quick_start as q, sys\n"
+        "def broken(name): raise ImportError(name)\n"
+        "q.import_module = broken; q.prepare()\n"
+        "import crc32c; print(hasattr(crc32c, 'CRC32CHash'))"
+    )
+
+
+def test_collector_works_again_once_settled() -> None:
+    assert ["False", "True", "(700,", "5,", "5)"] == run(
+        "import gc, kledger.quick_start as q\n"
+        "q.prepare(); print(gc.isenabled())\n"
+        "q.settled((700, 5, 5)); print(gc.isenabled(), gc.get_threshold())"
+    )
