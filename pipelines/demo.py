@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -42,7 +42,7 @@ TOPICS = {
     delays.DELAYS_TOPIC: 2,
     delays.WINDOWS_TOPIC: 2,
 }
-Reports = multiprocessing.Queue[tuple[str, int, bool]]
+Reports: TypeAlias = "multiprocessing.Queue[tuple[str, int, bool]]"
 T = TypeVar("T")
 
 
