@@ -1,0 +1,137 @@
+"""The server as a whole: started in order, taken down in order, nothing left behind."""
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.structs import TopicPartition
+
+from kledger.healthcheck import check
+from kledger.settings import Settings, load
+from kledger.wiring import CannotStart, Server
+from ledger import Corrupt
+from runtime.manual_clock import ManualClock
+
+YEAR_2100_MS = 4_102_444_800_000
+
+
+def settings(data: Path | None = None, /, **flags: object) -> Settings:
+    where = {"server.memory": True} if data is None else {"server.data": str(data)}
+    return load(flags={"server.kafka": "127.0.0.1:0", **where, **flags})
+
+
+def no_crash(error: BaseException) -> None:
+    raise AssertionError(f"the server crashed: {error!r}")
+
+
+async def answers(server: Server) -> bool:
+    """Ask from a thread, as the server needs this loop to answer."""
+    return await asyncio.to_thread(check, server.kafka_address) is None
+
+
+async def test_started_server_answers_until_it_is_stopped() -> None:
+    server = Server(settings(), on_crash=no_crash)
+    await server.start()
+    assert f"kledger ready kafka={server.kafka_address} native=- admin=-" == server.ready_line()
+    assert await answers(server)
+    await server.stop()
+    await server.stop()
+    assert not await answers(server)
+
+
+async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:
+    """The listener's port goes into the configuration of one server, not of the next one."""
+    shared = settings()
+    server = Server(shared, on_crash=no_crash)
+    await server.start()
+    assert (0, "") == (shared.kafka.advertised_port, shared.kafka.cluster_id)
+    await server.stop()
+
+
+async def test_failed_start_leaves_the_folder_free(tmp_path: Path) -> None:
+    first = Server(settings(tmp_path), on_crash=no_crash)
+    await first.start()
+    with pytest.raises(CannotStart) as caught:
+        await Server(settings(tmp_path), on_crash=no_crash).start()
+    assert caught.value.is_mistake
+    assert await answers(first)
+    await first.stop()
+    again = Server(settings(tmp_path), on_crash=no_crash)
+    await again.start()
+    await again.stop()
+
+
+async def test_taken_port_is_noticed_before_the_folder_is_made(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = {"server.kafka": f"127.0.0.1:{listener.getsockname()[1]}"}
+        with pytest.raises(CannotStart, match="Address already in use"):
+            await Server(settings(data, **taken), on_crash=no_crash).start()
+    assert not data.exists()
+
+
+async def test_damaged_store_is_no_mistake_of_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(self: Server) -> None:
+        raise Corrupt("entries.7.log: position 12: checksum 1, expected 2")
+
+    monkeypatch.setattr(Server, "_open_store", damaged)
+    with pytest.raises(CannotStart, match=r"position 12.*kledger doctor --data") as caught:
+        await Server(settings(tmp_path), on_crash=no_crash).start()
+    assert not caught.value.is_mistake
+
+
+async def test_crash_in_the_background_is_reported() -> None:
+    class StoppedClock(ManualClock):
+        """A clock that cannot be waited for."""
+
+        async def sleep(self, ms: int) -> None:
+            raise OSError("no timer left")
+
+    crashed: list[BaseException] = []
+    server = Server(settings(), on_crash=crashed.append, clock=StoppedClock())
+    await server.start()
+    assert await answers(server)
+    await server.stop()
+    assert "no timer left" == str(crashed[0])
+
+
+async def test_records_go_by_age_without_anybody_asking() -> None:
+    clock = ManualClock(YEAR_2100_MS)
+    flags = {"log.retention.ms": "1000", "log.retention.check.interval.ms": 5_000}
+    server = Server(settings(**flags), on_crash=no_crash, clock=clock)
+    await server.start()
+    place = TopicPartition("orders", 0)
+    async with AIOKafkaProducer(bootstrap_servers=server.kafka_address, acks="all") as producer:
+        for _ in range(3):
+            await producer.send_and_wait("orders", b"old", partition=0)
+    async with AIOKafkaConsumer(bootstrap_servers=server.kafka_address) as consumer:
+        assert {place: 0} == await consumer.beginning_offsets([place])
+        clock.advance(10_000)
+        for _ in range(100):
+            if (await consumer.beginning_offsets([place]))[place] == 3:
+                break
+        assert {place: 3} == await consumer.beginning_offsets([place])
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("listen", "advertised"),
+    [({"server.kafka": "localhost:0"}, "localhost"), ({"server.kafka": "0.0.0.0:0"}, "127.0.0.1"),
+     ({"advertised.listeners": "PLAINTEXT://broker.example:77"}, "broker.example")],
+)  # fmt: skip
+async def test_clients_are_told_an_address_that_they_can_use(
+    listen: dict[str, object], advertised: str
+) -> None:
+    server = Server(settings(**listen), on_crash=no_crash)
+    await server.start()
+    _, _, port = server.kafka_address.rpartition(":")
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
+    writer.write(b"\0\0\0\x0e\0\x03\0\x01\0\0\0\x07\xff\xff\0\0\0\0")  # Metadata v1, no topics
+    answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    assert advertised.encode() in answer
+    writer.close()
+    await server.stop()
