@@ -13,6 +13,7 @@ these. A reader takes zeros behind the last group for the end. Figures: docs/dec
 import errno
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
@@ -144,7 +145,11 @@ class EntryLog:
         self._fail(reason)
 
     def close(self) -> None:
-        """Give the files back; nothing is synced."""
+        """Give the files back, without the zeros behind the last group; nothing is synced."""
+        if self._zeroed_to > self.end.position and self._descriptor >= 0:
+            with suppress(OSError):  # they do no harm
+                os.ftruncate(self._descriptor, self.end.position)
+        self._descriptor = -1
         for file in (*self._unsynced_files, self.end.file):
             self._files.give_back(file)
         self._unsynced_files = ()

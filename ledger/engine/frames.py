@@ -109,8 +109,8 @@ class GroupEncoder:
         """Lay out a group for a place; returns what to write, in order."""
         entries = group.entries
         room = len(entries) * (HEADER_SIZE + INLINE_BYTES_MAX) + 2 * HEADER_SIZE + COMMIT_SIZE
-        if room > len(self._scratch):
-            self._grow(entries)
+        if not room <= len(self._scratch) <= SCRATCH_KEPT_BYTES_MAX:
+            self._fit(entries)
         scratch, view = self._scratch, memoryview(self._scratch)
         pack_header, pack_crc, crc = _HEADER.pack_into, _CRC.pack_into, crc32c
         tag = _TAGS[ENTRY]
@@ -147,7 +147,7 @@ class GroupEncoder:
         pack_crc(scratch, at + 40, crc(view[at : at + 40]))
         return _interleave(view, at + COMMIT_SIZE, cuts) if cuts else [view[: at + COMMIT_SIZE]]
 
-    def _grow(self, entries: Sequence[tuple[int, int, Buffer]]) -> None:
+    def _fit(self, entries: Sequence[tuple[int, int, Buffer]]) -> None:
         """Have room for all headers and inline bodies; give a very large one back when possible."""
         inline = sum(length for _, _, data in entries if (length := len(data)) <= INLINE_BYTES_MAX)
         needed = len(entries) * HEADER_SIZE + inline + 2 * HEADER_SIZE + COMMIT_SIZE
@@ -282,19 +282,31 @@ def sum_checksums(header_crcs: Sequence[int]) -> int:
 
 
 def check_entry(
-    frame: Buffer, *, file: int, position: int, ledger_id: int, entry_id: int
-) -> memoryview:
-    """Return the data of an entry frame.
+    frame: memoryview, file: int, place: tuple[int, int], ids: tuple[int, int]
+) -> bytes:
+    """Return a copy of the data of an entry frame, having checked every byte of the frame.
+
+    Args:
+        frame: the bytes that should be the frame.
+        file: the number of the file.
+        place: position of the frame, and length of its data.
+        ids: ledger id and entry id.
 
     Raises:
         FrameDamaged: the frame is not that entry, or any of its bytes differs.
     """
+    position, length = place
+    data = bytes(frame[HEADER_SIZE:])
+    expected = (_TAGS[ENTRY], file, position, length, *ids, crc32c(data))
+    if len(frame) < HEADER_SIZE + length:
+        raise FrameDamaged("the file ends inside the frame")
+    if _HEADER.unpack_from(frame) == expected and (
+        crc32c(frame[:36]) == _CRC.unpack_from(frame, 36)[0]
+    ):
+        return data
     header = decode_header(frame, file=file, position=position)
-    if (header.kind, header.ledger_id, header.entry_id) != (ENTRY, ledger_id, entry_id):
+    if (header.kind, header.ledger_id, header.entry_id) != (ENTRY, *ids):
         raise FrameDamaged(f"the frame holds {header.ledger_id}:{header.entry_id}")
-    body = memoryview(frame)[HEADER_SIZE:]
-    if len(body) != header.body_length:
-        raise FrameDamaged(f"the frame has {header.body_length} bytes, expected {len(body)}")
-    if crc32c(body) != header.body_crc:
-        raise FrameDamaged("the data fails its CRC")
-    return body
+    if length != header.body_length:
+        raise FrameDamaged(f"the frame has {header.body_length} bytes, expected {length}")
+    raise FrameDamaged("the data fails its CRC")

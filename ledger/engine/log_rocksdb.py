@@ -10,8 +10,6 @@ The folder holds `lock`, `log/NNNNNNNN.log` and `index/`.
 import logging
 import os
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
@@ -296,29 +294,28 @@ class LogRocksdbEngine:
         self._index.add(placed)
         self._frames += placed.frame_count
 
-    def _read_span(self, ledger_id: int, span: Span) -> Iterator[bytes]:
+    def _read_span(self, ledger_id: int, span: Span) -> list[bytes]:
+        """Read entries that stand close together, and check them."""
+        place = span.places[0]
         try:
             with self._files.use(span.file) as descriptor:
                 content = os.pread(descriptor, span.end - span.start, span.start)
         except FileNotFoundError as error:
-            entry_id = span.places[0].entry_id
-            raise EntryCorrupt(ledger_id, entry_id, f"file {span.file} is missing") from error
+            reason = f"log file {span.file} is missing"
+            raise EntryCorrupt(ledger_id, place.entry_id, reason) from error
         except OSError as error:
-            raise StorageError(f"file {span.file} cannot be read: {error}") from error
-        view = memoryview(content)
-        for place in span.places:
-            start = place.position - span.start
-            frame = view[start : start + HEADER_SIZE + place.data_length]
-            with _entry_damage(ledger_id, place.entry_id, span.file, place.position):
-                yield bytes(
-                    check_entry(
-                        frame,
-                        file=span.file,
-                        position=place.position,
-                        ledger_id=ledger_id,
-                        entry_id=place.entry_id,
-                    )
-                )
+            raise StorageError(f"log file {span.file} cannot be read: {error}") from error
+        view, file, entries = memoryview(content), span.file, []
+        try:
+            for place in span.places:
+                entry_id, _, position, length = place
+                start = position - span.start
+                frame = view[start : start + HEADER_SIZE + length]
+                entries.append(check_entry(frame, file, (position, length), (ledger_id, entry_id)))
+        except FrameDamaged as error:
+            where = f"{error} (log file {file}, position {place.position})"
+            raise EntryCorrupt(ledger_id, place.entry_id, where) from error
+        return entries
 
     def _check_free_space(self) -> None:
         """RocksDB gives up when its disk is full, so it is not even asked to write then."""
@@ -337,13 +334,3 @@ class LogRocksdbEngine:
         except StorageError as error:
             self._log.refuse(f"the index could not be flushed: {error}")
             raise SyncFailed(f"the index could not be flushed: {error}") from error
-
-
-@contextmanager
-def _entry_damage(ledger_id: int, entry_id: int, file: int, position: int) -> Iterator[None]:
-    """Say which entry a damaged frame was."""
-    try:
-        yield
-    except (FrameDamaged, IndexError, ValueError) as error:
-        where = f"{error} (log file {file}, position {position})"
-        raise EntryCorrupt(ledger_id, entry_id, where) from error

@@ -46,8 +46,8 @@ class RocksdbTable:
             self._db = Rdict(str(folder), options=_options(write_buffer_bytes))
         except Exception as error:
             raise FolderUnusable(f"index {folder} cannot be opened: {error}") from error
-        self._write_or_wait = _write_options(no_slowdown=False)
-        self._write_or_refuse = _write_options(no_slowdown=True)
+        self._write_or_wait = write_options(no_slowdown=False)
+        self._write_or_refuse = write_options(no_slowdown=True)
         self._is_closed = False
 
     def write(self, batch: WriteBatch, *, wait: bool) -> bool:
@@ -135,7 +135,8 @@ def _is_passing(error: Exception) -> bool:
     return "ncomplete" in text or "No space" in text
 
 
-def _write_options(*, no_slowdown: bool) -> WriteOptions:
+def write_options(*, no_slowdown: bool) -> WriteOptions:
+    """Return how to write: without a log of RocksDB's own."""
     options = WriteOptions()
     # The stubs of rocksdict say method, the class has properties.
     options.disable_wal = True  # type: ignore[method-assign, assignment]

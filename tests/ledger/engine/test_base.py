@@ -120,24 +120,24 @@ def test_rows_apply_in_order(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "reverse", "limit", "expected"),
+    ("limits", "reverse", "limit", "expected"),
     [
-        (b"", b"\xff", False, None, "abcde"),
-        (b"b", b"d", False, None, "bc"),
-        (b"b", b"d", True, None, "cb"),
-        (b"", b"\xff", True, 2, "ed"),
-        (b"bb", b"\xff", False, 2, "cd"),
-        (b"", b"\xff", False, 0, ""),
-        (b"d", b"b", False, None, ""),
-        (b"c", b"c", False, None, ""),
-        (b"x", b"z", False, None, ""),
+        ((b"", b"\xff"), False, None, "abcde"),
+        ((b"b", b"d"), False, None, "bc"),
+        ((b"b", b"d"), True, None, "cb"),
+        ((b"", b"\xff"), True, 2, "ed"),
+        ((b"bb", b"\xff"), False, 2, "cd"),
+        ((b"", b"\xff"), False, 0, ""),
+        ((b"d", b"b"), False, None, ""),
+        ((b"c", b"c"), False, None, ""),
+        ((b"x", b"z"), False, None, ""),
     ],
 )
 def test_scan_is_ordered_and_bounded(
-    engine: Engine, start: bytes, end: bytes, reverse: bool, limit: int | None, expected: str
+    engine: Engine, limits: tuple[bytes, bytes], reverse: bool, limit: int | None, expected: str
 ) -> None:
     store(engine, CommitGroup(rows=[(each.encode(), b"v" + each.encode()) for each in "ecadb"]))
-    found = engine.scan(start, end, reverse=reverse, limit=limit)
+    found = engine.scan(*limits, reverse=reverse, limit=limit)
     assert [(each.encode(), b"v" + each.encode()) for each in expected] == found
 
 

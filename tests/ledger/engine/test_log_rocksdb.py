@@ -1,0 +1,302 @@
+"""The engine on disk: restarts, checkpoints, space, a full disk, a locked folder."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event
+
+import pytest
+
+from ledger.engine import crash_image, log_rocksdb
+from ledger.engine.base import CommitGroup
+from ledger.engine.errors import (
+    EntryCorrupt,
+    FolderInUse,
+    FolderUnusable,
+    LogCorrupt,
+    StorageError,
+    StorageWriteFailed,
+    SyncFailed,
+)
+from ledger.engine.log_rocksdb import LogRocksdbEngine
+from tests.ledger.engine.words import (
+    entry_count,
+    group_of,
+    log_file,
+    payload,
+    reopened_count,
+    store,
+)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_everything_is_there_after_a_clean_restart(tmp_path: Path, sync: bool) -> None:
+    for begun in range(0, 30, 10):
+        engine = LogRocksdbEngine(tmp_path)
+        assert begun == entry_count(engine)
+        store(engine, *map(group_of, range(begun, begun + 10)), sync=sync)
+        engine.close()
+    assert 30 == reopened_count(tmp_path)
+
+
+def test_clean_close_leaves_nothing_to_replay(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(10)))
+    engine.close()
+    engine = LogRocksdbEngine(tmp_path)
+    assert 0 == engine._frames
+    assert engine._log.end.group == engine._index.watermark.group
+    engine.close()
+
+
+def test_second_engine_on_a_folder_is_refused(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    with pytest.raises(FolderInUse):
+        LogRocksdbEngine(tmp_path)
+    store(engine, group_of(0))
+    engine.close()
+    assert 1 == reopened_count(tmp_path)
+
+
+def test_folder_that_cannot_be_used_is_told_and_let_go(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("a file")
+    with pytest.raises(FolderUnusable):
+        LogRocksdbEngine(tmp_path)
+    (tmp_path / "log").unlink()
+    assert 0 == reopened_count(tmp_path)
+
+
+def test_checkpoint_is_due_after_many_frames(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path, checkpoint_frames=20)
+    store(engine, *map(group_of, range(9)), sync=False)
+    assert not engine.checkpoint_due()
+    store(engine, group_of(9), sync=False)
+    assert engine.checkpoint_due()
+    engine.checkpoint()
+    assert not engine.checkpoint_due()
+    engine.close()
+
+
+def test_checkpoint_is_due_after_a_rotation_and_rotation_loses_nothing(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path, file_bytes_max=1000)
+    store(engine, group_of(0), sync=False)
+    assert not engine.checkpoint_due()
+    store(engine, *map(group_of, range(1, 40)), sync=False)
+    assert engine.checkpoint_due()
+    assert log_file(tmp_path, 3).exists()
+    assert 40 == entry_count(engine)
+    engine.checkpoint()
+    assert not engine.checkpoint_due()
+    engine.close()
+    assert 40 == reopened_count(tmp_path)
+
+
+def test_files_without_anything_alive_are_removed(tmp_path: Path) -> None:
+    """Rows in such a file are in the durable index by then."""
+    engine = LogRocksdbEngine(tmp_path, file_bytes_max=1000)
+    for number in range(60):
+        ledger = number // 20
+        store(engine, group_of(number, ledger_id=ledger), sync=False)
+    files = engine._files.numbers()
+    engine.checkpoint()
+    assert files == engine._files.numbers()
+
+    store(engine, CommitGroup(drops=[0]), sync=False)
+    assert engine.checkpoint_due()
+    files = engine._files.numbers()
+    assert log_file(tmp_path, 1).exists()
+    engine.checkpoint()
+    left = engine._files.numbers()
+    assert left == files[len(files) - len(left) :]
+    assert len(left) < len(files)
+    assert not engine.checkpoint_due()
+    engine.close()
+
+    engine = LogRocksdbEngine(tmp_path)
+    assert [-1, 39, 59] == [engine.last_entry(ledger) for ledger in range(3)]
+    assert [payload(number) for number in range(20, 40)] == engine.read(1, 20, 39, 1 << 20)
+    assert b"60" == engine.get(b"count")
+    store(engine, CommitGroup(drops=[1, 2]))
+    engine.checkpoint()
+    assert [left[-1]] == engine._files.numbers()
+    engine.close()
+
+
+def test_missing_file_with_live_entries_is_corruption(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path, file_bytes_max=1000)
+    store(engine, *map(group_of, range(40)))
+    engine.close()
+    log_file(tmp_path, 2).unlink()
+    with pytest.raises(LogCorrupt, match=r"00000002\.log is damaged at position 0"):
+        LogRocksdbEngine(tmp_path)
+
+
+def test_damaged_entry_below_the_watermark_is_told_and_others_are_served(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(10)))
+    engine.close()
+    raw = bytearray(log_file(tmp_path).read_bytes())
+    raw[raw.index(payload(4))] ^= 1
+    log_file(tmp_path).write_bytes(raw)
+
+    engine = LogRocksdbEngine(tmp_path)
+    with pytest.raises(EntryCorrupt, match="entry 7:4: the data fails its CRC"):
+        engine.read(7, 0, 9, 1 << 20)
+    assert [payload(3)] == engine.read(7, 3, 3, 1 << 20)
+    assert [payload(5)] == engine.read(7, 5, 5, 1 << 20)
+    engine.close()
+
+
+def test_log_cut_below_the_watermark_is_corruption(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(10)))
+    engine.close()
+    size = log_file(tmp_path).stat().st_size
+    os.truncate(log_file(tmp_path), size - 1)
+    for _ in range(2):
+        with pytest.raises(LogCorrupt, match="durable up to") as refused:
+            LogRocksdbEngine(tmp_path)
+        assert (str(log_file(tmp_path)), size - 1) == (refused.value.file, refused.value.position)
+
+
+def test_failed_sync_refuses_every_later_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, group_of(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", _no_space)
+        with pytest.raises(SyncFailed):
+            engine.commit(group_of(1), sync=True)
+    with pytest.raises(SyncFailed):
+        engine.commit(group_of(1), sync=False)
+    with pytest.raises(SyncFailed):
+        engine.checkpoint()
+    assert 1 == entry_count(engine)
+    engine.close()
+
+
+def _no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "full")
+
+
+def test_checkpoint_without_space_fails_alone_and_is_not_tried_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LogRocksdbEngine(tmp_path, checkpoint_frames=1)
+    store(engine, group_of(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(log_rocksdb, "FREE_BYTES_MIN", 1 << 62)
+        with pytest.raises(StorageWriteFailed) as failed:
+            engine.checkpoint()
+        assert failed.value.full
+        assert not engine.checkpoint_due()
+    store(engine, group_of(1))
+    assert 2 == entry_count(engine)
+    engine.checkpoint()
+    engine.close()
+
+
+def test_close_without_space_leaves_the_rest_to_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(5)), sync=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(log_rocksdb, "FREE_BYTES_MIN", 1 << 62)
+        engine.close()
+    assert 5 == reopened_count(tmp_path)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting needs privileges; the injected full disk is tested everywhere")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def stored_or_error(engine: LogRocksdbEngine, group: CommitGroup) -> StorageError | None:
+    """Store a group; returns what it failed with."""
+    try:
+        store(engine, group)
+    except StorageError as error:
+        return error
+    return None
+
+
+def test_full_disk_fails_appends_serves_reads_and_recovers(small_disk: Path) -> None:
+    engine = LogRocksdbEngine(small_disk / "data")
+    size, count = 1 << 20, 0
+    while count < 100 and (error := stored_or_error(engine, group_of(count, size=size))) is None:
+        count += 1
+    assert isinstance(error, StorageWriteFailed)
+    assert error.full
+    assert count > 10
+    assert count == entry_count(engine, size=size)
+
+    assert isinstance(stored_or_error(engine, group_of(count, size=size)), StorageWriteFailed)
+    assert count == entry_count(engine, size=size)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    store(engine, group_of(count, size=size))
+    assert count + 1 == entry_count(engine, size=size)
+    engine.close()
+    assert count + 1 == reopened_count(small_disk / "data", size=size)
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_commit_index_read_and_checkpoint_run_beside_each_other(tmp_path: Path, sync: bool) -> None:
+    """The helper thread commits, the loop indexes, the pool reads and makes checkpoints."""
+    engine = LogRocksdbEngine(tmp_path, file_bytes_max=20_000, checkpoint_frames=100)
+    count, stop = 1500, Event()
+    committed: SimpleQueue[CommitGroup] = SimpleQueue()
+
+    def commit_all() -> None:
+        for number in range(count):
+            group = group_of(number)
+            engine.commit(group, sync=sync)
+            committed.put(group)
+
+    def read_on() -> int:
+        seen = 0
+        while not stop.is_set():
+            last = engine.last_entry(7)
+            assert last >= seen - 1
+            seen = last + 1
+            if seen:
+                assert [payload(last)] == engine.read(7, last, last, 100)
+        return seen
+
+    def checkpoint_on() -> int:
+        made = 0
+        while not stop.is_set():
+            if engine.checkpoint_due():
+                engine.checkpoint()
+                made += 1
+        return made
+
+    with ThreadPoolExecutor(3) as pool:
+        ends = [pool.submit(call) for call in (commit_all, read_on, checkpoint_on)]
+        for _ in range(count):
+            engine.index(committed.get(timeout=60))
+        stop.set()
+        ends[0].result()
+        assert all(end.result() for end in ends[1:])
+    assert count == entry_count(engine)
+    crash_image.copy_after_kill(engine, tmp_path / "image")
+    engine.close()
+    assert count == reopened_count(tmp_path)
+    assert count == reopened_count(tmp_path / "image")
+
+
+def test_new_folder_costs_little(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 200_000
+    engine.close()
