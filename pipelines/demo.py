@@ -79,11 +79,11 @@ class Demonstration:
         self.console.print(f"report: {report}")
 
     def create_topics(self) -> tuple[str, None]:
-        """Create every topic through the admin API."""
+        """Create every topic through the admin API; the year is long past any default retention."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         created = admin.create_topics(
             [
-                NewTopic(name, partitions, 1)
+                NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
                 for name, partitions in TOPICS.items()
             ]
         )
