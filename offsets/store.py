@@ -5,6 +5,7 @@ of submission, so memory never differs from what a restart would read.
 Must not know: who may commit, whether a topic exists.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
@@ -23,7 +24,7 @@ class OffsetStore:
 
     def __init__(self, store: LedgerStore, state: OffsetsState) -> None:
         self._store = store
-        self._commits_in_flight: dict[str, int] = {}
+        self._commits_in_flight: dict[str, deque[Sequence[tuple[Place, CommittedOffset]]]] = {}
         self.state = state
 
     @classmethod
@@ -39,6 +40,13 @@ class OffsetStore:
         """Whether commits of the group are on their way and not visible yet."""
         return group in self._commits_in_flight
 
+    def places(self, group: str) -> set[Place]:
+        """Return every place of the group that has a row, or will have one in a moment."""
+        places = set(self.state.all_committed(group))
+        for offsets in self._commits_in_flight.get(group, ()):
+            places.update(place for place, _ in offsets)
+        return places
+
     def commit_nowait(
         self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done
     ) -> None:
@@ -50,15 +58,16 @@ class OffsetStore:
         in_flight = self._commits_in_flight
 
         def stored(error: LedgerError | None) -> None:
-            left = in_flight.pop(group) - 1
-            if left:
-                in_flight[group] = left
+            commits = in_flight[group]
+            commits.popleft()
+            if not commits:
+                del in_flight[group]
             if error is None:
                 for place, committed in offsets:
                     state.apply(group, place, committed)
             done(error)
 
-        in_flight[group] = in_flight.get(group, 0) + 1
+        in_flight.setdefault(group, deque()).append(offsets)
         self._append(rows, stored)
 
     def delete_nowait(

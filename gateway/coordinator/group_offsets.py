@@ -69,7 +69,7 @@ class GroupOffsets:
         ended = _Ended()
         self._store.commit_nowait(group_id, offsets, ended.done)
         error = await ended.wait()
-        if error is ErrorCode.NONE:
+        if self._store.state.has_group(group_id):
             self._table.ensure(group_id)
         return error
 
@@ -152,7 +152,7 @@ class GroupOffsets:
         if host.group.state is not GroupState.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
         ended = _Ended()
-        self._delete_group(host, list(self._store.state.all_committed(group_id)), ended.done)
+        self._delete_group(host, self._store.places(group_id), ended.done)
         return ended
 
     def _delete_group(

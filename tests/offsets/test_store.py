@@ -1,11 +1,11 @@
 """The offset store over a real ledger store."""
 
-import asyncio
 import uuid
 
 from ledger import LedgerError, LedgerStore, StoreConfig
 from ledger.testing import FaultyEngine
 from offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+from runtime.signal import Signal
 
 T0, T1 = Place("t", 0), Place("t", 1)
 SETTINGS = StoreConfig(durability="os")
@@ -20,16 +20,15 @@ class Done:
 
     def __init__(self) -> None:
         self.errors: list[LedgerError | None] = []
+        self._signal = Signal()
 
     def __call__(self, error: LedgerError | None) -> None:
         self.errors.append(error)
+        self._signal.notify()
 
     async def wait(self, count: int) -> None:
-        for _ in range(1_000):
-            if len(self.errors) >= count:
-                return
-            await asyncio.sleep(0)
-        raise AssertionError(f"{len(self.errors)} of {count} writes ended")
+        while len(self.errors) < count:
+            await self._signal.wait_beyond(self._signal.version)
 
 
 async def test_offsets_survive_a_restart() -> None:
@@ -55,10 +54,12 @@ async def test_commits_on_their_way_are_known() -> None:
         offsets = OffsetStore.open(store)
         done = Done()
         offsets.commit_nowait("g", [(T0, at(1))], done)
-        offsets.commit_nowait("g", [(T0, at(2))], done)
+        offsets.commit_nowait("g", [(T1, at(2))], done)
         assert offsets.is_committing("g")
+        assert offsets.places("g") == {T0, T1}
         await done.wait(2)
         assert not offsets.is_committing("g")
+        assert offsets.places("g") == {T0, T1}
 
 
 async def test_failed_commit_changes_nothing_in_memory() -> None:

@@ -1,5 +1,6 @@
 """Commits, deletions and expiry over a real store."""
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -117,6 +118,19 @@ async def test_group_whose_deletion_cannot_be_stored_stays() -> None:
         assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert bench.groups.describe("g") is not None
         assert bench.groups.offsets.committed("g", T0) == at(1)
+
+
+async def test_deletion_takes_along_a_commit_on_its_way() -> None:
+    async with coordinator() as bench:
+        await bench.commit(T0, at(1))
+        late = bench.groups.offsets.commit("g", Sender("", -1), [(T1, at(2))])
+        deletion = bench.groups.offsets.delete_groups(["g"])
+
+        committed, deleted = await asyncio.gather(late, deletion)
+
+        assert (committed, deleted) == (ErrorCode.NONE, [ErrorCode.NONE])
+        assert dict(bench.groups.offsets.all_committed("g")) == {}
+        assert bench.groups.describe("g") is None
 
 
 async def test_join_during_a_deletion_makes_a_new_group() -> None:
