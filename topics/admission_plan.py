@@ -6,9 +6,8 @@ one. The time rules then hold for what the header states. Changes that touch the
 Must not know: offsets, producers, clocks.
 """
 
-from batches.errors import BatchError, InvalidTimestamp, UnsupportedCompression
+from batches.errors import BatchError, InvalidTimestamp
 from batches.header import (
-    CODEC_MASK,
     LOG_APPEND_TIME_BIT,
     BatchHeader,
     check,
@@ -19,19 +18,14 @@ from batches.header import (
 from batches.validation import NO_TIMESTAMP, check_records
 from topics.topic_config import TopicConfig
 
-_ZSTD = 4
 
-
-def admit(
-    batch: memoryview, config: TopicConfig, now_ms: int, *, is_zstd_allowed: bool = True
-) -> BatchHeader:
+def admit(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
     """Check a produced batch against its topic and make its time the topic's.
 
     Args:
         batch: the records field of one partition; writable, and it may be written to.
         config: what holds in the topic.
         now_ms: the time of the append.
-        is_zstd_allowed: the request is new enough for zstd.
 
     Returns:
         The header as it is after the changes, but for the checksum.
@@ -41,8 +35,6 @@ def admit(
     """
     header = check(batch, config.size_max)
     attributes = header.attributes
-    if not is_zstd_allowed and attributes & CODEC_MASK == _ZSTD:
-        raise UnsupportedCompression("zstd needs version 7 of the produce request or newer")
     if header.size != len(batch):
         batch = batch[: header.size]
     if config.is_log_append_time:

@@ -8,12 +8,13 @@ Must not know: storage, entries' bytes.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
 INTERVAL_BYTES_MIN = 64 << 10
-INTERVALS_PER_LEDGER = 4096
+INTERVALS_PER_LEDGER_MIN = 4
+INTERVALS_PER_LEDGER_MAX = 4096
 LEDGERS_REMEMBERED_MAX = 4
 TIMESTAMP_NONE = -1
 NO_LEDGER = -1
@@ -53,9 +54,13 @@ class IndexRow(NamedTuple):
     content: Interval | Span
 
 
+NO_ROWS: tuple[IndexRow, ...] = ()
+
+
 def interval_bytes(segment_bytes: int) -> int:
-    """How large intervals are, so that a ledger has a bounded number of rows."""
-    return max(INTERVAL_BYTES_MIN, segment_bytes // INTERVALS_PER_LEDGER)
+    """How large intervals are: a ledger has at least four of them, and a bounded number of rows."""
+    smallest = min(INTERVAL_BYTES_MIN, segment_bytes // INTERVALS_PER_LEDGER_MIN)
+    return max(smallest, segment_bytes // INTERVALS_PER_LEDGER_MAX)
 
 
 class OffsetIndex:
@@ -85,16 +90,17 @@ class OffsetIndex:
         next_offset: int,
         size: int,
         max_timestamp: int,
-    ) -> list[IndexRow]:
+    ) -> Sequence[IndexRow]:
         """Take in the next confirmed entry; return what is to be stored now, mostly nothing."""
-        rows: list[IndexRow] = []
+        rows: Sequence[IndexRow] = NO_ROWS
         if ledger_id != self._ledger_id:
             rows = self._begin_ledger(ledger_id, entry_id, base_offset)
         elif self._part_size >= self.interval_size:
             rows = self._complete_part()
             self._begin_part(entry_id, base_offset)
         self._part_size += size
-        self._part_max = max(self._part_max, max_timestamp)
+        if max_timestamp > self._part_max:  # noqa: PLR1730 - max() costs four times as much here
+            self._part_max = max_timestamp
         self._next_entry = entry_id + 1
         self._next_offset = next_offset
         return rows

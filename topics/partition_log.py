@@ -34,6 +34,7 @@ from topics.tail_state import TailState
 from topics.topic_config import TopicConfig
 
 LEADER_EPOCH = 0
+_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 
 
 class PartitionLog:
@@ -120,15 +121,12 @@ class PartitionLog:
 
     # Appending
 
-    def append_nowait(
-        self, batch: memoryview, done: AppendDone, *, is_zstd_allowed: bool = True
-    ) -> AppendResult | None:
+    def append_nowait(self, batch: memoryview, done: AppendDone) -> AppendResult | None:
         """Append one produced batch. The hot path.
 
         Args:
             batch: the records field; writable, written to, and kept: nobody may change it later.
             done: called on the loop, in the order of appends, unless the answer comes at once.
-            is_zstd_allowed: False when the request is older than zstd.
 
         Returns:
             The answer to a batch that was rejected, or is durable already; None: `done` will tell.
@@ -139,7 +137,7 @@ class PartitionLog:
                 raise self._gone
             now_ms = self._clock.now_ms()
             config = self.config
-            header = admit(batch, config, now_ms, is_zstd_allowed=is_zstd_allowed)
+            header = admit(batch, config, now_ms)
             duplicate = state.admit(header, now_ms)
         except BatchError as error:
             return self._rejection(from_batch_error(error))
@@ -172,7 +170,8 @@ class PartitionLog:
             assert self._doomed == 0, "an append was confirmed behind a failed one"
             self._state.confirm()
             self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
-            result = AppendResult(None, base_offset, time_ms, self._state.log_start_offset)
+            start = self._state.log_start_offset
+            result = _new_tuple(AppendResult, (None, base_offset, time_ms, start))
         else:
             self._undo(base_offset)
             result = self._rejection(from_ledger_error(error))

@@ -7,7 +7,7 @@ Must not know: appends, readers.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ledger import LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
 from topics import records
@@ -96,7 +96,7 @@ class PartitionNotes:
         self._index.interval_size = interval_bytes(config.segment_bytes)
         self._ledger.reconfigure(ledger_config(config))
 
-    def write_rows(self, rows: list[IndexRow]) -> None:
+    def write_rows(self, rows: Sequence[IndexRow]) -> None:
         """Write index rows that were worked out at the start."""
         if rows:
             self._write_soon(rows, with_checkpoint=False)
@@ -183,7 +183,7 @@ class PartitionNotes:
         )
         return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
 
-    def _write_soon(self, rows: list[IndexRow], *, with_checkpoint: bool) -> None:
+    def _write_soon(self, rows: Sequence[IndexRow], *, with_checkpoint: bool) -> None:
         """Put rows into the next group; those that fail are tried again with later ones."""
         written, self._unwritten = self._unwritten, []
         written += [self._encode(row) for row in rows]

@@ -11,7 +11,15 @@ from typing import NamedTuple
 
 from batches.header import BatchHeader
 from topics.errors import InvalidTransactionState
-from topics.producer_state import BatchRange, ProducerEntry, ProducerTable, last_sequence
+from topics.producer_state import (
+    SEQUENCE_MASK,
+    BatchRange,
+    ProducerEntry,
+    ProducerTable,
+    last_sequence,
+)
+
+_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 
 
 class PendingAppend(NamedTuple):
@@ -75,11 +83,14 @@ class PartitionState:
         previous = None
         if producer_id >= 0:
             first = header.base_sequence
-            batch = BatchRange(
-                first, last_sequence(first, count), base_offset, next_offset, log_append_time_ms
+            last = (first + count - 1) & SEQUENCE_MASK
+            batch = _new_tuple(
+                BatchRange, (first, last, base_offset, next_offset, log_append_time_ms)
             )
             previous = self.producers.append(producer_id, header.producer_epoch, batch, now_ms)
-        self.pending.append(PendingAppend(base_offset, next_offset, producer_id, previous))
+        self.pending.append(
+            _new_tuple(PendingAppend, (base_offset, next_offset, producer_id, previous))
+        )
         self.next_offset = next_offset
         return base_offset
 

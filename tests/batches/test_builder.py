@@ -1,3 +1,5 @@
+"""Building batches: what the header states about the records."""
+
 import pytest
 
 from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch

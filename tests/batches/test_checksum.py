@@ -1,3 +1,5 @@
+"""The checksum against known answers."""
+
 from batches.checksum import crc32c
 
 

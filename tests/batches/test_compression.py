@@ -1,3 +1,5 @@
+"""Codecs: round trips, other programs, damage, and bombs within bounded memory."""
+
 import tracemalloc
 
 import cramjam

@@ -1,3 +1,5 @@
+"""The header: every rule that needs no records, and the patches."""
+
 import struct
 
 import pytest

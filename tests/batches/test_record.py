@@ -1,3 +1,5 @@
+"""Records and varints: round trips, and damage at every byte."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,3 +1,5 @@
+"""Checks that need the records."""
+
 import struct
 
 import pytest

@@ -1,3 +1,5 @@
+"""Parsing and refusing values of settings."""
+
 import pytest
 
 from topics.config_values import (

@@ -1,3 +1,5 @@
+"""Keys: order and separation of rows."""
+
 from uuid import UUID
 
 from topics.keys import PartitionKeys, deletion_key, ids_behind, topic_key

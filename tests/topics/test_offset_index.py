@@ -1,3 +1,5 @@
+"""The offset index against full scans."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +19,8 @@ Entry = tuple[int, int, int, int, int]  # ledger, entry, base offset, next offse
 
 
 def noted(entries: list[Entry], size: int = 100) -> tuple[OffsetIndex, list[IndexRow]]:
-    index, rows = OffsetIndex(250), []
+    index = OffsetIndex(250)
+    rows: list[IndexRow] = []
     for ledger, entry, base, end, time in entries:
         rows += index.note(
             ledger, entry, base_offset=base, next_offset=end, size=size, max_timestamp=time
@@ -48,6 +51,7 @@ def test_intervals_and_spans_get_rows_when_they_are_complete() -> None:
 def test_interval_bytes_bounds_the_rows_of_a_ledger() -> None:
     assert INTERVAL_BYTES_MIN == interval_bytes(1 << 20)
     assert 256 << 10 == interval_bytes(1 << 30)
+    assert 100 == interval_bytes(400)
 
 
 COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
@@ -111,7 +115,7 @@ def test_resumed_index_equals_one_that_never_stopped(
     if intervals:
         again.resume(ledger_id, contiguous(intervals))
         covered = intervals[-1].end_entry
-    after = []
+    after: list[IndexRow] = []
     for ledger, entry, base, end, time in entries:
         if (ledger, entry) >= (ledger_id, covered):
             after += again.note(

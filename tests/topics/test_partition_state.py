@@ -1,3 +1,5 @@
+"""Offsets given out, confirmed and taken back."""
+
 import pytest
 
 from batches.header import BatchHeader, check

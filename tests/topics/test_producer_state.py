@@ -1,3 +1,5 @@
+"""The window of five batches, epochs, expiry, and undoing."""
+
 from collections import deque
 
 import pytest

@@ -1,3 +1,5 @@
+"""Row codecs."""
+
 from uuid import UUID
 
 import pytest

@@ -1,3 +1,5 @@
+"""Which ledgers go: the table."""
+
 import pytest
 
 from topics.retention_plan import KeptLedger, Removal, plan_removal

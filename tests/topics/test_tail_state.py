@@ -1,3 +1,5 @@
+"""The tail against a plain scan."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

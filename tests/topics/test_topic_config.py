@@ -1,3 +1,5 @@
+"""Effective settings and where they come from."""
+
 import pytest
 
 from topics.config_keys import CONFIG_KEYS

@@ -1,3 +1,5 @@
+"""Names and spellings."""
+
 import pytest
 
 from topics.errors import InvalidTopicName

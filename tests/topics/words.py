@@ -59,14 +59,10 @@ async def house(
             await registry.close()
 
 
-def submit(
-    log: PartitionLog, batch: bytes | bytearray, *, is_zstd_allowed: bool = True
-) -> asyncio.Future[AppendResult]:
+def submit(log: PartitionLog, batch: bytes | bytearray) -> asyncio.Future[AppendResult]:
     """Append one batch; the future has the answer, possibly at once."""
     future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-    answer = log.append_nowait(
-        memoryview(bytearray(batch)), future.set_result, is_zstd_allowed=is_zstd_allowed
-    )
+    answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result)
     if answer is not None:
         future.set_result(answer)
     return future

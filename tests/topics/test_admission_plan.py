@@ -1,0 +1,55 @@
+"""Admission: what a topic makes of a batch before it is appended."""
+
+import pytest
+
+from batches.errors import BatchTooLarge, InvalidTimestamp
+from batches.header import check, read_header, verify_checksum
+from tests.batches.words import NOW_MS, batch
+from topics.admission_plan import admit
+from topics.topic_config import TopicConfig, TopicDefaults, effective_config
+
+HOUR_MS = 3_600_000
+
+
+def config(**texts: str) -> TopicConfig:
+    named = {name.replace("_", "."): text for name, text in texts.items()}
+    return effective_config(named, TopicDefaults())
+
+
+def test_untouched_where_nothing_has_to_change() -> None:
+    data = batch("a", codec=4)
+    before = bytes(data)
+    assert check(before) == admit(memoryview(data), config(), NOW_MS)
+    assert before == bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("shift", "is_admitted"), [(HOUR_MS, True), (HOUR_MS + 1, False), (-(10**12), True)]
+)
+def test_time_window_is_inclusive(shift: int, is_admitted: bool) -> None:
+    data = memoryview(batch("a", timestamp=NOW_MS + shift))
+    if is_admitted:
+        admit(data, config(), NOW_MS)
+    else:
+        with pytest.raises(InvalidTimestamp, match=f"to {NOW_MS + HOUR_MS}"):
+            admit(data, config(), NOW_MS)
+
+
+def test_header_returned_is_the_header_written() -> None:
+    for settings in ({}, {"message_timestamp_type": "LogAppendTime"}):
+        data = memoryview(batch("a", "b", timestamp=NOW_MS - 5))
+        header = admit(data, config(**settings), NOW_MS)
+        stored = read_header(data)
+        verify_checksum(data, stored)
+        assert header._replace(crc=0) == stored._replace(crc=0)
+
+
+def test_limits() -> None:
+    with pytest.raises(BatchTooLarge):
+        admit(memoryview(batch("a")), config(max_message_bytes="50"), NOW_MS)
+
+
+def test_trailing_bytes_do_not_get_under_the_checksum() -> None:
+    data = memoryview(bytearray(batch("a") + b"\0" * 9))
+    header = admit(data, config(message_timestamp_type="LogAppendTime"), NOW_MS)
+    verify_checksum(data[: header.size], read_header(data))

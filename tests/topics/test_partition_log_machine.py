@@ -1,0 +1,191 @@
+"""A partition against a list: appends, duplicates, failures, trims, restarts, in any order."""
+
+import asyncio
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from batches.builder import BatchProducer, NewRecord, build_batch
+from batches.reader import iterate_records
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
+from tests.batches.words import NOW_MS
+from tests.topics.words import House, append, house, outcome, submit
+from topics.errors import OffsetOutOfRange, StorageFailed
+from topics.partition_log import PartitionLog
+
+T = TypeVar("T")
+SEGMENTS = {"internal.segment.bytes": "1500"}
+COUNTS = st.integers(1, 4)
+Kept = tuple[int, int, bytes]  # offset, timestamp, value
+
+
+class PartitionAgainstList(RuleBasedStateMachine):
+    """The model keeps every record ever acknowledged, the log start, and the producer's batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.engine = FaultyEngine(None)
+        self.stack = AsyncExitStack()
+        self.records: list[Kept] = []
+        self.log_start = 0
+        self.sequence = 0
+        self.sent: list[tuple[int, int, int]] = []  # first sequence, count, base offset
+        self.number = 0
+        self.clock_ms = NOW_MS
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def open(self) -> None:
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        self.here: House = await self.stack.enter_async_context(
+            house(self.engine, now_ms=self.clock_ms, is_closed_well=False)
+        )
+        self.log: PartitionLog = await self.here.log(configs=SEGMENTS)
+
+    def make(self, count: int, codec: int, shift: int, sequence: int | None) -> bytearray:
+        records = []
+        for _ in range(count):
+            self.number += 1
+            time = NOW_MS + (self.number * 7 + shift * 13) % 50
+            records.append(NewRecord(b"%d" % self.number, key=b"k" * 20, timestamp=time))
+        producer = BatchProducer(9, 0, sequence) if sequence is not None else BatchProducer()
+        return build_batch(records, codec=codec, producer=producer)
+
+    def remember(self, data: bytearray, base: int) -> None:
+        for record in iterate_records(data):
+            assert record.value is not None
+            self.records.append((base + record.offset, record.timestamp, record.value))
+
+    @property
+    def end(self) -> int:
+        return self.records[-1][0] + 1 if self.records else 0
+
+    @rule(count=COUNTS, codec=st.sampled_from([0, 1, 2, 3, 4]), shift=st.integers(0, 9))
+    def append_plain(self, count: int, codec: int, shift: int) -> None:
+        data = self.make(count, codec, shift, None)
+        assert self.end == outcome(self.run(append(self.log, data)))
+        self.remember(data, self.end)
+
+    @rule(count=COUNTS)
+    def append_idempotent(self, count: int) -> None:
+        data = self.make(count, 0, 0, self.sequence)
+        base = self.end
+        assert base == outcome(self.run(append(self.log, data)))
+        self.sent.append((self.sequence, count, base))
+        self.remember(data, base)
+        self.sequence += count
+
+    @rule(back=st.integers(1, 5))
+    def repeat(self, back: int) -> None:
+        if back <= len(self.sent):
+            first, count, base = self.sent[-back]
+            again = self.make(count, 0, 0, first)
+            assert base == outcome(self.run(append(self.log, again)))
+
+    @rule(counts=st.lists(COUNTS, min_size=1, max_size=4), failing=st.booleans())
+    def append_pipelined(self, counts: list[int], failing: bool) -> None:
+        self.run(self._pipelined(counts, failing=failing))
+
+    async def _pipelined(self, counts: list[int], *, failing: bool) -> None:
+        batches, sequence = [], self.sequence
+        for count in counts:
+            batches.append(self.make(count, 0, 3, sequence))
+            sequence += count
+        if failing:
+            self.engine.fail_next("commit", StorageWriteFailed("no space"))
+        answers = await asyncio.gather(*[submit(self.log, each) for each in batches])
+        if failing:
+            assert [StorageFailed] * len(batches) == [outcome(each) for each in answers]
+            return
+        for data, count, answer in zip(batches, counts, answers, strict=True):
+            base = self.end
+            assert base == outcome(answer)
+            self.sent.append((self.sequence, count, base))
+            self.remember(data, base)
+            self.sequence += count
+
+    @rule(part=st.floats(0, 1))
+    def delete_records(self, part: float) -> None:
+        offset = int(self.end * part)
+        low = self.run(self.log.delete_records(offset))
+        self.log_start = max(self.log_start, offset)
+        assert self.log_start == low
+
+    @rule(size=st.integers(200, 3000))
+    def trim_by_size(self, size: int) -> None:
+        async def work() -> None:
+            await self.here.registry.alter_configs("orders", {"retention.bytes": str(size)})
+            await self.log.enforce_retention()
+            await self.here.registry.alter_configs("orders", {"retention.bytes": None})
+
+        before = self.log.size_bytes
+        self.run(work())
+        assert self.log.size_bytes >= min(before, size)
+        assert self.log_start <= self.log.log_start_offset <= self.end
+        self.log_start = self.log.log_start_offset
+
+    @rule(is_closed_well=st.booleans())
+    def restart(self, is_closed_well: bool) -> None:
+        async def work() -> None:
+            if is_closed_well:
+                await self.here.registry.close()
+            await self.stack.aclose()
+            await self._open()
+
+        self.run(work())
+
+    @rule(after=st.integers(-2, 55))
+    def find_time(self, after: int) -> None:
+        alive = [(time, offset) for offset, time, _ in self.records if offset >= self.log_start]
+        first = next((each for each in alive if each[0] >= NOW_MS + after), None)
+        assert first == self.run(self.log.offset_for_timestamp(NOW_MS + after))
+        newest = min(alive, key=lambda each: (-each[0], each[1]), default=None)
+        assert newest == self.run(self.log.max_timestamp_offset())
+
+    @rule(part=st.floats(0, 1), max_bytes=st.integers(1, 2000), first=st.booleans())
+    def read(self, part: float, max_bytes: int, first: bool) -> None:
+        offset = int(self.end * part)
+        found = self.run(self.log.read(offset, max_bytes, first_batch_always=first))
+        if offset < self.log_start:
+            assert isinstance(found.error, OffsetOutOfRange)
+            return
+        assert found.error is None
+        assert found.size == sum(len(each) for each in found.chunks)
+        assert found.size <= max_bytes or (first and len(found.chunks) == 1)
+        assert (self.end, self.log_start) == (found.high_watermark, found.log_start_offset)
+        got = [
+            (r.offset, r.timestamp, r.value) for each in found.chunks for r in iterate_records(each)
+        ]
+        if got:
+            assert got[0][0] <= offset <= got[-1][0]
+            assert self.records[got[0][0] : got[-1][0] + 1] == got
+        else:
+            assert not first or offset == self.end
+
+    @invariant()
+    def ends_are_those_of_the_model(self) -> None:
+        if hasattr(self, "log"):
+            assert (self.log_start, self.end) == (
+                self.log.log_start_offset,
+                self.log.high_watermark,
+            )
+
+    def teardown(self) -> None:
+        self.run(self.stack.aclose())
+        self.loop.close()
+
+
+PartitionAgainstList.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=25, deadline=None
+)
+TestPartitionAgainstList = PartitionAgainstList.TestCase

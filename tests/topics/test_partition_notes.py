@@ -1,0 +1,89 @@
+"""The rows beside a log: never ahead of it, never in the way."""
+
+import asyncio
+
+import pytest
+
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
+from tests.batches.words import batch
+from tests.topics.words import SMALL_SEGMENTS, append, house
+from topics import records
+from topics.errors import StorageFailed
+from topics.keys import PartitionKeys, ids_behind
+from topics.partition_notes import ENTRIES_PER_LEDGER, ledger_config
+from topics.topic_config import TopicDefaults, effective_config
+
+
+def test_segment_settings_are_those_of_the_managed_ledger() -> None:
+    config = ledger_config(
+        effective_config({"segment.bytes": "1048576", "segment.ms": "7"}, TopicDefaults())
+    )
+    assert (1 << 20, 7, ENTRIES_PER_LEDGER, -1, -1) == (
+        config.max_bytes_per_ledger, config.max_rollover_ms, config.max_entries_per_ledger,
+        config.retention_ms, config.retention_bytes,
+    )  # fmt: skip
+
+
+async def test_rows_of_a_failed_group_are_written_later() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        keys = PartitionKeys(log.topic_id, 0)
+        for index in range(12):
+            await append(log, batch("x" * 50))
+            if index == 6:
+                await here.store.flush()
+                engine.fail_next("commit", StorageWriteFailed("full"))
+                await append(log, batch("lost"))
+        await here.store.flush()
+        covered: dict[int, int] = {}
+        for key, row in here.store.scan_rows(keys.intervals):
+            ledger_id, first = ids_behind(key, keys.intervals)
+            interval = records.decode_interval(first, row)
+            assert covered.get(ledger_id, 0) == interval.first_entry
+            covered[ledger_id] = interval.end_entry
+
+
+async def test_trimmed_ledgers_leave_no_rows() -> None:
+    async with house() as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for _ in range(12):
+            await append(log, batch("x" * 100))
+        await log.delete_records(12)
+        keys = PartitionKeys(log.topic_id, 0)
+        await here.store.flush()
+        kept = {info.ledger_id for info in log._ledger.ledgers}
+        for prefix in (keys.spans, keys.intervals):
+            for key, _ in here.store.scan_rows(prefix):
+                assert ids_behind(key, prefix)[0] in kept
+
+
+async def test_failed_log_start_changes_nothing() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        await append(log, batch("a", "b"))
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        with pytest.raises(StorageFailed):
+            await log.delete_records(1)
+        assert 0 == log.log_start_offset
+        assert 1 == await log.delete_records(1)
+
+
+async def test_what_came_during_the_roll_is_not_trimmed() -> None:
+    """A record that arrives while its old ledger is being closed for retention must stay."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log(configs={"retention.ms": "10"})
+        await append(log, batch("old"))
+        here.clock.advance(20)
+        hold = engine.hold_next("commit")
+        trimming = asyncio.ensure_future(log.enforce_retention())
+        fresh = asyncio.ensure_future(append(log, batch("new", timestamp=here.clock.now_ms())))
+        await hold.reached()
+        hold.release()
+        await asyncio.gather(trimming, fresh)
+        assert 2 == log.high_watermark
+        assert log.log_start_offset <= 1
+        assert (await log.read(1, 1000)).error is None

@@ -1,0 +1,227 @@
+"""Topics by name and id, and their changes."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
+from tests.batches.words import batch
+from tests.topics.words import append, house, outcome
+from topics.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopicName,
+    StorageFailed,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from topics.topic_config import TopicDefaults
+
+
+async def test_row_31_creation() -> None:
+    async with house(defaults=TopicDefaults(num_partitions=3)) as here:
+        registry = here.registry
+        assert 3 == (await registry.create("a", partitions=-1, replication=-1)).partition_count
+        for error, name, fields in [
+            (InvalidReplicationFactor, "b", {"replication": 3}),
+            (InvalidReplicationFactor, "b", {"replication": 0}),
+            (TopicExists, "a", {}),
+            (TopicExists, "persistent://public/default/a", {}),
+            (InvalidPartitions, "b", {"partitions": 0}),
+            (InvalidPartitions, "b", {"partitions": 100_001}),
+            (InvalidConfig, "b", {"configs": {"nonsense": "1"}}),
+            (InvalidConfig, "b", {"configs": {"retention.ms": "x"}}),
+            (InvalidTopicName, "b c", {}),
+            (InvalidTopicName, "__consumer_offsets", {}),
+        ]:
+            with pytest.raises(error):
+                await registry.create(name, **fields)  # type: ignore[arg-type]
+            with pytest.raises(error):
+                registry.check_creation(name, **fields)  # type: ignore[arg-type]
+        await registry.create("x.y")
+        with pytest.raises(InvalidTopicName, match=r"collides with 'x\.y'"):
+            await registry.create("x_y")
+        registry.check_creation("only_checked")
+        assert ["a", "x.y"] == [topic.name for topic in registry.all()]
+
+
+async def test_one_topic_has_many_spellings_and_one_id() -> None:
+    async with house() as here:
+        topic = await here.registry.create("persistent://public/default/orders")
+        for spelling in ("orders", "public/default/orders", "persistent://public/default/orders"):
+            assert topic is here.registry.get(spelling)
+        assert topic is here.registry.get_by_id(topic.id)
+        assert here.registry.get("persistent://other/ns/orders") is None
+        assert here.registry.get_by_id(UUID(int=5)) is None
+
+
+async def test_topics_survive_a_restart() -> None:
+    async with house() as here:
+        await here.registry.create("a", partitions=4, configs={"retention.ms": "5"})
+        gone = await here.registry.create("b")
+        await here.registry.delete("b")
+        topic_id = here.registry.all()[0].id
+    async with house(here.engine) as again:
+        (topic,) = again.registry.all()
+        assert ("a", topic_id, 4, {"retention.ms": "5"}) == (
+            topic.name, topic.id, topic.partition_count, topic.configs
+        )  # fmt: skip
+        assert 5 == topic.config.retention_ms
+        assert again.registry.get_by_id(gone.id) is None
+
+
+async def test_two_creations_at_once_make_one_topic() -> None:
+    async with house() as here:
+        found = await asyncio.gather(
+            *[here.registry.create("a") for _ in range(3)], return_exceptions=True
+        )
+        assert 2 == sum(isinstance(each, TopicExists) for each in found)
+
+
+async def test_failed_changes_change_nothing() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        topic = await here.registry.create("a")
+        epoch = here.registry.epoch
+        for change in (
+            lambda: here.registry.create("b"),
+            lambda: here.registry.create_partitions("a", 5),
+            lambda: here.registry.alter_configs("a", {"retention.ms": "5"}),
+            lambda: here.registry.delete("a"),
+        ):
+            engine.fail_next("commit", StorageWriteFailed("full"))
+            with pytest.raises(StorageFailed):
+                await change()
+        assert [topic] == here.registry.all()
+        assert (1, {}, epoch, 0, False) == (
+            topic.partition_count, topic.configs, here.registry.epoch, topic.epoch,
+            topic.is_deleted,
+        )  # fmt: skip
+
+
+async def test_row_24_deleted_and_made_again_is_another_topic() -> None:
+    async with house() as here:
+        old = await here.registry.create("a")
+        log = await old.open_partition(0)
+        await append(log, batch("x"))
+        await here.registry.delete("a")
+        new = await here.registry.create("a")
+        assert old.id != new.id
+        assert 0 == outcome(await append(await new.open_partition(0), batch("y")))
+        assert UnknownPartition is outcome(await append(log, batch("z")))
+        with pytest.raises(UnknownPartition):
+            await old.open_partition(0)
+
+
+async def test_deletion_leaves_no_row_and_no_ledger() -> None:
+    async with house() as here:
+        for name in ("a", "b"):
+            topic = await here.registry.create(name, partitions=2)
+            for index in range(2):
+                await append(await topic.open_partition(index), batch("x" * 500))
+                log = topic.partition(index)
+                assert log is not None
+                await log.delete_records(1)
+        await here.registry.delete("a")
+        await here.registry.delete("b")
+        assert [] == here.store.scan_rows(b"")
+        assert [] == here.store.managed_ledger_names()
+
+
+async def test_deletion_that_was_interrupted_is_finished_later() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log("a")
+        await append(log, batch("x"))
+        finish = here.registry.finish_deletions
+
+        async def interrupted() -> None:
+            engine.fail_next("commit", StorageWriteFailed("full"))
+            await finish()
+
+        here.registry.finish_deletions = interrupted  # type: ignore[method-assign]
+        await here.registry.delete("a")
+        assert here.registry.get("a") is None
+        assert 1 == len(here.store.managed_ledger_names())
+    async with house(engine) as again:
+        assert ([], []) == (again.registry.all(), again.store.managed_ledger_names())
+        assert [] == again.store.scan_rows(b"")
+
+
+async def test_row_32_partitions_only_grow() -> None:
+    async with house() as here:
+        topic = await here.registry.create("a", partitions=2)
+        for total in (1, 2):
+            with pytest.raises(InvalidPartitions):
+                await here.registry.create_partitions("a", total)
+        with pytest.raises(UnknownPartition):
+            await topic.open_partition(2)
+        await here.registry.create_partitions("a", 3)
+        assert 0 == (await topic.open_partition(2)).high_watermark
+        assert 1 == topic.epoch
+
+
+async def test_configs_change_at_once_and_together_or_not_at_all() -> None:
+    async with house() as here:
+        topic = await here.registry.create("a", configs={"retention.ms": "5", "flush.ms": "1"})
+        with pytest.raises(InvalidConfig):
+            await here.registry.alter_configs("a", {"retention.ms": "6", "nonsense": None})
+        with pytest.raises(InvalidConfig):
+            await here.registry.alter_configs(
+                "a", {"retention.ms": "6", "min.compaction.lag.ms": str((1 << 63) - 1),
+                      "max.compaction.lag.ms": "5"}
+            )  # fmt: skip
+        assert {"retention.ms": "5", "flush.ms": "1"} == topic.configs
+        await here.registry.alter_configs("a", {"retention.ms": "6", "flush.ms": None})
+        assert ({"retention.ms": "6"}, 6) == (topic.configs, topic.config.retention_ms)
+        await here.registry.alter_configs("a", {"retention.bytes": "7"}, replace=True)
+        assert {"retention.bytes": "7"} == topic.configs
+        checked = here.registry.check_changes(topic, {"retention.bytes": None})
+        assert ({}, {"retention.bytes": "7"}) == (checked, topic.configs)
+
+
+async def test_unknown_topics_cannot_be_changed() -> None:
+    async with house() as here:
+        for change in (
+            here.registry.delete("a"),
+            here.registry.create_partitions("a", 2),
+            here.registry.alter_configs("a", {}),
+        ):
+            with pytest.raises(UnknownTopic):
+                await change
+
+
+async def test_epoch_moves_with_every_change() -> None:
+    async with house() as here:
+        seen = {here.registry.epoch}
+        for change in (
+            here.registry.create("a"),
+            here.registry.create_partitions("a", 2),
+            here.registry.alter_configs("a", {"flush.ms": "1"}),
+            here.registry.delete("a"),
+        ):
+            await change
+            seen.add(here.registry.epoch)
+        assert 5 == len(seen)
+
+
+async def test_retention_reaches_partitions_that_nobody_opened() -> None:
+    async with house() as here:
+        log = await here.log("a", {"retention.ms": "10"})
+        await append(log, batch("x"))
+    async with house(here.engine) as again:
+        again.clock.advance(11)
+        await again.registry.create("untouched", partitions=50)
+        await again.registry.enforce_retention()
+        topic = again.registry.get("a")
+        assert topic is not None
+        found = topic.partition(0)
+        assert found is not None
+        assert (1, 1) == (found.log_start_offset, found.high_watermark)
+        untouched = again.registry.get("untouched")
+        assert untouched is not None
+        assert [] == untouched.open_partitions()
