@@ -22,7 +22,7 @@ from gateway.connection_state import (
     Slot,
 )
 from gateway.context import RequestContext
-from gateway.router import Reply, Route, body_start, encode_response
+from gateway.router import Reply, Route, encode_response
 from gateway.switchboard import Switchboard
 from gateway.wire.errors import MalformedMessage
 from gateway.wire.framing import FrameSplitter
@@ -31,11 +31,10 @@ from gateway.wire.primitives import Buffer
 
 logger = logging.getLogger(__name__)
 
-HEAD = Struct(">hhi")
-"""Key, version and correlation id: the first 8 bytes of every request."""
+HEAD = Struct(">hhih")
+"""Key, version, correlation id and the size of the client id: what every request begins with."""
 
 PRODUCE = 0
-PRODUCE_PREFIX = b"\0\0"
 OWN_FAULT = "closing connection of %s because of a fault here"
 JOIN_PIECE_BYTES_MAX = 4 * 1024
 """Smaller pieces on average are cheaper to copy together than to hand over one by one."""
@@ -48,6 +47,7 @@ class Connection(asyncio.BufferedProtocol):
         "_activity_tick",
         "_board",
         "_current_bytes",
+        "_has_produced",
         "_is_flush_scheduled",
         "_is_pumping",
         "_is_reading_paused",
@@ -75,6 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_bytes = 0
         self._current_bytes = 0
         self._output_bytes = 0
+        self._has_produced = False
         self._is_flush_scheduled = False
         self._is_pumping = False
         self._is_reading_paused = False
@@ -142,8 +143,10 @@ class Connection(asyncio.BufferedProtocol):
         """Close if nothing arrived since that tick and no response is owed."""
         if self._activity_tick <= last_tick and not self.state.request_count:
             logger.debug("closing idle connection of %s", self.peer_host)
-            self.is_closed = True
-            if self._transport is not None:
+            if self.unsent_bytes:
+                self.abort()
+            elif self._transport is not None:
+                self.is_closed = True
                 self._transport.close()
 
     def _close_if_finished(self) -> None:
@@ -160,10 +163,15 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Start every request that is complete now."""
         self._activity_tick = self._board.tick
-        splitter = self._splitter
+        splitter, can_start = self._splitter, self.state.can_start
         try:
             for frame, is_owned in splitter.buffer_updated(nbytes):
-                self._receive(frame, is_owned=is_owned)
+                if len(frame) < HEAD.size:
+                    self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD.size}")
+                elif can_start(frame[0] == frame[1] == PRODUCE):
+                    self._start(frame, is_owned)
+                else:
+                    self._wait(frame, is_owned)
                 if self.is_closed:
                     return
         except MalformedMessage as error:
@@ -184,19 +192,14 @@ class Connection(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def _receive(self, frame: memoryview, *, is_owned: bool) -> None:
-        is_pipelined = frame[:2] == PRODUCE_PREFIX
-        if self.state.can_start(is_pipelined):
-            self._start(frame, is_owned=is_owned)
-            return
+    def _wait(self, frame: memoryview, is_owned: bool, *, is_first: bool = False) -> None:
+        """Keep a request that cannot start; in memory of its own, as the shared one is reused."""
         kept = frame if is_owned else memoryview(bytearray(frame))
-        self.state.wait(kept, is_pipelined=is_pipelined)
+        is_pipelined = frame[0] == frame[1] == PRODUCE
+        self.state.wait(kept, is_pipelined=is_pipelined, is_first=is_first)
 
-    def _start(self, frame: memoryview, *, is_owned: bool) -> None:
-        if len(frame) < HEAD.size:
-            self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD.size}")
-            return
-        key, version, correlation_id = HEAD.unpack_from(frame)
+    def _start(self, frame: memoryview, is_owned: bool) -> None:
+        key, version, correlation_id, client_id_size = HEAD.unpack_from(frame)
         route = self._board.router.find(key, version)
         if route is None:
             self._refuse(key, version, correlation_id)
@@ -206,11 +209,17 @@ class Connection(asyncio.BufferedProtocol):
         if route.hot is None:
             self._call(route, frame)
             return
-        start = body_start(frame, key, version)
+        # The usual header ends here; any other one is read with care.
+        start = HEAD.size + client_id_size
+        if version >= route.flexible_since and start < len(frame) and frame[start] == 0:
+            start += 1
+        elif version >= route.flexible_since or client_id_size < 0:
+            start = decode_request_header(frame).body_start
         blocked = route.hot.start(self, frame, version, start, correlation_id, is_owned=is_owned)
+        if key == PRODUCE:
+            self._has_produced = True
         if blocked is not None:
-            kept = frame if is_owned else memoryview(bytearray(frame))
-            self.state.wait(kept, is_pipelined=key == PRODUCE, is_first=True)
+            self._wait(frame, is_owned, is_first=True)
             self.state.holds |= HOLD_NOT_READY
             self._board.services.supervisor.spawn(self._unblock(blocked), "gateway-unblock")
 
@@ -293,7 +302,10 @@ class Connection(asyncio.BufferedProtocol):
         """A response is complete; let what may leave leave, and what may start start."""
         if self.is_closed or slot is not self.state.slots[0] or not self.state.advance():
             return
-        if not self._is_flush_scheduled:
+        if not self.state.slots:
+            # Everything is answered, so nothing can join this write: spare it a loop turn.
+            self.flush()
+        elif not self._is_flush_scheduled:
             self._is_flush_scheduled = True
             self._board.flush_soon(self)
         if self.state.waiting_count:
@@ -319,9 +331,13 @@ class Connection(asyncio.BufferedProtocol):
             self._is_flush_scheduled = True
             self._board.flush_soon(self)
 
-    def flush(self) -> None:
-        """Write everything that is ready; for the end of the loop turn."""
+    def end_turn(self) -> None:
+        """The end of the loop turn that was asked for is there."""
         self._is_flush_scheduled = False
+        self.flush()
+
+    def flush(self) -> None:
+        """Write everything that is ready."""
         self._output_bytes = 0
         if self.is_closed or self._transport is None:
             return
@@ -352,9 +368,11 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed:
             return
         board, state = self._board, self.state
-        if board.services.store.is_saturated and not state.holds & HOLD_SATURATED:
-            state.holds |= HOLD_SATURATED
-            board.resume_when_drained(self)
+        if self._has_produced:
+            self._has_produced = False
+            if board.services.store.is_saturated and not state.holds & HOLD_SATURATED:
+                state.holds |= HOLD_SATURATED
+                board.resume_when_drained(self)
         over_budget = board.budget.is_exceeded
         if over_budget:
             board.resume_within_budget(self)

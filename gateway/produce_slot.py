@@ -26,13 +26,25 @@ class ProduceSlot(Slot):
     def __init__(
         self, port: "ResponsePort", version: int, correlation_id: int, request: ProduceRequest
     ) -> None:
-        super().__init__()
+        # Not calling the base's constructor saves a tenth of a microsecond a request.
+        self.response = None
         self._port = port
         self._version = version
         self._correlation_id = correlation_id
         self._request = request
         self._pending = len(request.partitions)
         self._results: list[PartitionResult] = [PENDING] * self._pending
+
+    def appended_alone(self, result: "AppendResult") -> None:
+        """The only batch of the request is durable, or was rejected. The hot path."""
+        error, base_offset, append_time_ms, log_start_offset = result
+        if error is not None or self._request.acks == 0:
+            self.appended(0, result)
+            return
+        key, index, _, _ = self._request.partitions[0]
+        row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
+        self.response = (produce_response_frame(self._correlation_id, self._version, (row,)),)
+        self._port.slot_ready(self)
 
     def appended(self, position: int, result: "AppendResult") -> None:
         """One batch is durable, or was rejected."""

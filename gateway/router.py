@@ -14,9 +14,9 @@ from gateway.handlers import HANDLERS_BY_KEY, HandlerSpec
 from gateway.wire.codec import decode, encode
 from gateway.wire.header import (
     API_VERSIONS_KEY,
+    FLEXIBLE_SINCE,
+    NEVER,
     RequestHeader,
-    decode_request_header,
-    is_flexible,
     response_prefix,
 )
 from gateway.wire.primitives import Buffer
@@ -30,9 +30,6 @@ Reply = Sequence[Buffer]
 """The whole frame of a response, in pieces."""
 
 PlainHandle = Callable[[RequestContext, Any], object]
-
-HEADER_SIZE_MIN = 11
-"""Bytes of the shortest flexible request header; anything shorter is read with care."""
 
 
 class ResponsePort(Protocol):
@@ -104,11 +101,12 @@ class HotHandler(Protocol):
 class Route:
     """How one API key is served."""
 
-    __slots__ = ("_handle", "_request_class", "hot", "requests", "spec")
+    __slots__ = ("_handle", "_request_class", "flexible_since", "hot", "requests", "spec")
 
     def __init__(self, spec: HandlerSpec, services: "Services") -> None:
         module = import_module(f"gateway.handlers.{spec.module}")
         self.spec = spec
+        self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
         self.requests = services.metrics.counter(f"requests_{spec.module}")
         self.hot: HotHandler | None = None
         if hasattr(module, "make_handler"):
@@ -158,23 +156,6 @@ class Router:
         )
 
         return encode_reply(unsupported_version(), key, 0, correlation_id)
-
-
-def body_start(frame: memoryview, key: int, version: int) -> int:
-    """Return where the body of a request begins, without making anything of its header.
-
-    Raises:
-        MalformedMessage: the header is broken.
-    """
-    if len(frame) >= HEADER_SIZE_MIN:
-        client_id_size = frame[8] << 8 | frame[9]
-        start = 10 if client_id_size == 0xFFFF else 10 + client_id_size
-        if not is_flexible(key, version):
-            if start <= len(frame):
-                return start
-        elif start < len(frame) and frame[start] == 0:
-            return start + 1
-    return decode_request_header(frame).body_start
 
 
 def encode_reply(response: object, key: int, version: int, correlation_id: int) -> Reply:

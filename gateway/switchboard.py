@@ -84,7 +84,7 @@ class Switchboard:
         self._is_turn_scheduled = False
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            connection.flush()
+            connection.end_turn()
         if self._over_budget and not self.budget.is_exceeded:
             over, self._over_budget = self._over_budget, set()
             for connection in over:

@@ -89,9 +89,12 @@ class ProduceHandler:
                 answer.refused(position, place)
             else:
                 batch = _batch(frame, request.partitions[position], is_owned=is_owned)
-                result = place.append_nowait(batch, partial(answer.appended, position))
+                done = answer.appended_alone
+                if len(found) > 1:
+                    done = partial(answer.appended, position)
+                result = place.append_nowait(batch, done)
                 if result is not None:
-                    answer.appended(position, result)
+                    done(result)
         if not found:
             answer.settle()
         return None

@@ -145,6 +145,11 @@ async def test_row_10_unknown_tags_in_header_and_body_are_ignored() -> None:
         client.send_frame(frame[:header_end] + tag + frame[header_end + 1 : -1] + tag)
         client.expect(12, 4)
         assert 25 == (await client.receive()).error_code
+        for request, version in ((produce({}), PRODUCE_V), (fetch({}), FETCH_V)):
+            frame = client.frame(request, version)
+            client.send_frame(frame[:header_end] + tag + frame[header_end + 1 : -1] + tag)
+            client.expect(type(request).__api__.key, version)
+            await client.receive()
 
 
 @pytest.mark.parametrize("client_id", [None, "", "größe-客户"])
@@ -153,7 +158,9 @@ async def test_row_11_any_client_id_is_accepted(client_id: str | None) -> None:
         await gateway.create_topic()
         for request, version in (
             (MetadataRequest(topics=[]), METADATA_V),
+            (produce({0: batch(b"x")}), PRODUCE_V - 1),
             (produce({0: batch(b"x")}), PRODUCE_V),
+            (fetch({0: 0}), FETCH_V - 1),
             (fetch({0: 0}), FETCH_V),
         ):
             client.send(request, version, client_id=client_id)

@@ -1,10 +1,6 @@
 """From key and version to a handler."""
 
-import pytest
-
-from gateway.router import Router, body_start, encode_reply
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.header import decode_request_header, encode_request_header
+from gateway.router import Router, encode_reply
 from gateway.wire.messages.k12_heartbeat import HeartbeatResponse
 from tests.gateway.running import running_gateway
 
@@ -26,29 +22,6 @@ async def test_only_api_versions_is_answered_when_its_version_is_not_served() ->
         assert router.refusal(3, 99, 1) is None
         assert router.refusal(999, 0, 1) is None
         assert router.refusal(18, 99, 1) is not None
-
-
-@pytest.mark.parametrize("client_id", [None, "", "abc", "größe" * 30])
-@pytest.mark.parametrize(("key", "version"), [(0, 8), (0, 9), (1, 11), (1, 12), (12, 4)])
-def test_body_start_agrees_with_the_whole_header(
-    key: int, version: int, client_id: str | None
-) -> None:
-    header = encode_request_header(key, version, 1, client_id)
-    for body in (b"", b"\0", b"body of the request"):
-        frame = memoryview(header + body)
-        assert decode_request_header(frame).body_start == body_start(frame, key, version)
-
-
-def test_body_start_steps_over_tagged_fields() -> None:
-    header = encode_request_header(12, 4, 1, "abc")[:-1] + b"\x01\x05\x02xy"
-    assert len(header) == body_start(memoryview(header + b"rest"), 12, 4)
-
-
-@pytest.mark.parametrize("size", range(8, 14))
-def test_short_or_broken_headers_are_malformed(size: int) -> None:
-    frame = memoryview(encode_request_header(0, 9, 1, "client")[:size])
-    with pytest.raises(MalformedMessage):
-        body_start(frame, 0, 9)
 
 
 def test_reply_is_a_frame_with_size_header_and_body() -> None:
