@@ -152,7 +152,7 @@ def _forgotten_flexible(
     for _ in range(count):
         topic, pos = _compact_key(buf, pos, end, has_ids)
         inner, pos = read_uvarint(buf, pos)
-        indexes, pos = _int32s(buf, pos, inner - 1)
+        indexes, pos = _int32s(buf, pos, inner - 1, len(forgotten))
         forgotten += [(topic, index) for index in indexes]
         pos = skip_tags(buf, pos + 1, end, buf[pos])
     return pos
@@ -205,9 +205,9 @@ def _partitions_flexible(
     return skip_tags(buf, stop + 1, end, tags) if tags else stop + 1
 
 
-def _int32s(buf: memoryview, pos: int, count: int) -> tuple[tuple[int, ...], int]:
+def _int32s(buf: memoryview, pos: int, count: int, before: int) -> tuple[tuple[int, ...], int]:
     """Read int32 values that follow each other; return them and the position behind them."""
-    _check_count(count, 4, len(buf) - pos)
+    _check_count(count, 4, len(buf) - pos, before)
     stop = pos + 4 * count
     return tuple(one for (one,) in _ONE_INT32.iter_unpack(buf[pos:stop])), stop
 
@@ -244,7 +244,7 @@ def _parse_fixed(buf: memoryview, version: int, pos: int) -> FetchRequest:
         for _ in range(count):
             topic, pos = _key(buf, pos, end)
             (inner,) = _INT32(buf, pos)
-            indexes, pos = _int32s(buf, pos + 4, inner)
+            indexes, pos = _int32s(buf, pos + 4, inner, len(request.forgotten))
             request.forgotten += [(topic, index) for index in indexes]
     request.rack_id = _key(buf, pos, end)[0].decode() if version >= 11 else ""
     return request

@@ -27,7 +27,7 @@ from gateway.wire.schema import Message
 from tests.gateway.wire.facts import messages, versions
 from tests.gateway.wire.random_messages import sample, settle
 
-quick = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 every_message = pytest.mark.parametrize("cls", messages(), ids=lambda cls: cls.__name__)
 
 HEARTBEAT_V4 = b"\x02g\x00\x00\x00\x07\x02m\x00\x00"

@@ -18,6 +18,10 @@ def heartbeat(**values: Any) -> HeartbeatRequest:
     return HeartbeatRequest(**values)
 
 
+def fetch_of(partitions: Any) -> FetchRequest:
+    return FetchRequest(topics=[FetchTopic(partitions=partitions)])
+
+
 @pytest.mark.parametrize(
     ("message", "version", "field"),
     [
@@ -31,7 +35,7 @@ def heartbeat(**values: Any) -> HeartbeatRequest:
         (MetadataRequest(topics=None), 0, "topics"),
         (MetadataRequest(topics=[MetadataRequestTopic(name=None)]), 9, "topics[].name"),
         (SyncGroupResponse(assignment=None), 0, "assignment"),  # type: ignore[arg-type]
-        (FetchRequest(topics=[FetchTopic(partitions=None)]), 4, "topics[].partitions"),  # type: ignore[arg-type]
+        (fetch_of(None), 4, "topics[].partitions"),
         (HeartbeatResponse(error_code=2**15), 0, "error_code"),
     ],
 )

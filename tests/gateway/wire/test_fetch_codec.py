@@ -20,6 +20,7 @@ from gateway.wire.fetch_codec import (
 )
 from gateway.wire.header import response_prefix
 from gateway.wire.messages import k01_fetch as messages
+from gateway.wire.primitives import ELEMENTS_MAX
 from tests.gateway.wire.facts import versions
 from tests.gateway.wire.random_messages import message_of, sample, settle
 
@@ -125,6 +126,22 @@ def test_garbage_ends_in_a_request_or_a_refusal(data: st.DataObject) -> None:
                 parse_fetch_request(memoryview(attempt), version)
             except MalformedMessage:
                 continue
+
+
+def test_request_can_be_built_by_hand() -> None:
+    parsed = parse_fetch_request(memoryview(encode(messages.FetchRequest(rack_id="r"), 12)), 12)
+    built = FetchRequest((-1, 0, 0, 2**31 - 1, 0, 0, -1), [], [], "r")
+    assert all(getattr(built, name) == getattr(parsed, name) for name in FetchRequest.__slots__)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_partitions_of_one_request_are_limited(version: int) -> None:
+    """A forgotten partition takes four bytes on the wire and thirty times that in memory."""
+    topic = messages.ForgottenTopic(topic="t", partitions=[0] * (ELEMENTS_MAX // 2 + 1))
+    body = encode(messages.FetchRequest(forgotten_topics_data=[topic, topic]), version)
+    with pytest.raises(MalformedMessage) as caught:
+        parse_fetch_request(memoryview(body), version)
+    assert "forgotten_topics_data[].partitions" == caught.value.field
 
 
 names = st.text(min_size=1, max_size=4).map(str.encode)

@@ -11,6 +11,7 @@ from gateway.wire.errors import MalformedMessage
 from gateway.wire.header import (
     FLEXIBLE_SINCE,
     NEVER,
+    RequestHeader,
     decode_request_header,
     encode_request_header,
     is_flexible,
@@ -59,7 +60,7 @@ def test_unknown_tags_of_the_header_are_stepped_over() -> None:
 def test_unknown_key_can_still_be_reported() -> None:
     header = decode_request_header(encode_request_header(999, 3, 5, "c"))
     assert (999, 3, 5) == (header.api_key, header.api_version, header.correlation_id)
-    assert "api_key=999" in repr(header)
+    assert repr(RequestHeader(999, 3, 5, "c", 11)) == repr(header)
 
 
 def test_header_cut_at_every_byte_is_refused() -> None:

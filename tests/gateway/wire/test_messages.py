@@ -21,7 +21,7 @@ from tests.gateway.wire.facts import (
 )
 from tests.gateway.wire.random_messages import message_of, settle
 
-quick = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 every_message = pytest.mark.parametrize("cls", messages(), ids=lambda cls: cls.__name__)
 
 Row = tuple[str, str, bool, int | None, Any]

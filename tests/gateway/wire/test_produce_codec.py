@@ -126,6 +126,13 @@ def test_garbage_is_refused_or_stays_inside_the_frame(data: st.DataObject) -> No
                 assert -1 <= size <= len(attempt) - start
 
 
+def test_request_can_be_built_by_hand() -> None:
+    body = encode(messages.ProduceRequest(transactional_id="t", acks=1, timeout_ms=2), 9)
+    parsed = parse_produce_request(memoryview(body), 9)
+    built = ProduceRequest("t", 1, 2, [])
+    assert all(getattr(built, name) == getattr(parsed, name) for name in ProduceRequest.__slots__)
+
+
 def test_null_topic_name_is_refused() -> None:
     with pytest.raises(MalformedMessage, match="got null"):
         parse_produce_request(memoryview(bytes(7) + b"\x02\x00" + bytes(9)), 9)
