@@ -166,10 +166,11 @@ class ManagedLedger(LedgerView):
     def revert(self) -> None:
         """Nothing unconfirmed exists any more."""
         self._head = self._list.head
-        if self._state is LedgerState.LEDGER_OPENED or (
+        if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+            self._services.versions.reset(self.name, self._head.version)
+        if self._is_writable or (
             self._state is LedgerState.TERMINATED and not self._list.is_terminated
         ):
-            self._services.versions.reset(self.name, self._head.version)
             self._set_state(LedgerState.WRITE_FAILED)
         open_id = self._list.open_id
         if open_id is not None:

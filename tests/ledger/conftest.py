@@ -1,13 +1,12 @@
 """What the tests of this room share: a clock that stands still, and a way to open stores."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger import LedgerStore
-from ledger.testing import ManualClock
-
-OpenStore = Callable[..., Awaitable[LedgerStore]]
+from ledger import LedgerStore, ManagedLedger
+from ledger.testing import FaultyEngine, ManualClock
+from tests.ledger.words import SMALL, OpenStore
 
 
 @pytest.fixture
@@ -28,3 +27,19 @@ async def open_store(clock: ManualClock) -> AsyncIterator[OpenStore]:
     yield open_one
     for store in stores:
         await store.close()
+
+
+@pytest.fixture
+def engine() -> FaultyEngine:
+    return FaultyEngine(None)
+
+
+@pytest.fixture
+async def store(open_store: OpenStore, engine: FaultyEngine) -> LedgerStore:
+    return await open_store(engine=engine)
+
+
+@pytest.fixture
+async def ml(store: LedgerStore) -> ManagedLedger:
+    """A managed ledger with four entries per ledger, on an engine that can be made to fail."""
+    return await store.open_managed_ledger("orders", config=SMALL)

@@ -1,7 +1,7 @@
 """The cursorless read, rule by rule (PIP-480), from memory and from the storage."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import product
 
 import pytest
@@ -25,15 +25,9 @@ from ledger import (
 from ledger.engine.errors import EntryCorrupt, EntryMissing
 from ledger.ledger_reader import STEP_ENTRIES_MAX
 from ledger.testing import FaultyEngine
-from tests.ledger.words import datas, pos
+from tests.ledger.words import SMALL, OpenStore, datas, numbers, pos
 
-OpenStore = Callable[..., Awaitable[LedgerStore]]
 COLD = StoreConfig(cache_bytes=0)
-SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last + 1)]
 
 
 def at_most(number: int) -> Callable[[Entry], bool]:

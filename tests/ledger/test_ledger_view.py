@@ -1,22 +1,14 @@
 """What can be asked of a handle, on a log of ledgers with 4, 4 and 2 entries."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
 
-from ledger import EARLIEST, LATEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
+from ledger import EARLIEST, LATEST, ManagedLedger, Position
+from tests.ledger.words import add_all
 
-OpenStore = Callable[..., Awaitable[LedgerStore]]
 
-
-@pytest.fixture
-async def ml(open_store: OpenStore) -> ManagedLedger:
-    store = await open_store()
-    config = ManagedLedgerConfig(max_entries_per_ledger=4)
-    ml = await store.open_managed_ledger("orders", config=config)
-    await asyncio.gather(*(ml.add_entry(b"%010d" % number) for number in range(10)))
-    return ml
+@pytest.fixture(autouse=True)
+async def _written(ml: ManagedLedger) -> None:
+    await add_all(ml, [b"%010d" % number for number in range(10)])
 
 
 async def test_ledgers_and_sizes(ml: ManagedLedger) -> None:

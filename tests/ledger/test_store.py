@@ -1,7 +1,6 @@
 """The store: opening and closing, names, rows, recovery, and what stops it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,6 @@ from ledger import (
     LedgerError,
     LedgerState,
     LedgerStore,
-    ManagedLedger,
-    ManagedLedgerConfig,
     StorageFailed,
     StoreConfig,
     StoreInUse,
@@ -26,23 +23,7 @@ from ledger.engine.base import CommitGroup
 from ledger.engine.memory import MemoryEngine
 from ledger.keys import ID_COUNTER
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import datas
-
-OpenStore = Callable[..., Awaitable[LedgerStore]]
-SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
-
-
-def numbers(first: int, last: int) -> list[bytes]:
-    return [b"%d" % number for number in range(first, last + 1)]
-
-
-async def add_all(ml: ManagedLedger, datas_: list[bytes]) -> None:
-    await asyncio.gather(*(ml.add_entry(data) for data in datas_))
-
-
-async def all_of(ml: ManagedLedger) -> list[bytes]:
-    return datas(await ml.read_entries(EARLIEST, 1 << 30))
-
+from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
 
 # Opening and closing
 

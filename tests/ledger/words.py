@@ -1,10 +1,24 @@
 """Words to build ledger things with, for the tests of this room."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 
-from ledger import Entry, Position
+from ledger import (
+    EARLIEST,
+    Entry,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.records import LedgerRecord, ManagedLedgerRecord
+from ledger.testing import ManualClock
+
+OpenStore = Callable[..., Awaitable[LedgerStore]]
+
+SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
 
 
 def pos(text: str) -> Position:
@@ -52,3 +66,35 @@ def change(
 
 def datas(entries: Iterable[Entry]) -> list[bytes]:
     return [entry.data for entry in entries]
+
+
+def numbers(first: int, last: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, last + 1)]
+
+
+def unheard(position: Position, error: LedgerError | None) -> None:
+    """Nobody asks."""
+
+
+def append(
+    ml: ManagedLedger,
+    data: bytes,
+    done: Callable[[Position, LedgerError | None], None] = unheard,
+    rows: Iterable[tuple[bytes, bytes | None]] = (),
+) -> Position:
+    return ml.append_nowait(data, 1, 0, done, rows)
+
+
+async def add_all(ml: ManagedLedger, datas_: Iterable[bytes]) -> list[Position]:
+    return await asyncio.gather(*(ml.add_entry(data) for data in datas_))
+
+
+async def all_of(ml: ManagedLedger) -> list[bytes]:
+    return datas(await ml.read_entries(EARLIEST, 1 << 30))
+
+
+async def settled(clock: ManualClock, ms: int = 0) -> None:
+    """Let time pass, and let everything that became due happen."""
+    clock.advance(ms)
+    for _ in range(5):
+        await asyncio.sleep(0)
