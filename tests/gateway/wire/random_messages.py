@@ -5,6 +5,7 @@ can carry, so that a single example exercises every version of its class.
 """
 
 import copy
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 KNOWN_ERRORS = st.integers(-1, 133)
 
 
+@cache
 def message_of(cls: type[Message], *, is_tame: bool = False) -> st.SearchStrategy[Message]:
     """Draw messages of a class; tame ones hold only numbers that typed oracles can express."""
     drawn: st.SearchStrategy[Message] = _struct(cls, is_tame)
