@@ -136,7 +136,7 @@ def _matching(name: str, cases: list[Case]) -> list[Case]:
 
 
 def quick(case: Case) -> Case:
-    """Shrink a case: the same shape, a quarter of the work, fewer idle partitions."""
+    """Shrink a case: the same shape, a quarter of the work, a tenth of the idle partitions."""
     return replace(
         case,
         records=int(case.records * _QUICK_SHARE),

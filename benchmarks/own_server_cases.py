@@ -25,6 +25,8 @@ _MB = 1e6
 _SETTLE_S = 2.0
 _READY_TIMEOUT_S = 120.0
 _CONNECTIONS = 1000
+_PARKED_MS = 180_000
+_QUIET_PERCENT = 3.0
 _PARTITIONS_PER_TOPIC = 1000
 _DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 
@@ -120,7 +122,7 @@ def idle_connections(case: Case, subject: str, testbed: Testbed) -> Figures:
 
 
 def idle_fetches(case: Case, subject: str, testbed: Testbed) -> Figures:
-    """Park fetches on empty partitions: first for long, then asked again twice a second."""
+    """Park fetches on empty partitions, a thousand in each, and look at the quiet server."""
     topics = max(case.partitions // _PARTITIONS_PER_TOPIC, 1)
     with testbed.own_server(subject) as server:
         server.start()
@@ -131,21 +133,26 @@ def idle_fetches(case: Case, subject: str, testbed: Testbed) -> Figures:
         before = cpu_percent(server, case.seconds)
         places = range(_PARTITIONS_PER_TOPIC)
         with open_connections(server.bootstrap, topics) as connections:
-            parked_ms = int((case.seconds + 4 * _SETTLE_S) * 1000)
             begun = server.cpu_seconds()
             for name, connection in zip(names, connections, strict=True):
-                connection.sendall(wire.fetch_request({name: list(places)}, wait_ms=parked_ms))
-            wait(2 * _SETTLE_S)
+                connection.sendall(wire.fetch_request({name: list(places)}, wait_ms=_PARKED_MS))
+            wait_until_quiet(server)
             parking = server.cpu_seconds() - begun
             parked = cpu_percent(server, case.seconds)
-            for connection in connections:
-                read_response(connection)
         return {
             "cpu_percent": parked,
             "cpu_percent_without": before,
             "parking_us_per_partition": parking * 1e6 / (topics * _PARTITIONS_PER_TOPIC),
             "rss_mb": server.rss_bytes() / _MB,
         }
+
+
+def wait_until_quiet(server: ServerProcess) -> None:
+    """Wait until a second passes in which the server does next to nothing."""
+    for _ in range(_PARKED_MS // 2000):
+        if cpu_percent(server, 1.0) < _QUIET_PERCENT:
+            return
+    raise clients.ClientFailed("the server does not become quiet")
 
 
 def cpu_percent(server: ServerProcess, seconds: float) -> float:

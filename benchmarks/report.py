@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.cases import CASES, Case
+from benchmarks.cases import Case
 from benchmarks.remarks import REMARKS
 from benchmarks.results import Results
 from benchmarks.targets import Verdict, judge
@@ -39,8 +39,7 @@ def render(results: Results) -> str:
     verdicts = judge(results)
     parts = [_HEAD, _conditions(results), _targets(verdicts), "![ratios](benchmarks.svg)\n"]
     parts += ["## Figures\n\nMedian, and the range of the rounds behind it.\n"]
-    known = {case.name: case for case in CASES}
-    parts += [_case(results, name, known.get(name)) for name in results.cases()]
+    parts += [_case(results, name) for name in results.cases()]
     parts += [_failures(results), _profiles(results)]
     return "\n".join(part for part in parts if part)
 
@@ -84,15 +83,15 @@ def _outcome(verdict: Verdict) -> str:
     return "reached" if verdict.is_reached else f"**missed by {verdict.missed_by:.0%}**"
 
 
-def _case(results: Results, name: str, case: Case | None) -> str:
+def _case(results: Results, name: str) -> str:
     """Write the table of one case: a row for each figure, a column for each subject."""
     subjects = results.subjects(name)
     rows = []
     for figure in results.figures(name):
         cells = [_cell(results.rounds(name, subject, figure)) for subject in subjects]
         rows.append([_UNITS.get(figure, figure), *cells])
-    about = f" — {describe(case)}" if case else ""
-    return f"### {name}{about}\n\n" + _table(["", *subjects], rows)
+    about = results.about.get(name)
+    return f"### {name}\n\n" + (f"{about}.\n\n" if about else "") + _table(["", *subjects], rows)
 
 
 def describe(case: Case) -> str:
@@ -107,6 +106,10 @@ def describe(case: Case) -> str:
         words = ["librdkafka, 1,000 records/s, from produce() to the consumer"]
     elif case.kind == "restart":
         words = [f"killed with {case.payload_bytes / (1 << 30):.1f} GiB of log"]
+    elif case.kind == "start":
+        words = ["an empty folder; memory two seconds later"]
+    elif case.kind == "idle-connections":
+        words = ["1,000 connections that asked once, then nothing"]
     elif case.kind == "idle-fetches":
         words = [f"{case.partitions:,} partitions parked in fetches of 1,000"]
     return ", ".join(words)

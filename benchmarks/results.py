@@ -28,6 +28,7 @@ class Results:
     """Everything that a run produced."""
 
     conditions: dict[str, str] = field(default_factory=dict)
+    about: dict[str, str] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
@@ -86,6 +87,7 @@ def merged(older: Results, newer: Results) -> Results:
     failures = {name: why for name, why in older.failures.items() if name not in replaced}
     return Results(
         conditions=newer.conditions or older.conditions,
+        about=older.about | newer.about,
         samples=[*kept, *newer.samples],
         failures=failures | newer.failures,
         profiles=older.profiles | newer.profiles,

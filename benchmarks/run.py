@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException
 from benchmarks import own_server_cases, shared_cases
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
+from benchmarks.report import describe
 from benchmarks.results import Results, Sample
 from benchmarks.testbed import Testbed
 from compat_tests.servers import ServerFailed
@@ -46,6 +47,7 @@ def run_cases(cases: list[Case], testbed: Testbed, results: Results, *, rounds: 
         shared_cases.warm_up(subject, testbed)
     for case in cases:
         begun = time.monotonic()
+        results.about[case.name] = describe(case)
         try:
             _run_case(case, testbed, results, min(rounds, _ROUNDS_OF_KIND.get(case.kind, rounds)))
         except (ClientFailed, ServerFailed, KafkaException, OSError) as error:

@@ -96,7 +96,7 @@ class Testbed:
             yield name
         finally:
             with suppress(KafkaException):
-                admin = AdminClient({"bootstrap.servers": bootstrap})
+                admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
                 admin.delete_topics([name])[name].result(_ADMIN_TIMEOUT_S)
             os.sync()
 
@@ -114,7 +114,7 @@ def create_topic(subject: str, bootstrap: str, partitions: int) -> str:
     name = f"bench-{next(_numbers)}"
     config = {"flush.messages": "1"} if subject == KAFKA_SYNC else {}
     config["file.delete.delay.ms"] = "0"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config)
     admin.create_topics([new])[name].result(_ADMIN_TIMEOUT_S)
     return name

@@ -14,12 +14,13 @@ from benchmarks.programs.payload import payload_values
 from benchmarks.programs.raw_load import percentile
 
 _STAMP = struct.Struct(">q")
-_WARM_UP_SHARE = 0.1
+_WARM_UP_RECORDS = 500
 _QUIET_S_MAX = 10.0
 
 
 def receive(consumer: Consumer, count: int, took: list[float]) -> None:
-    """Take so many records and note the seconds that each was under way."""
+    """Take so many records more and note the seconds that each was under way."""
+    count += len(took)
     last = time.perf_counter()
     while len(took) < count and time.perf_counter() - last < _QUIET_S_MAX:
         message = consumer.poll(0.5)
@@ -60,14 +61,16 @@ def main() -> None:
     producer.list_topics(arguments.topic, timeout=30)
     consumer.assign([TopicPartition(arguments.topic, 0, 0)])
     took: list[float] = []
-    taking = threading.Thread(target=receive, args=(consumer, arguments.records, took))
-    taking.start()
-    rate, size = arguments.rate, arguments.record_bytes
-    send(producer, arguments.topic, arguments.records, rate=rate, record_bytes=size)
-    taking.join()
-    if len(took) < arguments.records:
+    # The first records wait until the consumer has found its place; they do not count.
+    for count in (_WARM_UP_RECORDS, arguments.records):
+        taking = threading.Thread(target=receive, args=(consumer, count, took))
+        taking.start()
+        shape = {"rate": arguments.rate, "record_bytes": arguments.record_bytes}
+        send(producer, arguments.topic, count, **shape)
+        taking.join()
+    if len(took) < _WARM_UP_RECORDS + arguments.records:
         raise SystemExit(f"{len(took)} of {arguments.records} records came")
-    steady = sorted(took[int(len(took) * _WARM_UP_SHARE) :])
+    steady = sorted(took[_WARM_UP_RECORDS:])
     shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
     print(json.dumps({name: percentile(steady, share) * 1e3 for name, share in shares.items()}))
     consumer.close()
