@@ -1,14 +1,16 @@
 """Records: what the clients of the tests send, the same for all of them.
 
-Rule: deterministic, so that a reader knows what a writer in another language wrote.
+Rule: deterministic within a run, so that a reader knows what a writer in another language wrote.
+Timestamps are of the last hours: retention would be right to remove older records.
 """
 
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import dataclass
 
-FIRST_TIMESTAMP_MS = 1_700_000_000_000
+FIRST_TIMESTAMP_MS = (int(time.time()) - 3 * 3600) * 1000
 STEP_MS = 1_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _WORDS = ("delay", "carrier", "origin", "gate", "runway", "weather", "départ", "航班")

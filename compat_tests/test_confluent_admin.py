@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,6 +117,16 @@ def test_admin_deletes_records(admin: AdminClient, bootstrap: str, make_topic: M
         assert only(admin.list_offsets({TopicPartition(name, 0): spec})).offset == offset
     largest = only(admin.list_offsets({TopicPartition(name, 0): specs.max_timestamp()}))
     assert (largest.offset, largest.timestamp) == (29, samples(30)[-1].timestamp_ms)
+
+
+@pytest.mark.feature("admin: delete records whose timestamps lie years back")
+def test_deleting_records_does_not_expire_others(
+    admin: AdminClient, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    name = make_topic()
+    years_ago = [replace(record, timestamp_ms=1_500_000_000_000) for record in samples(30)]
+    send_all(bootstrap, name, years_ago)
+    assert only(admin.delete_records([TopicPartition(name, 0, 10)])).low_watermark == 10
 
 
 @pytest.mark.feature("admin: list, describe and delete groups, alter their offsets")

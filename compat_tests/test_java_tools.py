@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -151,8 +152,8 @@ def test_consumer_groups_tool_resets_offsets(
         receive(consumer, 20)
         consumer.commit(asynchronous=False)
     if how == "to-datetime":
-        seconds = (FIRST_TIMESTAMP_MS + 20 * STEP_MS) // 1000 - 1_700_000_000
-        how += f" 2023-11-14T22:13:{20 + seconds}.000Z"
+        moment = datetime.fromtimestamp((FIRST_TIMESTAMP_MS + 20 * STEP_MS) / 1000, UTC)
+        how += moment.strftime(" %Y-%m-%dT%H:%M:%S.000Z")
     reset = ("--reset-offsets", "--group", group, "--topic", name, "--execute")
     groups_tool(java, bootstrap, *reset, *f"--{how}".split())
     described = groups_tool(java, bootstrap, "--describe", "--group", group)
