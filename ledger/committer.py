@@ -339,7 +339,8 @@ class Committer:
             operations, flight.operations = flight.operations + operations, []
         self._on_fatal(error)
         self._fail(operations, error)
-        self._loop.call_soon(self._maybe_drained)
+        if self._drained:
+            self._loop.call_soon(self._maybe_drained)
 
     async def close(self) -> None:
         """Wait for what is under way, then end the thread. May be repeated."""

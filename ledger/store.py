@@ -266,8 +266,7 @@ class LedgerStore:
                 self._engine = self._engine_given
             else:
                 self._engine = await pool.run(_open_engine, self.path, self.config)
-            if before := _stores.get(id(self._engine)):
-                before._give_way()
+            stop_store_on(self._engine)
             next_id, names = await pool.run(_load, self._engine)
         except Exception as error:
             pool.close()
@@ -363,8 +362,7 @@ class LedgerStore:
             raise Fenced(str(self._committer.fatal))
 
     def _give_way(self) -> None:
-        """Another store has the engine now."""
-        self._committer.stop(Fenced("another store took the engine over"))
+        self._committer.stop(Fenced("the engine was taken away"))
 
     def _stopped(self, error: LedgerError) -> None:
         for handle in list(self._handles.values()):
@@ -379,6 +377,12 @@ class LedgerStore:
             logger.exception("closing the engine failed")
             if not self.is_fenced:
                 raise from_engine(error) from error
+
+
+def stop_store_on(engine: StorageEngine) -> None:
+    """Fence the store that has the engine open, if there is one: somebody else has it now."""
+    if store := _stores.get(id(engine)):
+        store._give_way()
 
 
 def _open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:

@@ -4,7 +4,18 @@ Rule: no mocks of ours; a fake stands the contract tests of the real thing.
 Must not know: test frameworks.
 """
 
-from ledger.engine.faulty import FaultyEngine, Hold
+from ledger.engine import faulty
+from ledger.engine.faulty import Hold
+from ledger.store import stop_store_on
 from runtime.manual_clock import ManualClock
 
 __all__ = ["FaultyEngine", "Hold", "ManualClock"]
+
+
+class FaultyEngine(faulty.FaultyEngine):
+    """The usual engine for a path (None: memory), with faults where a test wants them."""
+
+    def drop_unsynced(self) -> None:
+        """Lose what no sync covered; the store on top is dead and cannot write to what is left."""
+        super().drop_unsynced()
+        stop_store_on(self)
