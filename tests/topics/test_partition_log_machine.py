@@ -11,12 +11,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from batches.builder import BatchProducer, NewRecord, build_batch
 from batches.reader import iterate_records
+from ledger import StoreConfig
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from tests.batches.words import NOW_MS
 from tests.topics.words import House, append, house, outcome, submit
 from topics.errors import OffsetOutOfRange, StorageFailed
 from topics.partition_log import PartitionLog
+from topics.partition_reader import BYTES_UNKNOWN
 
 T = TypeVar("T")
 SEGMENTS = {"internal.segment.bytes": "1500"}
@@ -48,7 +50,12 @@ class PartitionAgainstList(RuleBasedStateMachine):
 
     async def _open(self) -> None:
         self.here: House = await self.stack.enter_async_context(
-            house(self.engine, now_ms=self.clock_ms, is_closed_well=False)
+            house(
+                self.engine,
+                now_ms=self.clock_ms,
+                store_config=StoreConfig(durability="fsync"),
+                is_closed_well=False,
+            )
         )
         self.log: PartitionLog = await self.here.log(configs=SEGMENTS)
 
@@ -144,6 +151,32 @@ class PartitionAgainstList(RuleBasedStateMachine):
 
         self.run(work())
 
+    @rule(counts=st.lists(COUNTS, max_size=4), turns=st.integers(0, 3))
+    def crash(self, counts: list[int], turns: int) -> None:
+        """Everything unsynced is lost while appends are on their way; nothing answered is."""
+        self.run(self._crash(counts, turns))
+
+    async def _crash(self, counts: list[int], turns: int) -> None:
+        batches, sequence = [], self.sequence
+        for count in counts:
+            batches.append((self.make(count, 0, 3, sequence), count))
+            sequence += count
+        answers = [submit(self.log, data) for data, _ in batches]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        self.engine.drop_unsynced()
+        answered = [each.done() and each.result().error is None for each in answers]
+        await self.stack.aclose()
+        await self._open()
+        for (data, count), was_answered in zip(batches, answered, strict=True):
+            base = self.end
+            if base == self.log.high_watermark:
+                assert not was_answered, f"lost the answered batch at {base}"
+                return
+            self.sent.append((self.sequence, count, base))
+            self.remember(data, base)
+            self.sequence += count
+
     @rule(after=st.integers(-2, 55))
     def find_time(self, after: int) -> None:
         alive = [(time, offset) for offset, time, _ in self.records if offset >= self.log_start]
@@ -160,6 +193,8 @@ class PartitionAgainstList(RuleBasedStateMachine):
             assert isinstance(found.error, OffsetOutOfRange)
             return
         assert found.error is None
+        whole = self.run(self.log.read(offset, 1 << 30))
+        assert self.log.available_bytes(offset, self.end) in (whole.size, BYTES_UNKNOWN)
         assert found.size == sum(len(each) for each in found.chunks)
         assert found.size <= max_bytes or (first and len(found.chunks) == 1)
         assert (self.end, self.log_start) == (found.high_watermark, found.log_start_offset)
