@@ -35,6 +35,8 @@ HEAD = Struct(">hhih")
 """Key, version, correlation id and the size of the client id: what every request begins with."""
 
 PRODUCE = 0
+STALLED_TICKS = 2
+"""Parts of the idle time after which half a frame counts as stalled."""
 OWN_FAULT = "closing connection of %s because of a fault here"
 JOIN_PIECE_BYTES_MAX = 4 * 1024
 """Smaller pieces on average are cheaper to copy together than to hand over one by one."""
@@ -140,7 +142,16 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def close_if_idle(self, last_tick: int) -> None:
-        """Close if nothing arrived since that tick and no response is owed."""
+        """Close if nothing arrived since that tick and no response is owed.
+
+        Half a frame that does not go on must not hold the memory that others wait for, so it has
+        less time while the server's budget is used up.
+        """
+        board = self._board
+        is_stalled = self._activity_tick <= board.tick - STALLED_TICKS
+        if is_stalled and self._pending_bytes and board.budget.is_exceeded:
+            self.fail(f"{self._pending_bytes} bytes of a frame stalled while memory is short")
+            return
         if self._activity_tick <= last_tick and not self.state.request_count:
             logger.debug("closing idle connection of %s", self.peer_host)
             if self.unsent_bytes:

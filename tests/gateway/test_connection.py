@@ -272,6 +272,25 @@ async def test_bytes_over_the_servers_limit_stop_the_reading_and_lose_nothing() 
         assert 40 == (await topic.open_partition(0)).high_watermark
 
 
+async def test_half_a_frame_cannot_hold_the_memory_that_others_wait_for() -> None:
+    config = GatewayConfig(queued_max_request_bytes=10_000, connections_max_idle_ms=16_000)
+    async with running_gateway(config) as gateway:
+        await gateway.create_topic()
+        async with gateway.client() as stalled, gateway.client() as other:
+            stalled.writer.write((50_000).to_bytes(4, "big") + bytes(40_000))
+            await stalled.writer.drain()
+            await until(lambda: gateway.services.metrics.snapshot()["request_bytes_in_flight"] > 0)
+            other.send(produce({0: batch(b"x")}), PRODUCE_V)
+            await other.receive()
+            other.send(produce({0: batch(b"x")}), PRODUCE_V)
+            for _ in range(3):
+                gateway.clock.advance(1_000)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            assert await stalled.is_closed_by_server()
+            assert (await other.receive()).responses
+
+
 async def test_row_131_slow_reader_is_paused_not_buffered() -> None:
     """Hundreds of fetches of a megabyte are asked for, and nobody reads the answers."""
     async with running_gateway() as gateway, gateway.client() as client:

@@ -9,6 +9,7 @@ from batches.header import read_header
 from gateway.wire.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
+    FetchResponse,
     FetchTopic,
     PartitionData,
 )
@@ -29,8 +30,8 @@ async def fetched(
     return partitions(response)
 
 
-def partitions(response: Message) -> list[PartitionData]:
-    return [one for topic in response.responses for one in topic.partitions]  # type: ignore[attr-defined]
+def partitions(response: FetchResponse) -> list[PartitionData]:
+    return [one for topic in response.responses for one in topic.partitions]
 
 
 async def write(client: WireClient, *values: bytes, partition: int = 0) -> None:
