@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from gateway.coordinator.group_config import GroupConfig
@@ -89,18 +90,24 @@ class Server:
         return f"kledger ready kafka={self.kafka_address} native=- admin=-"
 
     async def stop(self) -> None:
-        """Stop accepting, answer or fail what is parked, flush, close. May be repeated."""
+        """Stop accepting, answer or fail what is parked, flush, close. May be repeated.
+
+        Raises:
+            LedgerError: something could not be flushed; everything was closed all the same.
+        """
         gateway, services, store = self._gateway, self._services, self._store
         self._gateway = self._services = self._store = None
-        if services is not None:
-            services.groups.close()
-        if gateway is not None:
-            await gateway.stop(grace_ms=GRACE_MS)
-        if services is not None:
-            await services.registry.close()
-        await self._supervisor.close()
-        if store is not None:
-            await store.close()
+        # Taken down from the last line to the first; one that fails does not keep the others.
+        async with AsyncExitStack() as closing:
+            if store is not None:
+                closing.push_async_callback(store.close)
+            closing.push_async_callback(self._supervisor.close)
+            if services is not None:
+                closing.push_async_callback(services.registry.close)
+            if gateway is not None:
+                closing.push_async_callback(gateway.stop, grace_ms=GRACE_MS)
+            if services is not None:
+                closing.callback(services.groups.close)
 
     async def _open_store(self) -> LedgerStore:
         settings = self._settings

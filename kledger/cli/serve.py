@@ -19,6 +19,7 @@ from kledger.cli import EXIT_FAILURE, failure, mistake
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart, Server
+from ledger import LedgerError
 
 logger = logging.getLogger("kledger")
 
@@ -70,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
             return runner.run(_serve(settings))
     except CannotStart as error:
         return mistake(str(error)) if error.is_mistake else failure(str(error))
+    except LedgerError as error:
+        return failure(f"not everything could be closed: {error}")
 
 
 async def _serve(settings: Settings) -> int:

@@ -1,7 +1,9 @@
 """The server as a command: ready line, exit codes, and nothing touched by a mistake."""
 
+import asyncio
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
 from kledger.cli import run
 from kledger.healthcheck import check
@@ -21,13 +24,16 @@ def test_ready_line_names_every_listener_and_the_server_answers() -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        line = process.stdout.readline()
-        match = re.fullmatch(r"kledger ready kafka=(127\.0\.0\.1:\d+) native=- admin=-\n", line)
-        assert match is not None, line
-        assert check(match[1]) is None
-        process.terminate()
-        assert 0 == process.wait(20)
-        assert "" == process.stdout.read(), "logs go to standard error"
+        try:
+            line = process.stdout.readline()
+            match = re.fullmatch(r"kledger ready kafka=(127\.0\.0\.1:\d+) native=- admin=-\n", line)
+            assert match is not None, line
+            assert check(match[1]) is None
+            process.terminate()
+            assert 0 == process.wait(20)
+            assert "" == process.stdout.read(), "logs go to standard error"
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -99,6 +105,22 @@ def test_data_that_is_no_folder_is_a_mistake(
     assert 2 == run(["serve", "--data", str(file), "--kafka", "127.0.0.1:0"])
     assert str(file) in one_line(capsys)
     assert "mine" == file.read_text()
+
+
+def test_storage_that_cannot_be_closed_is_a_failure(tmp_path: Path) -> None:
+    """Somebody removes the folder below a running server."""
+    data = tmp_path / "data"
+    with ServerProcess("--data", str(data), "--durability", "os") as server:
+        asyncio.run(_produce(server.kafka_address))
+        shutil.rmtree(data)
+        os.kill(server.pid, signal.SIGTERM)
+        assert 1 == server.wait()
+        assert "kledger: not everything could be closed: " in server.log_text()
+
+
+async def _produce(address: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+        await producer.send_and_wait("orders", b"one")
 
 
 def one_line(capsys: pytest.CaptureFixture[str]) -> str:
