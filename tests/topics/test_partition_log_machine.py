@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -151,19 +151,26 @@ class PartitionAgainstList(RuleBasedStateMachine):
 
         self.run(work())
 
-    @rule(counts=st.lists(COUNTS, max_size=4), turns=st.integers(0, 3))
-    def crash(self, counts: list[int], turns: int) -> None:
+    @rule(
+        counts=st.lists(COUNTS, min_size=1, max_size=4),
+        early=st.integers(1, 4),
+        moment=st.sampled_from(["commit", "sync"]),
+    )
+    def crash(self, counts: list[int], early: int, moment: Literal["commit", "sync"]) -> None:
         """Everything unsynced is lost while appends are on their way; nothing answered is."""
-        self.run(self._crash(counts, turns))
+        self.run(self._crash(counts, early, moment))
 
-    async def _crash(self, counts: list[int], turns: int) -> None:
+    async def _crash(
+        self, counts: list[int], early: int, moment: Literal["commit", "sync"]
+    ) -> None:
         batches, sequence = [], self.sequence
         for count in counts:
             batches.append((self.make(count, 0, 3, sequence), count))
             sequence += count
-        answers = [submit(self.log, data) for data, _ in batches]
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        hold = self.engine.hold_next(moment)
+        answers = [submit(self.log, data) for data, _ in batches[:early]]
+        await hold.reached()
+        answers += [submit(self.log, data) for data, _ in batches[early:]]
         self.engine.drop_unsynced()
         answered = [each.done() and each.result().error is None for each in answers]
         await self.stack.aclose()
