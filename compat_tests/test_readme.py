@@ -15,7 +15,7 @@ TIMEOUT_S = 120
 def snippets() -> dict[str, tuple[str, str]]:
     """Return name -> (language, text) of every snippet that stands under a client's name."""
     found = re.findall(
-        r"\*\*([\w-]+)\*\*[^\n]*\n\n```(python|sh)\n(.*?)```", README.read_text(), re.S
+        r"\*\*([\w-]+)\*\*[^\n]*\n\n```(python|sh)\n(.*?)```", README.read_text(), re.DOTALL
     )
     return {name: (language, text) for name, language, text in found}
 

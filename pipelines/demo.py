@@ -21,9 +21,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
+import pandas as pd
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-import pandas as pd
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

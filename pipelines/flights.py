@@ -72,8 +72,8 @@ def _rows(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    values = column.tolist()
-    if column.dtype != "float64":
-        return [None if value != value else value for value in values]  # NaN is not itself
-    whole = bool((column.dropna() % 1 == 0).all())
-    return [None if value != value else int(value) if whole else value for value in values]
+    """Return a column's values; floats that only stand for integers with gaps become integers."""
+    values: list[Any] = column.astype(object).where(column.notna(), None).tolist()
+    if column.dtype != "float64" or bool((column.dropna() % 1 != 0).any()):
+        return values
+    return [None if value is None else int(value) for value in values]
