@@ -298,7 +298,7 @@ class PartitionLog:
             raise OffsetOutOfRange(f"offset {before_offset}, expected 0 to {high_watermark}")
         try:
             await self._notes.raise_log_start(offset, self.notify)
-            await self._notes.remove_old(self.config, self._clock.now_ms(), self.notify)
+            await self._notes.remove_old(None, self._clock.now_ms(), self.notify)
         except LedgerError as error:
             raise from_ledger_error(error) from error
         return self._state.log_start_offset

@@ -123,8 +123,12 @@ class PartitionNotes:
             if self._state.raise_log_start(offset):
                 moved()
 
-    async def remove_old(self, config: TopicConfig, now_ms: int, moved: Callable[[], None]) -> None:
+    async def remove_old(
+        self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
+    ) -> None:
         """Remove the ledgers that may go; one removal at a time.
+
+        Without `config` only what lies before the log start goes.
 
         Raises:
             LedgerError: the storage did not take it; the rest goes the next time.
@@ -144,7 +148,9 @@ class PartitionNotes:
             self._index.remove_before(removal.ledger_id + 1)
             await self._delete_rows(gone)
 
-    def _plan(self, config: TopicConfig, now_ms: int, ledgers: list[KeptLedger]) -> Removal | None:
+    def _plan(
+        self, config: TopicConfig | None, now_ms: int, ledgers: list[KeptLedger]
+    ) -> Removal | None:
         start = self._state.log_start_offset
         return plan_removal(ledgers, config, log_start_offset=start, now_ms=now_ms)
 

@@ -37,13 +37,17 @@ class Removal(NamedTuple):
 
 
 def plan_removal(
-    ledgers: Sequence[KeptLedger], config: TopicConfig, *, log_start_offset: int, now_ms: int
+    ledgers: Sequence[KeptLedger],
+    config: TopicConfig | None,
+    *,
+    log_start_offset: int,
+    now_ms: int,
 ) -> Removal | None:
     """Decide which ledgers go; None when all stay.
 
     Args:
         ledgers: oldest first.
-        config: what holds in the topic.
+        config: what holds in the topic; None: only what lies before the log start may go.
         log_start_offset: where the log begins for readers.
         now_ms: wall time.
     """
@@ -52,7 +56,8 @@ def plan_removal(
     for ledger in ledgers:
         remaining -= ledger.size
         is_before_start = ledger.next_offset <= log_start_offset and not ledger.is_open
-        if not is_before_start and not _is_due(ledger, config, remaining, now_ms):
+        is_due = config is not None and _is_due(ledger, config, remaining, now_ms)
+        if not is_before_start and not is_due:
             break
         removal = Removal(ledger.ledger_id, ledger.next_offset, ledger.is_open)
     return removal

@@ -326,6 +326,17 @@ async def test_listeners_hear_of_appends_trims_and_the_end() -> None:
         log.remove_listener(listener)
 
 
+async def test_delete_records_leaves_what_only_age_would_remove() -> None:
+    """Deleting up to 1 once took everything along, because the records were a month old."""
+    async with house() as here:
+        log = await here.log(configs={"retention.ms": "1000"})
+        await append(log, batch(*"abc"))
+        here.clock.advance(30 * 24 * 3_600_000)
+
+        assert 1 == await log.delete_records(1)
+        assert (1, 3) == (log.log_start_offset, log.high_watermark)
+
+
 async def test_row_77_delete_records() -> None:
     async with house() as here:
         log = await here.log()
