@@ -31,6 +31,7 @@ class CommitThread(Generic[Token]):
         self._land = land
         self._queue: SimpleQueue[tuple[CommitGroup, Token] | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self._is_abandoned = False
 
     def submit(self, group: CommitGroup, token: Token) -> None:
         """Commit a group behind those submitted before."""
@@ -45,9 +46,16 @@ class CommitThread(Generic[Token]):
             self._queue.put(None)
             self._thread.join()
 
+    def abandon(self) -> None:
+        """End the thread after what it has begun; what it has not begun is never committed."""
+        self._is_abandoned = True
+        self.stop()
+
     def _run(self) -> None:
         get, commit, sync, land = self._queue.get, self._engine.commit, self._sync, self._land
         while (job := get()) is not None:
+            if self._is_abandoned:
+                continue
             group, token = job
             try:
                 commit(group, sync=sync)

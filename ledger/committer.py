@@ -41,6 +41,7 @@ class _Flight:
     group: CommitGroup
     operations: list[Operation]
     size: int
+    is_written: bool = False  # told by the thread, before it tells the loop
 
 
 class Committer:
@@ -224,6 +225,7 @@ class Committer:
         self._landed(flight, None)
 
     def _land_from_thread(self, flight: _Flight, error: Exception | None) -> None:
+        flight.is_written = error is None
         try:
             self._loop.call_soon_threadsafe(self._landed, flight, error)
         except RuntimeError:
@@ -341,6 +343,24 @@ class Committer:
         self._fail(operations, error)
         if self._drained:
             self._loop.call_soon(self._maybe_drained)
+
+    async def leave(self) -> None:
+        """Fence, and let go of an engine that somebody else goes on with.
+
+        What is under way ends first, and what was written of it is indexed: the engine is then as
+        if it had just been opened.
+        """
+        self.stop(Fenced("the engine was taken over"))
+        flight = self._flight
+        self._engine.release_waiting()
+        await self._pool.run(self._thread.abandon)
+        if flight is not None and flight.is_written:
+            self._try_index(flight.group)
+
+    def abandon(self) -> None:
+        """Fence, and never touch the engine again; blocks until the thread has ended."""
+        self.stop(Fenced("the engine was taken away"))
+        self._thread.abandon()
 
     async def close(self) -> None:
         """Wait for what is under way, then end the thread. May be repeated."""

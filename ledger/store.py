@@ -266,7 +266,7 @@ class LedgerStore:
                 self._engine = self._engine_given
             else:
                 self._engine = await pool.run(_open_engine, self.path, self.config)
-            stop_store_on(self._engine)
+            await _take_over(self._engine)
             next_id, names = await pool.run(_load, self._engine)
         except Exception as error:
             pool.close()
@@ -361,9 +361,6 @@ class LedgerStore:
         if self._committer.fatal is not None:
             raise Fenced(str(self._committer.fatal))
 
-    def _give_way(self) -> None:
-        self._committer.stop(Fenced("the engine was taken away"))
-
     def _stopped(self, error: LedgerError) -> None:
         for handle in list(self._handles.values()):
             handle.fence()
@@ -379,10 +376,16 @@ class LedgerStore:
                 raise from_engine(error) from error
 
 
-def stop_store_on(engine: StorageEngine) -> None:
-    """Fence the store that has the engine open, if there is one: somebody else has it now."""
+async def _take_over(engine: StorageEngine) -> None:
+    """Fence the store that has the engine open, if there is one, and wait for what it does."""
     if store := _stores.get(id(engine)):
-        store._give_way()
+        await store._committer.leave()
+
+
+def abandon_engine(engine: StorageEngine) -> None:
+    """Fence the store that has the engine open, if there is one; blocks until it is at rest."""
+    if store := _stores.get(id(engine)):
+        store._committer.abandon()
 
 
 def _open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:

@@ -6,7 +6,7 @@ Must not know: test frameworks.
 
 from ledger.engine import faulty
 from ledger.engine.faulty import Hold
-from ledger.store import stop_store_on
+from ledger.store import abandon_engine
 from runtime.manual_clock import ManualClock
 
 __all__ = ["FaultyEngine", "Hold", "ManualClock"]
@@ -15,7 +15,6 @@ __all__ = ["FaultyEngine", "Hold", "ManualClock"]
 class FaultyEngine(faulty.FaultyEngine):
     """The usual engine for a path (None: memory), with faults where a test wants them."""
 
-    def drop_unsynced(self) -> None:
-        """Lose what no sync covered; the store on top is dead and cannot write to what is left."""
-        super().drop_unsynced()
-        stop_store_on(self)
+    def _end_owner(self) -> None:
+        """The store on top is dead: it can neither write to what is left nor begin to."""
+        abandon_engine(self)

@@ -94,6 +94,10 @@ class StorageEngine(Protocol):
         """
         ...
 
+    def release_waiting(self) -> None:
+        """The owner is replaced: nothing that it has begun may wait for somebody to act."""
+        ...
+
     def close(self) -> None:
         """Checkpoint, then let go of the folder. May be repeated."""
         ...

@@ -52,6 +52,20 @@ class Hold:
             self._waiters.append((loop, waiter))
         await waiter
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether an operation stands here now."""
+        return self._is_reached and not self._decided.is_set()
+
+    def end(self) -> None:
+        """Let the operation end, for an owner who is not there any more.
+
+        A commit has written nothing yet and fails; what was written is synced.
+        """
+        if self._operation == "commit":
+            self.fail(StorageError("the engine has another owner"))
+        self.release()
+
     def release(self) -> None:
         """Let the operation go on, or pass when it comes."""
         self._decided.set()
@@ -98,6 +112,7 @@ class FaultyEngine:
         self._armed: defaultdict[str, deque[Callable[[], None]]] = defaultdict(deque)
         self._holds: list[Hold] = []
         self._life = 0
+        self._is_cut = False
         self._failure: str | None = None
         self._is_closed = False
 
@@ -124,23 +139,32 @@ class FaultyEngine:
         self._arm(op, lambda: _wait(ms))
 
     def drop_unsynced(self) -> None:
-        """Lose what no sync covered, as a power cut does; the engine then serves a new store."""
-        for hold in self._holds:
-            hold.fail(StorageError("the engine was cut off"))
+        """Lose what no sync covered, as a power cut does; the engine then serves a new store.
+
+        An operation of a former life neither goes on nor begins.
+        """
         with self._lock:
             self._life += 1
-            self._holds.clear()
-            self._armed.clear()
-            self._failure = None
+            self._is_cut = True
+            holds, self._holds = self._holds, []
+        for hold in holds:
+            hold.fail(StorageError("the engine was cut off"))
+        self._end_owner()
         with self._inner_lock:
             self._inner.drop_unsynced()
+        with self._lock:
+            self._armed.clear()
+            self._failure = None
+            self._is_cut = False
+
+    def _end_owner(self) -> None:
+        """Wait until nobody on top begins an operation any more; until then all are refused."""
 
     # The seam
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Pass "commit", and with `sync` then "sync"."""
-        self._refuse_after_failure()
-        life = self._life
+        life = self._enter()
         self._begin("commit")
         with self._inner_lock:
             self._refuse_former_life(life)
@@ -167,8 +191,7 @@ class FaultyEngine:
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[bytes]:
         """Pass "read"."""
-        self._refuse_after_failure()
-        life = self._life
+        life = self._enter()
         self._begin("read")
         self._refuse_former_life(life)
         return self._inner.read(ledger_id, first_entry, last_entry, bytes_max)
@@ -193,9 +216,16 @@ class FaultyEngine:
 
     def checkpoint(self) -> None:
         """Checkpoint the engine inside; its sync is none of the operations counted here."""
-        self._refuse_after_failure()
+        life = self._enter()
         with self._inner_lock:
+            self._refuse_former_life(life)
             self._inner.checkpoint()
+
+    def release_waiting(self) -> None:
+        """End what is held, as far as it has begun."""
+        for hold in self._holds:
+            if hold.is_waiting:
+                hold.end()
 
     def close(self) -> None:
         """Release what is held, failing, and close the engine inside. May be repeated."""
@@ -221,9 +251,14 @@ class FaultyEngine:
         if fault is not None:
             fault()
 
-    def _refuse_after_failure(self) -> None:
-        if self._failure is not None:
-            raise SyncFailed(self._failure)
+    def _enter(self) -> int:
+        """Begin an operation; returns the life in which it began."""
+        with self._lock:
+            if self._failure is not None:
+                raise SyncFailed(self._failure)
+            if self._is_cut:
+                raise StorageError("the engine was cut off")
+            return self._life
 
     def _refuse_former_life(self, life: int) -> None:
         if life != self._life:

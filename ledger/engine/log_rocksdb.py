@@ -170,6 +170,9 @@ class LogRocksdbEngine:
                 self._files.remove(number)
                 self._index.forget_file(number)
 
+    def release_waiting(self) -> None:
+        """Nothing ever waits here."""
+
     def close(self) -> None:
         """Checkpoint and let go of the folder. May be repeated."""
         if self._is_closed:

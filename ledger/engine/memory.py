@@ -105,6 +105,9 @@ class MemoryEngine:
         """Nothing is longer-lived than the process."""
         self.sync()
 
+    def release_waiting(self) -> None:
+        """Nothing ever waits here."""
+
     def close(self) -> None:
         """Refuse everything from now on. May be repeated."""
         self._is_closed = True

@@ -1,10 +1,15 @@
 """The tools for users: a power cut kills the store on top."""
 
+import threading
+from pathlib import Path
+
 import pytest
 
-from ledger import Fenced, LedgerStore, StoreConfig
-from ledger.testing import FaultyEngine
-from tests.ledger.words import OpenStore, add_all, all_of, numbers
+from ledger import Fenced, LedgerError, LedgerStore, StoreConfig
+from ledger.engine.base import CommitGroup
+from ledger.engine.faulty import Operation
+from ledger.testing import FaultyEngine, ManualClock
+from tests.ledger.words import OpenStore, add_all, all_of, append, numbers, settled
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
@@ -33,3 +38,55 @@ async def test_a_power_cut_without_a_store() -> None:
         await store.put_rows([(b"k", b"v")])
     engine.drop_unsynced()
     engine.close()
+
+
+class Late(FaultyEngine):
+    """A commit that was handed to the thread begins at the worst moment: while the power goes."""
+
+    is_late = False
+    is_reached = False
+
+    def commit(self, group: CommitGroup, *, sync: bool) -> None:
+        life, self.is_reached = self._life, self.is_late
+        while self.is_late and life == self._life:
+            threading.Event().wait(0.0005)
+        super().commit(group, sync=sync)
+
+
+@pytest.mark.parametrize("where", ["memory", "disk"])
+async def test_a_commit_that_begins_during_the_cut_never_enters_the_next_life(
+    open_store: OpenStore, tmp_path: Path, where: str
+) -> None:
+    engine = Late(None if where == "memory" else tmp_path)
+    ml = await (await open_store(engine=engine)).open_managed_ledger("orders")
+    await add_all(ml, numbers(0, 2))
+    engine.is_late = True
+    append(ml, b"late")
+    while not engine.is_reached:
+        await settled(ManualClock())
+    engine.drop_unsynced()
+    engine.is_late = False
+    again = await (await open_store(engine=engine)).open_managed_ledger("orders")
+    assert numbers(0, 2) == await all_of(again)
+    await again.add_entry(b"3")
+    assert numbers(0, 3) == await all_of(again)
+    engine.close()
+
+
+@pytest.mark.parametrize(("op", "last"), [("commit", 2), ("sync", 3)])
+async def test_a_store_that_takes_the_engine_over_waits_for_nobody(
+    open_store: OpenStore, engine: FaultyEngine, op: Operation, last: int
+) -> None:
+    """The group under way ends before the second store reads; what was written of it is there."""
+    ml = await (await open_store(engine=engine)).open_managed_ledger("orders")
+    await add_all(ml, numbers(0, 2))
+    hold = engine.hold_next(op)
+    heard: list[LedgerError | None] = []
+    append(ml, b"3", lambda position, error: heard.append(error))
+    await hold.reached()
+    again = await (await open_store(engine=engine)).open_managed_ledger("orders")
+    hold.release()
+    assert [Fenced] == list(map(type, heard))
+    assert numbers(0, last) == await all_of(again)
+    await again.add_entry(b"more")
+    assert [*numbers(0, last), b"more"] == await all_of(again)

@@ -102,7 +102,11 @@ def test_number_of_producers_is_limited_and_the_longest_idle_go() -> None:
     assert producers.get(0) is None
 
 
-@given(st.integers(0, SEQUENCE_MASK), st.lists(st.integers(1, 1 << 30), min_size=1, max_size=8))
+# So that five batches do not go once around: then two of them could begin with one sequence.
+COUNTS = st.integers(1, 1 << 28)
+
+
+@given(st.integers(0, SEQUENCE_MASK), st.lists(COUNTS, min_size=1, max_size=8))
 def test_a_run_of_batches_follows_itself_across_the_wrap(first: int, counts: list[int]) -> None:
     producers = table()
     sequence, offset = first, 0
