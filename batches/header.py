@@ -61,6 +61,7 @@ _MAGIC_END = 17
 _OLD_RECORD_SIZE_MIN = 14
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
+_INT8 = Struct(">b")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 
@@ -166,10 +167,9 @@ def _check_slowly(buffer: Buffer, size_max: int) -> BatchHeader:
     size = _first_size(buffer)
     if size is None:
         raise InvalidBatch(f"records of {len(buffer)} bytes hold no complete batch, expected one")
-    magic = _magic(buffer)
+    magic = buffer[_MAGIC_AT]
     if magic != MAGIC:
-        kind = InvalidBatch if 0 <= magic < MAGIC else CorruptBatch
-        raise kind(f"magic {magic}, expected {MAGIC}")
+        raise InvalidBatch(f"magic {magic}, expected {MAGIC}")
     rest = memoryview(buffer)[size:]
     if _first_size(rest) is not None:
         raise InvalidBatch("records hold more than one batch, expected exactly one")
@@ -188,19 +188,22 @@ def _check_slowly(buffer: Buffer, size_max: int) -> BatchHeader:
 
 
 def _first_size(buffer: Buffer) -> int | None:
-    """Size of the batch at the start, or None when no whole batch is there."""
-    if len(buffer) < _MAGIC_END:
+    """Size of the batch at the start, or None when no whole batch is there.
+
+    What is there must look like a batch, even when it is cut off: that is damage, no short read.
+    """
+    if len(buffer) < LENGTH_FIELD_END:
         return None
     length: int = _INT32.unpack_from(buffer, 8)[0]
     if length < _OLD_RECORD_SIZE_MIN:
         raise CorruptBatch(f"batch length {length}, expected at least {_OLD_RECORD_SIZE_MIN}")
+    if len(buffer) < _MAGIC_END:
+        return None
+    magic = _INT8.unpack_from(buffer, _MAGIC_AT)[0]
+    if not 0 <= magic <= MAGIC:
+        raise CorruptBatch(f"magic {magic}, expected {MAGIC}")
     size = length + LENGTH_FIELD_END
     return size if size <= len(buffer) else None
-
-
-def _magic(buffer: Buffer) -> int:
-    value = buffer[_MAGIC_AT]
-    return value - 256 if value > 127 else value
 
 
 def _problem(header: BatchHeader) -> BatchError | None:

@@ -91,6 +91,12 @@ REJECTED: list[tuple[str, bytes | bytearray, type[BatchError]]] = [
     ("producer without sequence", changed(WITH_PRODUCER, sequence=-1), InvalidBatch),
     ("transaction without producer", changed(WHOLE, attributes=0x10), InvalidBatch),
     ("two batches", WHOLE + WHOLE, InvalidBatch),
+    ("length below the minimum, cut", changed(WHOLE, redo_crc=False, length=9)[:12], CorruptBatch),
+    ("past the field with magic 16", changed(WHOLE[:40], redo_crc=False, length=99, magic=16),
+     CorruptBatch),
+    ("past the field with magic 1", changed(WHOLE[:40], redo_crc=False, length=99, magic=1),
+     InvalidBatch),
+    ("a batch and the start of nonsense", WHOLE + bytes(12), CorruptBatch),
     ("a batch and a small length", WHOLE + bytes(40), CorruptBatch),
 ]  # fmt: skip
 
@@ -111,7 +117,7 @@ def test_check_size_limit_is_inclusive() -> None:
 
 
 def test_check_tolerates_trailing_bytes_without_a_batch() -> None:
-    assert len(WHOLE) == check(WHOLE + b"\0" * 16).size
+    assert len(WHOLE) == check(WHOLE + b"\0" * 11).size
     assert len(WHOLE) == check(WHOLE + WHOLE[:-1]).size
 
 
