@@ -79,7 +79,8 @@ def _first_problem(
         return InvalidBatch(f"{count} records without a key in a compacted topic", kept)
     if time_errors:
         kept = tuple(time_errors[:RECORD_ERRORS_MAX])
-        return InvalidTimestamp(f"{len(time_errors)} timestamps out of range", kept)
+        first = time_errors[0][1]
+        return InvalidTimestamp(f"{len(time_errors)} times out of range, the first: {first}", kept)
     return None
 
 

@@ -1,12 +1,13 @@
 """Admission plan: whether a batch may enter a topic, and what has to change in it before.
 
 Rule: the header is always checked; the records are walked only where the topic's configuration
-says so, which by default is on compacted topics alone: a large batch costs no more than a small
-one. The time rules then hold for what the header states. Changes that touch the checksum redo it.
+says so, which by default is on compacted topics alone, or when the header states times that are
+not allowed: otherwise a large batch costs no more than a small one, and the time rules hold for
+what the header states. Changes that touch the checksum redo it.
 Must not know: offsets, producers, clocks.
 """
 
-from batches.errors import BatchError, InvalidTimestamp
+from batches.errors import InvalidTimestamp
 from batches.header import (
     LOG_APPEND_TIME_BIT,
     BatchHeader,
@@ -15,7 +16,7 @@ from batches.header import (
     set_log_append_time,
     set_max_timestamp,
 )
-from batches.validation import NO_TIMESTAMP, check_records
+from batches.validation import NO_TIMESTAMP, RECORD_ERRORS_MAX, check_records
 from topics.topic_config import TopicConfig
 
 
@@ -39,7 +40,7 @@ def admit(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
         batch = batch[: header.size]
     if config.is_log_append_time:
         if attributes & LOG_APPEND_TIME_BIT:
-            raise InvalidTimestamp("timestamp type LogAppendTime was set by the producer")
+            raise _type_error(header)
         if config.is_walked:
             check_records(batch, header, config.record_rules(now_ms))
         set_log_append_time(batch, now_ms)
@@ -47,13 +48,12 @@ def admit(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
     if attributes & LOG_APPEND_TIME_BIT:
         clear_timestamp_type(batch)
         header = header._replace(attributes=attributes & ~LOG_APPEND_TIME_BIT)
-    if config.is_walked:
-        return _walk(batch, header, config, now_ms)
-    if header.max_timestamp > now_ms + config.timestamp_after_max_ms or (
+    is_out_of_time = header.max_timestamp > now_ms + config.timestamp_after_max_ms or (
         header.base_timestamp < now_ms - config.timestamp_before_max_ms
         and header.base_timestamp != NO_TIMESTAMP
-    ):
-        raise _time_error(header, config, now_ms)
+    )
+    if config.is_walked or is_out_of_time:
+        return _walk(batch, header, config, now_ms)
     return header
 
 
@@ -66,9 +66,8 @@ def _walk(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: i
     return header._replace(max_timestamp=largest)
 
 
-def _time_error(header: BatchHeader, config: TopicConfig, now_ms: int) -> BatchError:
-    rules = config.record_rules(now_ms)
-    return InvalidTimestamp(
-        f"timestamps {header.base_timestamp} to {header.max_timestamp}, expected"
-        f" {rules.timestamp_min} to {rules.timestamp_max}"
-    )
+def _type_error(header: BatchHeader) -> InvalidTimestamp:
+    """A producer must not say that its times are those of the log; every record is at fault."""
+    message = "timestamp type LogAppendTime was set by the producer"
+    count = min(header.record_count, RECORD_ERRORS_MAX)
+    return InvalidTimestamp(message, tuple((index, message) for index in range(count)))

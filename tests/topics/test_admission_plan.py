@@ -2,8 +2,15 @@
 
 import pytest
 
+from batches.builder import NewRecord, build_batch
 from batches.errors import BatchTooLarge, InvalidTimestamp
-from batches.header import check, read_header, verify_checksum
+from batches.header import (
+    check,
+    read_header,
+    set_log_append_time,
+    set_max_timestamp,
+    verify_checksum,
+)
 from tests.batches.words import NOW_MS, batch
 from topics.admission_plan import admit
 from topics.topic_config import TopicConfig, TopicDefaults, effective_config
@@ -33,6 +40,33 @@ def test_time_window_is_inclusive(shift: int, is_admitted: bool) -> None:
     else:
         with pytest.raises(InvalidTimestamp, match=f"to {NOW_MS + HOUR_MS}"):
             admit(data, config(), NOW_MS)
+
+
+def test_records_out_of_time_are_named() -> None:
+    times = [NOW_MS, NOW_MS + 2 * HOUR_MS, NOW_MS]
+    data = build_batch([NewRecord(b"v", timestamp=time) for time in times], codec=1)
+    with pytest.raises(InvalidTimestamp) as caught:
+        admit(memoryview(data), config(), NOW_MS)
+    assert [1] == [index for index, _ in caught.value.record_errors]
+    data = batch("a", timestamp=NOW_MS - 2)
+    with pytest.raises(InvalidTimestamp) as caught:
+        admit(memoryview(data), config(message_timestamp_before_max_ms="1"), NOW_MS)
+    assert [0] == [index for index, _ in caught.value.record_errors]
+
+
+def test_header_that_claims_too_new_a_time_is_put_right() -> None:
+    data = memoryview(batch("a", "b", codec=1))
+    set_max_timestamp(data, NOW_MS + 2 * HOUR_MS)
+    assert NOW_MS + 1 == admit(data, config(), NOW_MS).max_timestamp
+    assert NOW_MS + 1 == check(data).max_timestamp
+
+
+def test_timestamp_type_of_the_producer_is_the_fault_of_every_record() -> None:
+    data = memoryview(batch("a", "b"))
+    set_log_append_time(data, NOW_MS)
+    with pytest.raises(InvalidTimestamp) as caught:
+        admit(data, config(message_timestamp_type="LogAppendTime"), NOW_MS)
+    assert [0, 1] == [index for index, _ in caught.value.record_errors]
 
 
 def test_header_returned_is_the_header_written() -> None:
