@@ -4,10 +4,15 @@ Rule: one refused thing never affects the others of its request.
 Must not know: the messages of the APIs that use it.
 """
 
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
 from gateway.wire.error_codes import ErrorCode
 from topics import Topic, TopicsError, UnknownTopic, check_name
+
+T = TypeVar("T")
 
 
 class Refused(Exception):
@@ -22,6 +27,14 @@ def refusal_of(error: Refused | TopicsError) -> tuple[ErrorCode, str]:
     """Return the code and message to answer for one thing."""
     code = error.code if isinstance(error, Refused) else error_code_of(error)
     return code, str(error)
+
+
+def first_of_each(things: Iterable[T], name_of: Callable[[T], Hashable]) -> list[tuple[T, int]]:
+    """Return the first thing of each name, with how often that name stands in the request."""
+    found: dict[Hashable, list[T]] = {}
+    for thing in things:
+        found.setdefault(name_of(thing), []).append(thing)
+    return [(same[0], len(same)) for same in found.values()]
 
 
 def refuse_repeated(count: int) -> None:

@@ -1,7 +1,8 @@
 """CreateTopics, key 19, versions 2-7.
 
 Behaviour:
-- Every topic asked for gets one entry; one that stands twice is refused.
+- Every name asked for gets one entry; one that stands twice is refused.
+- What is wrong is told in Kafka's order: name, existence, configuration, replicas, partitions.
 - -1 partitions or replicas stand for the broker's default; this is one node, so that any other
   number of replicas than 1 is INVALID_REPLICATION_FACTOR.
 - Assignments, when given, number the partitions from 0 and name this node alone; then partitions
@@ -13,36 +14,34 @@ Version notes:
 - v5 answers partitions, replicas and the configuration (KIP-525), v7 the topic's id (KIP-516).
 """
 
-from collections import Counter
-
 from gateway.config_entries import topic_entries
-from gateway.config_resources import value_of
 from gateway.context import RequestContext
-from gateway.refusals import Refused, refusal_of, refuse_repeated
+from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k19_create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from topics import InvalidReplicationFactor, TopicsError
+from topics import InvalidConfig, InvalidReplicationFactor, TopicsError
 
 KEY = 19
 MIN_VERSION = 2
 MAX_VERSION = 7
 
 USE_DEFAULT = -1
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics one by one, or only check them."""
-    seen = Counter(asked.name for asked in request.topics)
     results = []
-    for asked in request.topics:
+    for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
-            refuse_repeated(seen[asked.name])
+            refuse_repeated(count)
             results.append(await _create(context, asked, validate_only=request.validate_only))
         except (Refused, TopicsError) as error:
             code, message = refusal_of(error)
@@ -55,14 +54,18 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 async def _create(
     context: RequestContext, asked: CreatableTopic, *, validate_only: bool
 ) -> CreatableTopicResult:
-    partitions = _partition_count(context, asked)
-    values = {config.name: value_of(config.name, config.value) for config in asked.configs}
     registry = context.services.registry
+    _refuse_reserved(asked.name)
+    registry.check_creation(asked.name)
+    values = {config.name: _value(config) for config in asked.configs}
+    registry.check_creation(asked.name, configs=values)
+    partitions = _partition_count(context, asked)
     result = CreatableTopicResult(
         name=asked.name, error_message=None, num_partitions=partitions, replication_factor=1
     )
     if validate_only:
-        registry.check_creation(asked.name, partitions=partitions, configs=values)
+        checked = registry.check_creation(asked.name, partitions=partitions, configs=values)
+        result.topic_id = checked.topic_id
     else:
         topic = await registry.create(asked.name, partitions=partitions, configs=values)
         result.topic_id = topic.id
@@ -78,19 +81,31 @@ async def _create(
     return result
 
 
+def _refuse_reserved(name: str) -> None:
+    if name == CLUSTER_METADATA_TOPIC:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is kept for internal use")
+
+
+def _value(config: CreatableTopicConfig) -> str:
+    if config.value is None:
+        raise InvalidConfig(f"{config.name}: expected a value, got null")
+    return config.value
+
+
 def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
     """Return how many partitions are wanted; refuse numbers and assignments that cannot be."""
     config = context.services.config
     if asked.assignments:
         return _assigned_partitions(asked, config.node_id)
-    if asked.replication_factor not in (USE_DEFAULT, 1):
-        raise InvalidReplicationFactor(
-            f"replication factor of {asked.name}: expected 1 (one node) or -1, "
-            f"got {asked.replication_factor}"
-        )
-    if asked.num_partitions == USE_DEFAULT:
-        return config.num_partitions
-    return asked.num_partitions
+    replicas = asked.replication_factor
+    if replicas == 0 or replicas < USE_DEFAULT:
+        raise InvalidReplicationFactor(f"expected 1 replica, or -1, got {replicas}")
+    is_default = asked.num_partitions == USE_DEFAULT
+    count = config.num_partitions if is_default else asked.num_partitions
+    context.services.registry.check_creation(asked.name, partitions=count)
+    if replicas > 1:
+        raise InvalidReplicationFactor(f"expected 1 replica, as there is one node, got {replicas}")
+    return count
 
 
 def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:

@@ -1,15 +1,17 @@
 """DeleteTopics, key 20, versions 1-6.
 
 Behaviour:
-- Every topic asked for gets one entry in the answer, in the order of the request.
+- Every topic asked for gets one entry in the answer, in the order of the request; one that is
+  asked for twice, be it once by name and once by id, is refused.
 - A topic is named by name or, from version 6, by id; both or neither at once is refused for it.
-- The answer leaves when the deletion is durable; the partitions' waiting fetches are told.
+- The answer leaves when the deletion is durable; the partitions' waiting fetches are told, and the
+  offsets that groups committed for it go with it.
 
 Version notes:
 - v5 adds error messages (KIP-599), v6 topic ids (KIP-516).
 """
 
-from collections import Counter
+from collections.abc import Hashable
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
@@ -31,20 +33,20 @@ MAX_VERSION = 6
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics one by one, and say of each what came of it."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    seen = Counter((state.name, state.topic_id) for state in asked)
+    same: dict[Hashable, list[DeleteTopicState]] = {}
+    for state in asked:
+        topic = _find(context, state)
+        key: Hashable = (state.name, state.topic_id) if topic is None else topic.id
+        same.setdefault(key, []).append(state)
     return DeleteTopicsResponse(
         responses=[
-            await _delete(context, state, is_repeated=seen[state.name, state.topic_id] > 1)
-            for state in asked
+            await _delete(context, states[0]) if len(states) == 1 else _repeated(states)
+            for states in same.values()
         ]
     )
 
 
-async def _delete(
-    context: RequestContext, state: DeleteTopicState, *, is_repeated: bool
-) -> DeletableTopicResult:
-    if is_repeated:
-        return _refused(state, ErrorCode.INVALID_REQUEST, "the topic stands twice in the request")
+async def _delete(context: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:
     if (state.name is None) == (state.topic_id == ZERO_UUID):
         return _refused(
             state, ErrorCode.INVALID_REQUEST, "expected either a name or an id of the topic"
@@ -62,12 +64,23 @@ async def _delete(
         await registry.delete(topic.name)
     except TopicsError as error:
         return _refused(state, error_code_of(error), str(error))
+    await context.services.groups.offsets.forget_topic(topic.id)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 
 
 def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:
     registry = context.services.registry
     return registry.get_by_id(state.topic_id) if state.name is None else registry.get(state.name)
+
+
+def _repeated(states: list[DeleteTopicState]) -> DeletableTopicResult:
+    """Refuse one topic under all the names and ids it was asked for by."""
+    merged = DeleteTopicState(
+        name=next((state.name for state in states if state.name is not None), None),
+        topic_id=next((each.topic_id for each in states if each.topic_id != ZERO_UUID), ZERO_UUID),
+    )
+    message = f"expected once in the request, got {len(states)} times"
+    return _refused(merged, ErrorCode.INVALID_REQUEST, message)
 
 
 def _refused(state: DeleteTopicState, code: ErrorCode, message: str) -> DeletableTopicResult:

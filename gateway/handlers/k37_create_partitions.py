@@ -6,10 +6,8 @@ Behaviour:
 - Assignments, when given, must name this node alone for each new partition.
 """
 
-from collections import Counter
-
 from gateway.context import RequestContext
-from gateway.refusals import Refused, find_topic, refusal_of, refuse_repeated
+from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -17,7 +15,7 @@ from gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from topics import TopicsError
+from topics import TopicsError, UnknownTopic
 
 KEY = 37
 MIN_VERSION = 0
@@ -28,12 +26,11 @@ async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Raise the partition counts, or only check them."""
-    seen = Counter(asked.name for asked in request.topics)
     results = []
-    for asked in request.topics:
+    for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         result = CreatePartitionsTopicResult(name=asked.name)
         try:
-            refuse_repeated(seen[asked.name])
+            refuse_repeated(count)
             await _create(context, asked, validate_only=request.validate_only)
         except (Refused, TopicsError) as error:
             result.error_code, result.error_message = refusal_of(error)
@@ -45,7 +42,9 @@ async def _create(
     context: RequestContext, asked: CreatePartitionsTopic, *, validate_only: bool
 ) -> None:
     registry = context.services.registry
-    topic = find_topic(context, asked.name)
+    topic = registry.get(asked.name)
+    if topic is None:
+        raise UnknownTopic(f"no topic {asked.name!r}")
     registry.check_partitions(topic, asked.count)
     added = asked.count - topic.partition_count
     node_id = context.services.config.node_id

@@ -1,0 +1,44 @@
+"""Refusals: counting what is named, and finding topics."""
+
+import pytest
+
+from gateway.context import RequestContext
+from gateway.refusals import Refused, find_topic, first_of_each, refusal_of, refuse_repeated
+from gateway.wire.error_codes import ErrorCode
+from tests.gateway.running import running_gateway
+from topics import InvalidConfig, InvalidTopicName, UnknownTopic
+
+
+def test_first_of_each_keeps_the_order_and_counts() -> None:
+    words = ["b1", "a1", "b2", "c1", "b3"]
+    assert [("b1", 3), ("a1", 1), ("c1", 1)] == first_of_each(words, lambda word: word[0])
+
+
+def test_refuse_repeated_lets_one_pass() -> None:
+    refuse_repeated(1)
+    with pytest.raises(Refused, match="got 2 times") as caught:
+        refuse_repeated(2)
+    assert ErrorCode.INVALID_REQUEST == caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Refused(ErrorCode.POLICY_VIOLATION, "why"), ErrorCode.POLICY_VIOLATION),
+        (InvalidConfig("why"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_refusal_of_gives_code_and_message(error: Refused | InvalidConfig, code: int) -> None:
+    assert (code, "why") == refusal_of(error)
+
+
+async def test_find_topic_tells_bad_names_from_unknown_ones() -> None:
+    async with running_gateway() as gateway:
+        topic = await gateway.create_topic("t")
+        context = RequestContext(
+            services=gateway.services, version=0, client_id=None, connection_id=1, peer_host=""
+        )
+        assert topic is find_topic(context, "t")
+        for name, error in (("nowhere", UnknownTopic), ("a b", InvalidTopicName)):
+            with pytest.raises(error):
+                find_topic(context, name)
