@@ -5,7 +5,7 @@ Behaviour:
 - The new log start is durable before the answer; records below it are never served again, and
   the ledgers that hold nothing else go.
 - Below the log start nothing happens and the log start is told; above the high watermark is
-  OFFSET_OUT_OF_RANGE. A topic that is compacted only refuses with POLICY_VIOLATION.
+  OFFSET_OUT_OF_RANGE. A topic that is compacted and nothing else refuses with POLICY_VIOLATION.
 """
 
 from gateway.context import RequestContext
@@ -45,9 +45,9 @@ async def _delete(
     topic: Topic | None, asked: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
-    if topic is None:
+    if topic is None or not 0 <= index < topic.partition_count:
         return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not topic.config.is_deleted_by_age:
+    if topic.config.is_compacted and not topic.config.is_deleted_by_age:
         return _refused(index, ErrorCode.POLICY_VIOLATION)
     try:
         log = await topic.open_partition(index)
