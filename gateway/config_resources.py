@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from gateway.context import RequestContext
 from gateway.refusals import Refused, find_topic, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
-from topics import InvalidConfig, Topic, TopicsError
+from topics import Topic, TopicsError
 
 
 class ResourceType(IntEnum):
@@ -31,6 +31,13 @@ class Resource(Protocol):
 
     resource_type: int
     resource_name: str
+
+
+class Setting(Protocol):
+    """What the settings in requests have in common."""
+
+    name: str
+    value: str | None
 
 
 R = TypeVar("R", bound=Resource)
@@ -71,36 +78,59 @@ def find_alterable_topic(context: RequestContext, resource: Resource) -> Topic:
         Refused: the resource is none that can be changed.
         TopicsError: there is no such topic.
     """
+    if resource.resource_type == ResourceType.BROKER:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "settings of the broker are given when it starts and cannot be changed while it runs",
+        )
     if resource.resource_type != ResourceType.TOPIC:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"expected a topic (resource type {ResourceType.TOPIC.value}), got type "
             f"{resource.resource_type}: only configurations of topics can be changed",
         )
+    if resource.resource_name == "":
+        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics at once")
     return find_topic(context, resource.resource_name)
 
 
-async def replace_configs(
-    context: RequestContext, topic: Topic, configs: Mapping[str, str], *, validate_only: bool
-) -> None:
-    """Give a topic a whole new configuration, or only check it.
+def refuse_repeated_names(settings: Sequence[Setting]) -> None:
+    """Refuse a configuration in which one name stands twice.
 
     Raises:
-        TopicsError: a name or value is not allowed.
+        Refused: INVALID_REQUEST.
     """
-    registry = context.services.registry
-    if validate_only:
-        registry.check_changes(topic, configs, replace=True)
-    else:
-        await registry.alter_configs(topic.name, dict(configs), replace=True)
+    for name, count in Counter(setting.name for setting in settings).items():
+        if count > 1:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{name}: expected once, got {count} times")
 
 
-def value_of(name: str, value: str | None) -> str:
+def value_of(setting: Setting) -> str:
     """Return a value that must not be null.
 
     Raises:
-        InvalidConfig: it is.
+        Refused: INVALID_REQUEST: it is.
     """
-    if value is None:
-        raise InvalidConfig(f"{name}: expected a value, got null")
-    return value
+    if setting.value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{setting.name}: expected a value, got null")
+    return setting.value
+
+
+async def alter_topic(
+    context: RequestContext,
+    topic: Topic,
+    changes: Mapping[str, str | None],
+    *,
+    replace: bool,
+    validate_only: bool,
+) -> None:
+    """Change settings of a topic, or only check the changes; None takes a setting back.
+
+    Raises:
+        TopicsError: a name or value is not allowed, or nothing could be stored.
+    """
+    registry = context.services.registry
+    if validate_only:
+        registry.check_changes(topic, changes, replace=replace)
+    else:
+        await registry.alter_configs(topic.name, changes, replace=replace)

@@ -1,7 +1,7 @@
 """AlterConfigs, key 33, versions 0-2: the older way, which replaces a whole configuration.
 
 Behaviour:
-- Every resource gets one entry; one that stands twice is refused.
+- Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
 - What a topic had and the request does not name goes back to its default.
 - With ``validate_only`` nothing changes. Changes hold at once and survive a restart.
 - Only topics can be changed; anything else is INVALID_REQUEST.
@@ -9,8 +9,9 @@ Behaviour:
 
 from gateway.config_resources import (
     alter_each,
+    alter_topic,
     find_alterable_topic,
-    replace_configs,
+    refuse_repeated_names,
     value_of,
 )
 from gateway.context import RequestContext
@@ -31,14 +32,13 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
 
     async def alter(resource: AlterConfigsResource) -> None:
         topic = find_alterable_topic(context, resource)
-        configs = _replaced(resource)
-        await replace_configs(context, topic, configs, validate_only=request.validate_only)
+        refuse_repeated_names(resource.configs)
+        configs = {setting.name: value_of(setting) for setting in resource.configs}
+        await alter_topic(
+            context, topic, configs, replace=True, validate_only=request.validate_only
+        )
 
     outcomes = await alter_each(request.resources, alter)
     return AlterConfigsResponse(
         responses=[AlterConfigsResourceResponse(**each._asdict()) for each in outcomes]
     )
-
-
-def _replaced(resource: AlterConfigsResource) -> dict[str, str]:
-    return {config.name: value_of(config.name, config.value) for config in resource.configs}

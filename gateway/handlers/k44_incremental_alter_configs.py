@@ -3,22 +3,27 @@
 Behaviour:
 - Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
 - SET gives a value, DELETE goes back to the default, APPEND and SUBTRACT work on lists only.
+- To take back a setting that was not set, or that does not exist, is no mistake.
 - A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
   at once and survive a restart.
+- Requests are carried out one after another, so that a list which two of them add to gets both.
 - Only topics can be changed; anything else is INVALID_REQUEST.
 """
 
-from collections import Counter
+import asyncio
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from gateway.config_resources import (
     alter_each,
+    alter_topic,
     find_alterable_topic,
-    replace_configs,
+    refuse_repeated_names,
     value_of,
 )
 from gateway.context import RequestContext
 from gateway.refusals import Refused
+from gateway.services import Services
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
@@ -43,55 +48,66 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
-async def handle(
-    context: RequestContext, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
-    """Change single settings of each resource."""
-
-    async def alter(resource: AlterConfigsResource) -> None:
-        topic = find_alterable_topic(context, resource)
-        configs = _changed(context, topic, resource)
-        await replace_configs(context, topic, configs, validate_only=request.validate_only)
-
-    outcomes = await alter_each(request.resources, alter)
-    return IncrementalAlterConfigsResponse(
-        responses=[AlterConfigsResourceResponse(**each._asdict()) for each in outcomes]
-    )
+Handle = Callable[
+    [RequestContext, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]
+]
 
 
-def _changed(
+def bind(_services: Services) -> Handle:
+    """Return the handler of one server, which carries out one request at a time."""
+    changing = asyncio.Lock()
+
+    async def handle(
+        context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        """Change single settings of each resource."""
+
+        async def alter(resource: AlterConfigsResource) -> None:
+            topic = find_alterable_topic(context, resource)
+            changes = _changes(context, topic, resource)
+            await alter_topic(
+                context, topic, changes, replace=False, validate_only=request.validate_only
+            )
+
+        async with changing:
+            outcomes = await alter_each(request.resources, alter)
+        return IncrementalAlterConfigsResponse(
+            responses=[AlterConfigsResourceResponse(**each._asdict()) for each in outcomes]
+        )
+
+    return handle
+
+
+def _changes(
     context: RequestContext, topic: Topic, resource: AlterConfigsResource
-) -> dict[str, str]:
-    """Return the topic's own settings as they would be after the changes."""
-    counts = Counter(change.name for change in resource.configs)
-    for name, count in counts.items():
-        if count > 1:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{name} stands {count} times")
-    configs = dict(topic.configs)
+) -> dict[str, str | None]:
+    """Return the new values by name; None for those that go back to their defaults."""
+    refuse_repeated_names(resource.configs)
+    changes: dict[str, str | None] = {}
     for change in resource.configs:
-        if change.config_operation == Operation.DELETE:
-            configs.pop(change.name, None)
-        elif change.config_operation == Operation.SET:
-            configs[change.name] = value_of(change.name, change.value)
-        else:
-            configs[change.name] = _changed_list(context, configs, change)
-    return configs
+        if change.config_operation == Operation.SET:
+            changes[change.name] = value_of(change)
+        elif change.config_operation != Operation.DELETE:
+            changes[change.name] = _changed_list(context, topic, change)
+        elif change.name in CONFIG_KEYS:
+            changes[change.name] = None
+    return changes
 
 
-def _changed_list(context: RequestContext, configs: dict[str, str], change: AlterableConfig) -> str:
+def _changed_list(context: RequestContext, topic: Topic, change: AlterableConfig) -> str:
     """Return a list setting with elements added, or taken away."""
     if change.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"{change.name}: expected operation 0 to 3, got {change.config_operation}",
         )
+    named = [element.strip() for element in value_of(change).split(",")]
     key = CONFIG_KEYS.get(change.name)
     if key is None or key.type is not ConfigType.LIST:
         raise InvalidConfig(f"{change.name}: expected a setting that is a list")
-    entries = describe(configs, context.services.registry.defaults)
+    entries = describe(topic.configs, context.services.registry.defaults)
     current = next(entry.value for entry in entries if entry.name == change.name)
     elements = [element for element in current.split(",") if element]
-    named = [element.strip() for element in value_of(change.name, change.value).split(",")]
     if change.config_operation == Operation.APPEND:
         elements += [element for element in named if element not in elements]
     else:
