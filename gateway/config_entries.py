@@ -31,7 +31,15 @@ _TYPES: Final = {
     ConfigType.DOUBLE: 6,
     ConfigType.LIST: 7,
 }
-_FIELD_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.LONG, str: ConfigType.STRING}
+_FIELD_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.STRING}
+_LONG_FIELDS: Final = frozenset(
+    {
+        "offsets_retention_check_interval_ms",
+        "connections_max_idle_ms",
+        "queued_max_request_bytes",
+        "queued_max_connection_bytes",
+    }
+)
 
 
 def topic_entries(
@@ -57,7 +65,7 @@ def broker_entries(
             value=_text(value),
             read_only=True,
             config_source=DEFAULT_SOURCE if is_default else STATIC_BROKER_SOURCE,
-            config_type=_TYPES[_FIELD_TYPES[type(value)]],
+            config_type=_TYPES[_field_type(field.name, value)],
             documentation=None,
             synonyms=[
                 DescribeConfigsSynonym(name=name, value=_text(one), source=source)
@@ -96,6 +104,10 @@ def _result(
             for synonym in entry.synonyms
         ],
     )
+
+
+def _field_type(name: str, value: bool | int | str) -> ConfigType:
+    return ConfigType.LONG if name in _LONG_FIELDS else _FIELD_TYPES[type(value)]
 
 
 def _text(value: bool | int | str) -> str:

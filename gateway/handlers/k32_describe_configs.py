@@ -43,7 +43,6 @@ def _describe(
     context: RequestContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

@@ -1,0 +1,150 @@
+"""DescribeConfigs; row 33 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+
+import pytest
+
+from gateway.config import GatewayConfig
+from gateway.wire.messages.k32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from tests.gateway.running import RunningGateway, running_gateway
+from topics import CONFIG_KEYS
+
+UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_REQUEST = 3, 17, 42
+TOPIC, BROKER = 2, 4
+SHOWN = {name for name, key in CONFIG_KEYS.items() if not key.is_internal}
+
+
+def of(
+    name: str = "t", *keys: str, kind: int = TOPIC, every: bool = False
+) -> DescribeConfigsResource:
+    """Ask for some settings; `every` stands for the null list."""
+    return DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None if every else list(keys)
+    )
+
+
+async def describe(
+    gateway: RunningGateway, *resources: DescribeConfigsResource, version: int = 4, **fields: bool
+) -> list[DescribeConfigsResult]:
+    async with gateway.client() as client:
+        request = DescribeConfigsRequest(resources=list(resources), **fields)
+        results: list[DescribeConfigsResult] = (await client.ask(request, version)).results
+        return results
+
+
+def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceResult]:
+    assert (0, "") == (result.error_code, result.error_message)
+    found = {entry.name: entry for entry in result.configs}
+    assert len(found) == len(result.configs)
+    return found
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (of(every=True), SHOWN),
+        (of(), SHOWN),
+        (of("t", "retention.ms"), {"retention.ms"}),
+        (of("t", "retention.ms", "nope", "retention.ms"), {"retention.ms"}),
+        (of("t", "nope"), set()),
+        (of("t", "internal.segment.bytes"), set()),
+    ],
+)
+async def test_row_33_which_settings_of_a_topic(
+    asked: DescribeConfigsResource, names: set[str], version: int
+) -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic("t", configs={"retention.ms": "5"})
+        (result,) = await describe(gateway, asked, version=version)
+        assert (TOPIC, "t") == (result.resource_type, result.resource_name)
+        entries = by_name(result)
+        assert names == set(entries)
+        if "retention.ms" in names:
+            entry = entries["retention.ms"]
+            assert ("5", 1, False, False) == (
+                entry.value,
+                entry.config_source,
+                entry.read_only,
+                entry.is_sensitive,
+            )
+            assert (5 if version >= 3 else 0) == entry.config_type
+
+
+async def test_row_33_synonyms_and_documentation_only_when_asked_for() -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic("t", configs={"max.message.bytes": "5"})
+        asked = of("t", "max.message.bytes")
+        (entry,) = (await describe(gateway, asked))[0].configs
+        assert ([], None) == (entry.synonyms, entry.documentation)
+        (entry,) = (await describe(gateway, asked, include_documentation=True))[0].configs
+        assert entry.documentation
+        assert [] == entry.synonyms
+        (entry,) = (await describe(gateway, asked, include_synonyms=True))[0].configs
+        assert [
+            ("max.message.bytes", "5", 1),
+            ("message.max.bytes", "1048588", 5),
+        ] == [(each.name, each.value, each.source) for each in entry.synonyms]
+        assert entry.documentation is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        (of("nowhere"), UNKNOWN_TOPIC),
+        (of("a b"), INVALID_TOPIC),
+        (of(""), INVALID_TOPIC),
+        (of("7", kind=BROKER), INVALID_REQUEST),
+        (of("one", kind=BROKER), INVALID_REQUEST),
+        (of("1", kind=8), INVALID_REQUEST),
+        (of("x", kind=16), INVALID_REQUEST),
+        (of("x", kind=32), INVALID_REQUEST),
+        (of("x", kind=0), INVALID_REQUEST),
+        (of("x", kind=99), INVALID_REQUEST),
+        (of("x", kind=-3), INVALID_REQUEST),
+    ],
+)
+async def test_row_28_33_wrong_resource_is_refused_and_its_neighbours_shown(
+    asked: DescribeConfigsResource, code: int
+) -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic("t")
+        wanted = of("t", "retention.ms")
+        before, refused, after = await describe(gateway, wanted, asked, wanted)
+        assert (code, asked.resource_type, asked.resource_name, []) == (
+            refused.error_code,
+            refused.resource_type,
+            refused.resource_name,
+            refused.configs,
+        )
+        assert refused.error_message
+        assert {"retention.ms"} == set(by_name(before)) == set(by_name(after))
+
+
+async def test_row_33_our_broker_shows_what_it_was_started_with() -> None:
+    async with running_gateway(GatewayConfig(num_partitions=3)) as gateway:
+        everything, one = await describe(
+            gateway,
+            of("1", kind=BROKER, every=True),
+            of("1", "num.partitions", kind=BROKER),
+            include_synonyms=True,
+        )
+        (entry,) = one.configs
+        assert ("num.partitions", "3", 4, True) == (
+            entry.name,
+            entry.value,
+            entry.config_source,
+            entry.read_only,
+        )
+        assert [4, 5] == [each.source for each in entry.synonyms]
+        assert by_name(everything)["num.partitions"] == entry
+        assert all(each.synonyms for each in everything.configs)
+
+
+async def test_row_33_there_are_no_defaults_of_all_brokers() -> None:
+    async with running_gateway() as gateway:
+        (result,) = await describe(gateway, of("", kind=BROKER))
+        assert {} == by_name(result)
