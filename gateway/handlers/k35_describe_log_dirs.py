@@ -5,6 +5,7 @@ Behaviour:
 - The size of a partition is that of its entries, without the entry log's framing; there are no
   followers, so no lag, and no future replicas.
 - Unknown topics and partitions are left out, as Apache Kafka does.
+- When the storage cannot be read, the folder carries the error and no topics.
 
 Version notes:
 - v3 adds a top-level error, v4 the size of the disk (KIP-827), v5 cordoning (KIP-1066): never.
@@ -13,6 +14,7 @@ Version notes:
 import shutil
 
 from gateway.context import RequestContext
+from gateway.error_map import error_code_of
 from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -20,7 +22,7 @@ from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from topics import Topic
+from topics import Topic, TopicsError, UnknownPartition
 
 KEY = 35
 MIN_VERSION = 1
@@ -31,35 +33,56 @@ async def handle(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     """Tell the sizes of the partitions asked for."""
-    registry = context.services.registry
-    wanted: list[tuple[Topic, list[int]]] = []
-    if request.topics is None:
-        wanted = [(topic, list(range(topic.partition_count))) for topic in registry.all()]
-    else:
-        for asked in request.topics:
-            topic = registry.get(asked.topic)
-            if topic is not None:
-                known = [i for i in asked.partitions if 0 <= i < topic.partition_count]
-                wanted.append((topic, known))
     path = context.services.store.path
-    result = DescribeLogDirsResult(
-        log_dir="memory" if path is None else str(path),
-        topics=[await _sizes(topic, indexes) for topic, indexes in wanted],
-    )
+    result = DescribeLogDirsResult(log_dir="memory" if path is None else str(path))
+    try:
+        result.topics = await _all_sizes(context, request)
+    except TopicsError as error:
+        result.error_code = error_code_of(error)
     if path is not None:
         space = shutil.disk_usage(path)
         result.total_bytes, result.usable_bytes = space.total, space.free
     return DescribeLogDirsResponse(results=[result])
 
 
-async def _sizes(topic: Topic, indexes: list[int]) -> DescribeLogDirsTopic:
-    return DescribeLogDirsTopic(
-        name=topic.name,
-        partitions=[
-            DescribeLogDirsPartition(
-                partition_index=index,
-                partition_size=(await topic.open_partition(index)).size_bytes,
-            )
-            for index in indexes
-        ],
-    )
+async def _all_sizes(
+    context: RequestContext, request: DescribeLogDirsRequest
+) -> list[DescribeLogDirsTopic]:
+    stored = set(context.services.store.managed_ledger_names())
+    topics = []
+    for topic, indexes in _wanted(context, request).items():
+        sizes = [
+            DescribeLogDirsPartition(partition_index=index, partition_size=size)
+            for index in sorted(indexes)
+            if (size := await _size(topic, index, stored)) is not None
+        ]
+        if sizes:
+            topics.append(DescribeLogDirsTopic(name=topic.name, partitions=sizes))
+    return topics
+
+
+def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[Topic, set[int]]:
+    """Return those partitions asked for that exist."""
+    registry = context.services.registry
+    if request.topics is None:
+        return {topic: set(range(topic.partition_count)) for topic in registry.all()}
+    wanted: dict[Topic, set[int]] = {}
+    for asked in request.topics:
+        topic = registry.get(asked.topic)
+        if topic is not None:
+            known = (index for index in asked.partitions if 0 <= index < topic.partition_count)
+            wanted.setdefault(topic, set()).update(known)
+    return wanted
+
+
+async def _size(topic: Topic, index: int, stored: set[str]) -> int | None:
+    """Return the size of a partition, or None when it has gone meanwhile.
+
+    One that was never opened holds nothing, and is not opened for this.
+    """
+    if topic.partition(index) is None and topic.ledger_name(index) not in stored:
+        return None if topic.is_deleted else 0
+    try:
+        return (await topic.open_partition(index)).size_bytes
+    except UnknownPartition:
+        return None
