@@ -39,7 +39,6 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
             error_code=code,
             error_message=f"expected endpoint type {BROKERS} (brokers), "
             f"got {request.endpoint_type}",
-            endpoint_type=request.endpoint_type,
         )
     response = DescribeClusterResponse(
         cluster_id=config.cluster_id,

@@ -3,8 +3,10 @@
 Behaviour:
 - Topics are answered in the order of their names; no topics asked for means all of them.
 - A page holds at most ``response_partition_limit`` partitions (never more than
-  ``PARTITIONS_PER_PAGE_MAX``); the cursor names the next one. A cursor that names a topic which is
-  gone goes on with the next name.
+  ``PARTITIONS_PER_PAGE_MAX``); the cursor names the next one. When all topics are described, a
+  cursor of a topic that is gone goes on with the next name.
+- A cursor of a topic that was not asked for, or with a negative partition, is INVALID_REQUEST for
+  every topic asked for.
 - Unknown topics and bad names are answered one by one, without partitions.
 - The lists of eligible leaders are empty, never null: clients iterate over them (KIP-966).
 """
@@ -34,6 +36,8 @@ def handle(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
     """Answer one page."""
+    if not _is_possible(request):
+        return _refuse_all(request)
     response = DescribeTopicPartitionsResponse()
     budget = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
     for name, first in _starts(context, request):
@@ -53,6 +57,26 @@ def handle(
     return response
 
 
+def _is_possible(request: DescribeTopicPartitionsRequest) -> bool:
+    """Tell whether the cursor, if there is one, can stand in an answer to this request."""
+    cursor = request.cursor
+    if cursor is None:
+        return True
+    names = {asked.name for asked in request.topics}
+    return cursor.partition_index >= 0 and (not names or cursor.topic_name in names)
+
+
+def _refuse_all(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(
+                error_code=ErrorCode.INVALID_REQUEST, name=asked.name
+            )
+            for asked in request.topics
+        ]
+    )
+
+
 def _starts(
     context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Iterator[tuple[str, int]]:
@@ -65,7 +89,7 @@ def _starts(
         if cursor is None or name > cursor.topic_name:
             yield name, 0
         elif name == cursor.topic_name:
-            yield name, max(0, cursor.partition_index)
+            yield name, cursor.partition_index
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -75,7 +99,9 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _page(topic: Topic, indexes: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
