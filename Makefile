@@ -33,9 +33,10 @@ $(STAMP): requirements.lock requirements-build.lock pyproject.toml
 	$(BIN)/python -m compileall -q $(ROOMS) $(LIBRARIES)
 	touch $(STAMP)
 
-setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java and kcat.
+setup-peers: $(STAMP) ## Install the peers that do not come from PyPI: Java, Maven and kcat.
 	@command -v java >/dev/null || $(MAKE) --no-print-directory \
 		.debian-package PACKAGE=default-jre-headless
+	@command -v mvn >/dev/null || $(MAKE) --no-print-directory .debian-package PACKAGE=maven
 	@command -v kcat >/dev/null || $(MAKE) --no-print-directory .debian-package PACKAGE=kcat
 
 .PHONY: .debian-package
