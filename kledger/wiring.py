@@ -19,12 +19,13 @@ from gateway.server import GatewayServer
 from gateway.services import Services, load_cluster_id
 from kledger.setting_values import split_address
 from kledger.settings import Settings
-from ledger import Corrupt, LedgerError, LedgerStore, StorageFailed, StoreInUse
+from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse, StoreUnusable
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
+from topics.errors import TopicsError
 from topics.registry import TopicRegistry
 
 logger = logging.getLogger(__name__)
@@ -182,13 +183,13 @@ def _explained(error: BaseException, data: str) -> BaseException:
     match error:
         case CannotStart():
             return error
-        case StoreInUse() | StorageFailed():
+        case StoreInUse() | StoreUnusable():
             return CannotStart(str(error), is_mistake=True)
         case Corrupt():
             return CannotStart(
                 f"{error}; `kledger doctor --data {data}` tells more", is_mistake=False
             )
-        case LedgerError():
+        case LedgerError() | TopicsError():
             return CannotStart(str(error), is_mistake=False)
         case OSError():
             return CannotStart(f"{data}: {error.strerror or error}", is_mistake=True)

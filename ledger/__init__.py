@@ -19,6 +19,7 @@ from ledger.errors import (
     NonRecoverable,
     StorageFailed,
     StoreInUse,
+    StoreUnusable,
     Terminated,
     TooManyRequests,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "StorageFailed",
     "StoreConfig",
     "StoreInUse",
+    "StoreUnusable",
     "Terminated",
     "TooManyRequests",
 ]

@@ -10,7 +10,7 @@ Must not know: protocols.
 | open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                     |
 | stop writing               | Terminated                                                         |
 | try again later            | StorageFailed, TooManyRequests                                     |
-| look at the disk           | NonRecoverable, Corrupt, StoreInUse                                |
+| look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                 |
 """
 
 from collections.abc import Callable
@@ -77,6 +77,10 @@ class StoreInUse(LedgerError):
     """The folder is open already, in this process or in another one."""
 
 
+class StoreUnusable(LedgerError):
+    """The folder cannot be created, read or written, or holds something that is not ours."""
+
+
 def from_engine(error: BaseException) -> LedgerError:
     """Translate what an engine raised; what the table does not know means an unknown state."""
     if isinstance(error, LedgerError):
@@ -101,6 +105,8 @@ _TRANSLATIONS: tuple[tuple[type[BaseException], Callable[[BaseException], Ledger
     (engine_errors.EntryMissing, lambda error: NonRecoverable(str(error))),
     (engine_errors.EntryCorrupt, lambda error: Corrupt(str(error))),
     (engine_errors.LogCorrupt, lambda error: Corrupt(str(error))),
+    (engine_errors.IndexCorrupt, lambda error: Corrupt(str(error))),
     (engine_errors.FolderInUse, lambda error: StoreInUse(str(error))),
+    (engine_errors.FolderUnusable, lambda error: StoreUnusable(str(error))),
     (engine_errors.StorageError, _storage_failed),
 )

@@ -101,8 +101,9 @@ class LedgerStore:
 
         Raises:
             StoreInUse: the folder is open already.
+            StoreUnusable: the folder cannot be used.
             Corrupt: the storage is damaged.
-            StorageFailed: the folder cannot be used.
+            StorageFailed: there is no space left, or something could not be read.
         """
         await self._start()
         return self

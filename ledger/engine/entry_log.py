@@ -18,7 +18,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from ledger.engine.base import Buffer, CommitGroup
-from ledger.engine.errors import StorageWriteFailed, SyncFailed
+from ledger.engine.errors import FULL_ERRORS, StorageWriteFailed, SyncFailed
 from ledger.engine.frames import GroupEncoder
 from ledger.engine.log_files import LogFiles
 
@@ -30,7 +30,6 @@ ZERO_AHEAD_GROUP_BYTES_MAX = 96 * 1024
 BUFFERS_PER_WRITE_MAX = 1024
 
 _ZEROS = bytes(64 * 1024)
-FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class Place(NamedTuple):

@@ -9,7 +9,13 @@
 | LogCorrupt         | synced data is damaged              | refuses to start                   |
 | FolderInUse        | another engine has the folder open  | refuses to start                   |
 | FolderUnusable     | the folder cannot be opened at all  | refuses to start                   |
+| IndexCorrupt       | the index is damaged                | refuses to start                   |
 """
+
+import errno
+
+FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What the system says when there is no space left, for this process or for everyone."""
 
 
 class StorageError(Exception):
@@ -62,4 +68,8 @@ class FolderInUse(StorageError):
 
 
 class FolderUnusable(StorageError):
-    """The data folder cannot be created, read or written, or its index cannot be opened."""
+    """The data folder cannot be created, read or written, or belongs to something else."""
+
+
+class IndexCorrupt(StorageError):
+    """The index is damaged; what is in no log file any more is in the index alone."""

@@ -22,8 +22,7 @@ from threading import Event, Lock
 from typing import Literal, TypeAlias
 
 from ledger.engine.base import CommitGroup, TwoStepEngine
-from ledger.engine.entry_log import FULL_ERRORS
-from ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
+from ledger.engine.errors import FULL_ERRORS, StorageError, StorageWriteFailed, SyncFailed
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.engine.memory import MemoryEngine
 

@@ -9,9 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from ledger.engine.errors import FolderInUse, FolderUnusable
-
-LOCK_NAME = "lock"
+from ledger.engine import data_folder
+from ledger.engine.errors import FolderInUse
 
 
 class FolderLock:
@@ -22,15 +21,17 @@ class FolderLock:
 
         Raises:
             FolderInUse: somebody holds it.
-            FolderUnusable: it cannot be created or written.
+            FolderUnusable: it cannot be created or written, or is not ours.
+            StorageWriteFailed: there is no space for it.
         """
         try:
+            data_folder.check_not_foreign(folder)
             folder.mkdir(parents=True, exist_ok=True)
             self._descriptor = os.open(
-                folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+                folder / data_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
             )
         except OSError as error:
-            raise FolderUnusable(f"data folder {folder} cannot be used: {error}") from error
+            raise data_folder.as_storage_error(folder, error) from error
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -17,6 +17,12 @@ OPEN_FILES_MAX = 64
 _NAME = re.compile(r"(\d{8})\.log")
 
 
+def number_in(name: str) -> int | None:
+    """Return the number in the name of a log file; None when it is something else's name."""
+    match = _NAME.fullmatch(name)
+    return int(match[1]) if match else None
+
+
 @dataclass(slots=True)
 class _OpenFile:
     descriptor: int
@@ -34,8 +40,8 @@ class LogFiles:
 
     def numbers(self) -> list[int]:
         """Return the numbers of the files that exist, ascending."""
-        matches = (_NAME.fullmatch(name) for name in os.listdir(self.folder))
-        return sorted(int(match[1]) for match in matches if match)
+        found = (number_in(name) for name in os.listdir(self.folder))
+        return sorted(number for number in found if number is not None)
 
     def path(self, number: int) -> Path:
         """Return where a file is, or would be."""

@@ -14,13 +14,12 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from ledger.engine import crash_image
+from ledger.engine import crash_image, data_folder
 from ledger.engine.base import CommitGroup
 from ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
 from ledger.engine.errors import (
     EntryCorrupt,
     EntryMissing,
-    FolderUnusable,
     LogCorrupt,
     StorageError,
     StorageWriteFailed,
@@ -68,7 +67,8 @@ class LogRocksdbEngine:
         Raises:
             FolderInUse: another engine has it open.
             FolderUnusable: it cannot be used.
-            LogCorrupt: synced data is damaged; nothing was changed.
+            LogCorrupt, IndexCorrupt: synced data is damaged; nothing was changed.
+            StorageWriteFailed: there is no space left.
         """
         assert durability in {"fsync", "os"}, durability
         self.path = Path(path)
@@ -195,7 +195,7 @@ class LogRocksdbEngine:
 
     def drop_unsynced(self) -> None:
         """Do what a power cut and a restart would do: all that no sync covered is gone."""
-        image = self.path / "crash-image"
+        image = self.path / data_folder.CRASH_IMAGE
         crash_image.copy_after_power_cut(self, image)
         self._is_closed = True
         self._let_go(sync=False)
@@ -205,18 +205,18 @@ class LogRocksdbEngine:
     # Opening and closing
 
     def _open(self) -> None:
-        log_folder = self.path / "log"
+        log_folder = self.path / data_folder.LOG
         try:
             log_folder.mkdir(exist_ok=True)
             self._files = LogFiles(log_folder)
-            self._index = LogIndex(RocksdbTable(self.path / "index"))
+            self._index = LogIndex(RocksdbTable(self.path / data_folder.INDEX))
             try:
                 self._recover()
             except BaseException:
                 self._index.close()
                 raise
         except OSError as error:
-            raise FolderUnusable(f"data folder {self.path} cannot be used: {error}") from error
+            raise data_folder.as_storage_error(self.path, error) from error
         self._is_closed = False
 
     def _recover(self) -> None:

@@ -20,7 +20,12 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ledger.engine.errors import FolderUnusable, StorageError
+from ledger.engine.errors import (
+    FolderUnusable,
+    IndexCorrupt,
+    StorageError,
+    StorageWriteFailed,
+)
 
 if TYPE_CHECKING:
     from rocksdict import RdictIter
@@ -41,11 +46,15 @@ class RocksdbTable:
     """Sorted rows. Every method may be called in any thread."""
 
     def __init__(self, folder: Path, *, write_buffer_bytes: int = WRITE_BUFFER_BYTES) -> None:
-        """Open or create. Raises FolderUnusable."""
+        """Open or create.
+
+        Raises:
+            FolderUnusable, IndexCorrupt, StorageWriteFailed: it cannot be opened.
+        """
         try:
             self._db = Rdict(str(folder), options=_options(write_buffer_bytes))
         except Exception as error:
-            raise FolderUnusable(f"index {folder} cannot be opened: {error}") from error
+            raise _cannot_open(folder, str(error)) from error
         self._write_or_wait = write_options(no_slowdown=False)
         self._write_or_refuse = write_options(no_slowdown=True)
         self._is_closed = False
@@ -127,6 +136,16 @@ class RocksdbTable:
 def new_batch() -> WriteBatch:
     """Return an empty batch."""
     return WriteBatch(raw_mode=True)
+
+
+def _cannot_open(folder: Path, reason: str) -> StorageError:
+    """Tell three cases apart by the text, as rocksdict has one type: damaged, full, unusable."""
+    text = f"index {folder} cannot be opened: {' '.join(reason.split())}"
+    if reason.startswith("Corruption"):
+        return IndexCorrupt(text)
+    if "No space" in reason:
+        return StorageWriteFailed(text, full=True)
+    return FolderUnusable(text)
 
 
 def _is_passing(error: Exception) -> bool:

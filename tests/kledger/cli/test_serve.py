@@ -1,6 +1,7 @@
 """The server as a command: ready line, exit codes, and nothing touched by a mistake."""
 
 import asyncio
+import errno
 import os
 import re
 import shutil
@@ -105,6 +106,60 @@ def test_data_that_is_no_folder_is_a_mistake(
     assert 2 == run(["serve", "--data", str(file), "--kafka", "127.0.0.1:0"])
     assert str(file) in one_line(capsys)
     assert "mine" == file.read_text()
+
+
+def test_folder_of_something_else_is_a_mistake_and_touches_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert 2 == run(["serve", "--data", str(tmp_path), "--kafka", "127.0.0.1:0"])
+    said = one_line(capsys)
+    assert f"kledger: data folder {tmp_path} holds something else, such as notes.txt; " in said
+    assert ["notes.txt"] == [path.name for path in tmp_path.iterdir()]
+
+
+def test_folder_that_may_not_be_read_is_a_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who runs the tests may be allowed everything, hence the system's answer is played."""
+
+    def refuse(path: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert 2 == run(["serve", "--data", str(tmp_path), "--kafka", "127.0.0.1:0"])
+    said = one_line(capsys)
+    assert f"kledger: data folder {tmp_path} cannot be used: Permission denied\n" == said
+
+
+def test_damaged_log_is_a_failure_that_names_file_and_position(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with ServerProcess("--data", str(data)) as server:
+        asyncio.run(_produce(server.kafka_address))
+        server.kill()
+    log = data / "log" / "00000001.log"
+    with log.open("r+b") as file:
+        file.write(b"X")
+    before = log.read_bytes()
+    assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
+    said = one_line(capsys)
+    assert said.startswith(f"kledger: {log} is damaged at position 0: ")
+    assert said.endswith(f"; `kledger doctor --data {data}` tells more\n")
+    assert before == log.read_bytes()
+
+
+def test_damaged_index_is_a_failure_that_names_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    with ServerProcess("--data", str(data)) as server:
+        asyncio.run(_produce(server.kafka_address))
+    for table in (data / "index").glob("*.sst"):
+        table.write_bytes(table.read_bytes()[:-7])
+    assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
+    assert one_line(capsys).startswith(f"kledger: index {data / 'index'} cannot be opened: ")
 
 
 def test_storage_that_cannot_be_closed_is_a_failure(tmp_path: Path) -> None:
