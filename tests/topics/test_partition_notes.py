@@ -25,6 +25,26 @@ def test_segment_settings_are_those_of_the_managed_ledger() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("retention_bytes", ["-1", "0", "1", "9223372036854775807"])
+@pytest.mark.parametrize("retention_ms", ["-1", "0", "1", "9223372036854775807"])
+async def test_every_mix_of_retentions_is_taken(retention_bytes: str, retention_ms: str) -> None:
+    """Kafka allows all of them; the ledger below would refuse bytes 0 with a time."""
+    configs = {"retention.bytes": retention_bytes, "retention.ms": retention_ms}
+    async with house() as here:
+        created = await here.log("created", configs)
+        altered = await here.log("altered")
+        await here.registry.alter_configs("altered", configs)
+        for log in (created, altered):
+            await append(log, batch("a"))
+        here.clock.advance(10)
+        await here.registry.enforce_retention()
+        is_kept = retention_bytes not in {"0"} and retention_ms not in {"0", "1"}
+        for log in (created, altered):
+            assert (0 if is_kept else 1) == log.log_start_offset
+            await append(log, batch("b"))
+            assert 2 == log.high_watermark
+
+
 async def test_rows_of_a_failed_group_are_written_later() -> None:
     engine = FaultyEngine(None)
     async with house(engine) as here:
