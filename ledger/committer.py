@@ -48,8 +48,8 @@ class Committer:
     """The only writer of an engine.
 
     `entries`, `rows`, `drops`, `operations` and `size` are the group being collected. They are
-    open to the append path of managed ledgers, which adds to them itself and then calls `arm`
-    unless `is_armed`; everyone else calls `submit_rows`.
+    open to the append path of managed ledgers, which adds to them itself (rows by `add_rows`) and
+    then calls `arm` unless `is_armed`; everyone else calls `submit_rows`.
     """
 
     def __init__(
@@ -130,11 +130,17 @@ class Committer:
         """
         if self.fatal is not None:
             raise Fenced(str(self.fatal))
-        self.rows.extend(rows)
+        self.add_rows(rows)
         self.drops.extend(drops)
         self.operations.append((ticket, EARLIEST, 0, b"", _ignore))
         if not self.is_armed:
             self.arm()
+
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Put rows into the group being collected, for an operation that the caller adds."""
+        rows = list(rows)
+        self.rows += rows
+        self.size += sum(len(key) + (len(value) if value else 0) for key, value in rows)
 
     async def flush(self) -> None:
         """Wait until all that was submitted so far is confirmed or has failed."""
@@ -153,7 +159,7 @@ class Committer:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of all entries that are not confirmed yet."""
+        """Bytes of all entries and rows that are not confirmed yet."""
         return self.size + (self._flight.size if self._flight else 0)
 
     @property

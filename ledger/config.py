@@ -24,7 +24,8 @@ class StoreConfig:
         durability: `fsync`: acknowledged means synced; `os`: acknowledged means handed to the
             operating system, which survives a killed process but not a power cut.
         cache_bytes: limit of the entries kept in memory for readers of the tail; 0 = no cache.
-        committer_queue_bytes_max: more than this unconfirmed, and `is_saturated` holds.
+        committer_queue_bytes_max: more than this unconfirmed, entries and rows, and `is_saturated`
+            holds.
         committer_queue_count_max: the same for the number of appends.
     """
 

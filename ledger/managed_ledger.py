@@ -126,7 +126,7 @@ class ManagedLedger(LedgerView):
         committer.operations.append((self, position, size, data, done))
         committer.size += added
         if rows:
-            committer.rows.extend([(keys.user_key(key), value) for key, value in rows])
+            committer.add_rows([(keys.user_key(key), value) for key, value in rows])
         if not committer.is_armed:
             committer.arm()
         if (
@@ -145,7 +145,7 @@ class ManagedLedger(LedgerView):
             case TailDue.ROLL:
                 self._submit_roll(_unheard)
             case TailDue.MARK:
-                self._committer.rows.append(self._ledger_row(tail.record()))
+                self._committer.add_rows([self._ledger_row(tail.record())])
             case TailDue.NOTHING:
                 pass
 

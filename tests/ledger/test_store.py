@@ -398,6 +398,23 @@ async def test_drained_is_called_through_the_store(open_store: OpenStore) -> Non
     assert [False] == drained
 
 
+async def test_bytes_of_rows_count_as_unconfirmed(open_store: OpenStore) -> None:
+    """Topic and group metadata fill the queue as entries do; so do the rows of an entry."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=StoreConfig(committer_queue_bytes_max=100))
+    ml = await store.open_managed_ledger("orders")
+    hold = engine.hold_next("commit")
+    store.append_rows_nowait([(b"k", b"v" * 60), (b"gone", None)], lambda error: None)
+    assert not store.is_saturated
+    ml.append_nowait(b"x", 1, 1, lambda position, error: None, [(b"k", b"v" * 60)])
+    assert store.is_saturated
+    await hold.reached()
+    assert store.is_saturated
+    hold.release()
+    await store.flush()
+    assert not store.is_saturated
+
+
 async def test_time_comes_from_the_clock_that_was_given(
     open_store: OpenStore, clock: ManualClock
 ) -> None:
