@@ -15,6 +15,7 @@ UNKNOWN_LEADER_EPOCH = int(ErrorCode.UNKNOWN_LEADER_EPOCH)
 FETCH_SESSION_ID_NOT_FOUND = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 NO_EPOCH = -1
+ISOLATION_LEVELS = (0, 1)
 FULL_FETCH_EPOCHS = (0, -1)
 """0 asks for a session, -1 for none; both bring the whole list of partitions."""
 
@@ -64,8 +65,8 @@ class FetchWait:
         """Count what a partition has.
 
         Args:
-            available_bytes: from the offset asked for up to what may be read.
-            partition_bytes_max: the partition's limit.
+            available_bytes: from the offset asked for up to what may be read; more than none.
+            partition_bytes_max: the partition's limit; with none, one batch is all there can be.
             counted_before: what this returned for the partition the last time.
 
         Returns:
@@ -73,7 +74,7 @@ class FetchWait:
         """
         counted = min(available_bytes, partition_bytes_max)
         self._available += counted - counted_before
-        if self._available >= self._bytes_min or available_bytes >= partition_bytes_max > 0:
+        if self._available >= self._bytes_min or available_bytes >= partition_bytes_max:
             self.is_over = True
         return counted
 

@@ -187,6 +187,11 @@ class FetchSlot(Slot):
     def _bytes_max(self) -> int:
         return min(self._request.max_bytes, self._services.config.fetch_max_bytes)
 
+    def refuse(self, error_code: int) -> None:
+        """Answer every partition with an error."""
+        for one in self.wanted:
+            one.error_code = one.error_code or error_code
+
     # Waiting.
 
     def begin(self, correlation_id: int) -> None:

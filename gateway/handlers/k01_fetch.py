@@ -9,7 +9,8 @@ Behaviour:
 - Stored bytes leave as they are. Records are never null: clients fail on it.
 - Without sessions (KIP-227): every answer says session id 0, which makes clients send the whole
   list each time; a request that continues a session gets FETCH_SESSION_ID_NOT_FOUND.
-- An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets.
+- An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
+  isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
 
 Version notes:
@@ -22,7 +23,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from gateway.error_map import error_code_of
-from gateway.fetch_plan import session_error
+from gateway.fetch_plan import ISOLATION_LEVELS, session_error
 from gateway.fetch_slot import FetchSlot, WantedPartition
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
@@ -88,6 +89,8 @@ class FetchHandler:
             self._resolve(fetch, one, version, missing)
         if missing:
             return self._open(missing)
+        if request.isolation_level not in ISOLATION_LEVELS:
+            fetch.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         fetch.begin(correlation_id)
         return None
 

@@ -6,7 +6,8 @@ Behaviour:
 - A time: the first record at or after it, with the record's own timestamp; -1, -1 without an error
   if there is none. -3: a record with the greatest timestamp.
 - Nothing is tiered yet: -4 (earliest local) is the start, -5 and -6 are -1 without an error.
-- A partition that stands twice in the request is INVALID_REQUEST each time.
+- A partition that stands twice in the request is INVALID_REQUEST each time; an isolation level that
+  does not exist is UNKNOWN_SERVER_ERROR, as in Kafka.
 
 Version notes:
 - v2 isolation level (KIP-98), v4 leader epochs (KIP-320), v7 -3 (KIP-734), v8 -4 (KIP-405),
@@ -20,7 +21,7 @@ from typing import Any
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
-from gateway.fetch_plan import leader_epoch_error
+from gateway.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -84,11 +85,14 @@ def _answer_from_memory(
 ) -> bool:
     """Fill in the answer; return False if the log must be opened or searched for it."""
     time = asked.timestamp
+    if time < 0 and version < SPECIAL_SINCE.get(time, version + 1):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return True
     if topic is None or not 0 <= asked.partition_index < topic.partition_count:
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return True
-    if time < 0 and version < SPECIAL_SINCE.get(time, version + 1):
-        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+    if request.isolation_level not in ISOLATION_LEVELS:
+        answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
         return True
     log = topic.partition(asked.partition_index)
     if log is None:

@@ -166,6 +166,26 @@ async def test_row_63_full_partition_and_partition_in_error_answer_at_once() -> 
         assert [0, 3] == [one.error_code for one in await fetched(client, request)]
 
 
+@pytest.mark.parametrize("limit", [0, -1])
+async def test_limit_of_nothing_still_brings_the_first_batch_at_once(limit: int) -> None:
+    """With time to wait, such a fetch used to wait for ever for what was there already."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        await write(client, b"a")
+        request = fetch({0: 0}, max_wait_ms=3_000, partition_max_bytes=limit)
+        (one,) = await fetched(client, request)
+        assert one.records
+
+
+@pytest.mark.parametrize("isolation_level", [2, -1])
+async def test_unknown_isolation_level_reads_nothing(isolation_level: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        await write(client, b"a")
+        (one,) = await fetched(client, fetch({0: 0}, isolation_level=isolation_level))
+        assert (-1, b"") == (one.error_code, one.records)
+
+
 @pytest.mark.parametrize(("offset", "error"), [(3, 0), (4, 1), (0, 1), (-1, 1), (1, 0)])
 async def test_row_64_77_offsets_at_and_beyond_both_ends(offset: int, error: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:

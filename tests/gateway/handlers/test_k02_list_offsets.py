@@ -15,13 +15,19 @@ from tests.gateway.wire_client import WireClient
 
 
 async def ask(
-    client: WireClient, *times: int, version: int = 11, topic: str = "t", partition: int = 0
+    client: WireClient,
+    *times: int,
+    version: int = 11,
+    topic: str = "t",
+    partition: int = 0,
+    isolation_level: int = 0,
 ) -> list[ListOffsetsPartitionResponse]:
     """Ask for one time per request, and return the answers."""
     found = []
     for time in times:
         request = ListOffsetsRequest(
             replica_id=-1,
+            isolation_level=isolation_level,
             topics=[
                 ListOffsetsTopic(
                     name=topic,
@@ -136,6 +142,21 @@ async def test_row_29_unknown_partitions_are_answered_too() -> None:
         for topic, partition in (("missing", 0), ("t", 9), ("t", -1)):
             (found,) = await ask(client, -1, topic=topic, partition=partition)
             assert 3 == found.error_code
+
+
+@pytest.mark.parametrize("time", [-4, -7])
+async def test_row_75_time_is_refused_before_the_topic_is_looked_for(time: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        (found,) = await ask(client, time, topic="missing", version=7)
+        assert 35 == found.error_code
+
+
+@pytest.mark.parametrize("isolation_level", [2, -1])
+async def test_unknown_isolation_level_is_an_error(isolation_level: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        (found,) = await ask(client, -1, isolation_level=isolation_level)
+        assert (-1, -1) == (found.error_code, found.offset)
 
 
 async def test_row_69_leader_epoch_is_checked() -> None:
