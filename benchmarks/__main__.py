@@ -28,7 +28,8 @@ def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure kledger and Apache Kafka side by side; about 25 minutes for all.",
+        description="Measure kledger and Apache Kafka side by side, about 25 minutes for all:"
+        " behind --minutes, what is left is measured once instead of three times.",
     )
     parser.add_argument(
         "cases", nargs="*", help="produce-1k, produce-1k-os, 'consume-*'; none: all"
@@ -36,7 +37,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="one round of a quarter of the work")
     parser.add_argument("--rounds", type=int, default=None, help=f"default {ROUNDS}")
     parser.add_argument("--list", action="store_true", help="only say which cases there are")
-    parser.add_argument("--no-profile", action="store_true", help="leave the profiles out")
+    parser.add_argument("--profile", action="store_true", help="profile kledger after a part, too")
+    parser.add_argument("--minutes", type=float, default=20, help="default 20")
     parser.add_argument("--write", action="store_true", help="write the page after a part, too")
     parser.add_argument("--data", type=Path, default=None, help="where the servers keep data")
     return parser.parse_args()
@@ -45,7 +47,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Run; everything started here has ended when this returns, however it returns."""
     arguments = parse_arguments()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         chosen = cases.choose(arguments.cases)
         peers.fetch()
@@ -59,13 +62,14 @@ def main() -> int:
     if arguments.quick:
         chosen = [cases.quick(case) for case in chosen]
     rounds = arguments.rounds or (1 if arguments.quick else ROUNDS)
-    found = results.Results()
+    found, status = results.Results(), 0
     try:
         measure(chosen, found, rounds=rounds, arguments=arguments)
     except KeyboardInterrupt:
         say("interrupted; what was measured so far is kept")
+        status = 128 + signal.SIGINT
     keep(found, is_page_wanted=arguments.write or not (arguments.cases or arguments.quick))
-    return 1 if found.failures else 0
+    return status or (1 if found.failures else 0)
 
 
 def measure(
@@ -76,8 +80,8 @@ def measure(
         folder = Path(name)
         found.conditions = conditions(folder, rounds=rounds, is_quick=arguments.quick)
         with Testbed(folder) as testbed:
-            run_cases(chosen, testbed, found, rounds=rounds)
-            if not (arguments.no_profile or arguments.cases or arguments.quick):
+            run_cases(chosen, testbed, found, rounds=rounds, minutes=arguments.minutes)
+            if arguments.profile or not (arguments.cases or arguments.quick):
                 say("profiles")
                 found.profiles = profile_all(testbed, folder)
 

@@ -20,6 +20,9 @@ from compat_tests.servers.process import die_with_parent
 _SAMPLES_PER_S = 250
 _LOADS = (("produce-1k", OS), ("produce-1k", FSYNC), ("request-100b", OS), ("consume-1k", OS))
 _ROWS = 12
+# Threads that wait for work look busy to the profiler; nothing else ends in these frames.
+_WAITING = {"futures/thread.py _worker", "ledger/commit_thread.py CommitThread._run"}
+_LOOP = "asyncio/runners.py Runner.run"
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^():]+)(?::\d+)?\)$")
 _STOP_TIMEOUT_S = 20
 
@@ -81,6 +84,8 @@ def own_time(stacks: str) -> list[tuple[str, float]]:
         frames, _, count = line.rpartition(" ")
         if frames and count.isdigit():
             counts[_place(frames.rpartition(";")[2])] += int(count)
+    for waiting in _WAITING:
+        counts.pop(waiting, None)
     whole = sum(counts.values())
     return [(place, count / whole) for place, count in counts.most_common(_ROWS)]
 
@@ -90,5 +95,5 @@ def _place(frame: str) -> str:
     found = _FRAME.match(frame)
     if found is None:
         return frame
-    path = Path(found["file"])
-    return f"{'/'.join(path.parts[-2:])} {found['function']}"
+    place = f"{'/'.join(Path(found['file']).parts[-2:])} {found['function']}"
+    return "the event loop itself: sockets, polling" if place == _LOOP else place

@@ -39,17 +39,29 @@ _ROUNDS_OF_KIND = {"idle-connections": 1, "idle-fetches": 1}
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 
 
-def run_cases(cases: list[Case], testbed: Testbed, results: Results, *, rounds: int) -> None:
-    """Measure all cases, after a warm-up of the servers that they share."""
+def run_cases(
+    cases: list[Case], testbed: Testbed, results: Results, *, rounds: int, minutes: float
+) -> None:
+    """Measure all cases, after a warm-up of the servers that they share.
+
+    Args:
+        cases: in the order they are measured.
+        testbed: gives the servers.
+        results: takes the samples.
+        rounds: of each case.
+        minutes: behind these, each case that is left gets one round.
+    """
+    deadline = time.monotonic() + minutes * 60
     shared = [case for case in cases if case.kind in _SHARED_KINDS]
     for subject in dict.fromkeys(subject for case in shared for subject in case.subjects):
         say(f"warm-up  {subject}")
         shared_cases.warm_up(subject, testbed)
     for case in cases:
         begun = time.monotonic()
+        allowed = 1 if begun > deadline else rounds
         results.about[case.name] = describe(case)
         try:
-            _run_case(case, testbed, results, min(rounds, _ROUNDS_OF_KIND.get(case.kind, rounds)))
+            _run_case(case, testbed, results, min(allowed, _ROUNDS_OF_KIND.get(case.kind, rounds)))
         except (ClientFailed, ServerFailed, KafkaException, OSError) as error:
             results.failures[case.name] = f"{type(error).__name__}: {error}"[:500]
             say(f"{case.name}  FAILED: {results.failures[case.name]}")

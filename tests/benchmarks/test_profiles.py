@@ -17,5 +17,16 @@ def test_lines_of_a_function_are_added_up() -> None:
     ]
 
 
+def test_waiting_threads_do_not_count() -> None:
+    waiting = "main (a/b.py:1);_worker (concurrent/futures/thread.py:81) 900\n"
+    assert own_time(STACKS + waiting) == own_time(STACKS)
+
+
+def test_loop_is_named() -> None:
+    assert own_time("Runner.run (asyncio/runners.py:118) 5") == [
+        ("the event loop itself: sockets, polling", 1.0)
+    ]
+
+
 def test_nothing_sampled_is_nothing() -> None:
     assert own_time("") == []
