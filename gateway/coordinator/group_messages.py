@@ -126,7 +126,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group as tools see it; metadata and assignments only while it is stable."""
+    """A group as tools see it; protocol and metadata only while it is stable."""
 
     group_id: str
     state: str
@@ -142,4 +142,4 @@ class GroupListing:
     group_id: str
     protocol_type: str
     state: str
-    group_type: str = "Classic"
+    group_type: str = "classic"

@@ -193,7 +193,7 @@ class ClassicGroup:
                     client_id=member.client_id,
                     client_host=member.client_host,
                     metadata=member.metadata(self.protocol_name) if is_stable else b"",
-                    assignment=member.assignment if is_stable else b"",
+                    assignment=member.assignment,
                 )
                 for member in self.roster.members.values()
             ),

@@ -93,9 +93,14 @@ def _check(
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     metadata = partition.committed_metadata
     metadata_max = context.services.groups.config.offset_metadata_max_bytes
-    if metadata is not None and len(metadata) > metadata_max:
+    if metadata is not None and _utf16_units(metadata) > metadata_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
+
+
+def _utf16_units(text: str) -> int:
+    """Return the length as Java counts it, which is what the limit means to Kafka."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def _committed(

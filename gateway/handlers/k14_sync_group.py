@@ -6,21 +6,27 @@ Behaviour:
 - Members that the leader left out get an empty assignment.
 
 Version notes:
-- v3 adds the instance id (KIP-345); v5 adds protocol type and name, which must be those of the
-  generation (KIP-559).
+- v3 adds the instance id (KIP-345); v5 adds protocol type and name, which must be there and be
+  those of the generation (KIP-559).
 """
 
 from gateway.context import RequestContext
 from gateway.coordinator.group_messages import SyncCommand
+from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
 KEY = 14
 MIN_VERSION = 0
 MAX_VERSION = 5
 
+FIRST_VERSION_WITH_PROTOCOL = 5
+
 
 async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     """Ask for the member's assignment."""
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
+        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     command = SyncCommand(
         group_id=request.group_id,
         member_id=request.member_id,

@@ -1,7 +1,8 @@
 """DescribeGroups, key 15, versions 0-6.
 
 Behaviour:
-- Metadata and assignments are passed on unread, and only while the group is stable.
+- Metadata and assignments are passed on unread; metadata only while the group is stable,
+  assignments as long as they are in force.
 - An unknown group is `Dead`.
 
 Version notes:

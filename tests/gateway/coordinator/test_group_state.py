@@ -203,6 +203,16 @@ def test_description_shows_metadata_only_while_stable() -> None:
     )
 
 
+def test_description_shows_the_assignment_in_force_until_it_is_taken_away() -> None:
+    world = GroupWorld()
+    world.stable("a")
+    world.join("a")
+    assert world.state == "CompletingRebalance"
+    assert [b"a"] == [member.assignment for member in world.group.describe().members]
+    world.join("a", protocols=(("range", b"changed"),))
+    assert [b""] == [member.assignment for member in world.group.describe().members]
+
+
 def test_empty_group_remembers_type_and_generation_across_a_restart() -> None:
     world = GroupWorld()
     world.stable("a")

@@ -191,7 +191,7 @@ async def test_list_filters_by_state_and_type() -> None:
         assert listed(["Empty", "Dead"], ["CLASSIC"]) == {"quiet"}
         assert listed([], ["consumer"]) == set()
         assert bench.groups.list_groups(["Stable"]) == [
-            GroupListing("busy", "consumer", "Stable", "Classic")
+            GroupListing("busy", "consumer", "Stable", "classic")
         ]
 
 

@@ -40,6 +40,11 @@ async def test_row_99_metadata_null_long_and_too_long() -> None:
         too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
         assert await bench.commit(3, metadata="x" * 4_097) == too_large
         assert bench.fetched() == 2
+        # Kafka counts UTF-16 units: a character outside the first plane is two.
+        assert await bench.commit(4, metadata="é" * 4_096) == ErrorCode.NONE
+        assert await bench.commit(5, metadata="\U0001f600" * 2_048) == ErrorCode.NONE
+        assert await bench.commit(6, metadata="\U0001f600" * 2_049) == too_large
+        assert bench.fetched() == 5
 
 
 async def test_row_99_what_does_not_exist() -> None:

@@ -25,7 +25,7 @@ async def test_groups_are_listed_in_every_version(version: int) -> None:
                 group_id="g",
                 protocol_type="consumer",
                 group_state="Stable" if version >= 4 else "",
-                group_type="Classic" if version >= 5 else "",
+                group_type="classic" if version >= 5 else "",
             )
         ]
 
