@@ -10,7 +10,9 @@ import re
 from topics.errors import InvalidTopicName
 
 NAME_SIZE_MAX = 249
-INTERNAL_NAMES = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+INTERNAL_NAMES = frozenset(
+    {"__cluster_metadata", "__consumer_offsets", "__share_group_state", "__transaction_state"}
+)
 _PREFIXES = ("persistent://public/default/", "public/default/")
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 

@@ -30,6 +30,5 @@ def test_dot_and_underscore_collide() -> None:
 
 
 def test_internal_names_are_kafkas() -> None:
-    assert [True, True, False] == [
-        is_internal(n) for n in ("__consumer_offsets", "__transaction_state", "orders")
-    ]
+    names = ("__cluster_metadata", "__consumer_offsets", "__transaction_state", "orders")
+    assert [True, True, True, False] == [is_internal(name) for name in names]
