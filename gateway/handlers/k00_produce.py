@@ -5,7 +5,8 @@ Behaviour:
   answers keep the order of requests. Every partition is answered for itself.
 - acks 0 gets no answer; an error under it closes the connection, which is all a client can see.
   acks other than -1, 0 and 1 is INVALID_REQUIRED_ACKS for every partition.
-- Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION.
+- Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names that Kafka keeps for
+  itself are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
@@ -31,6 +32,7 @@ from gateway.wire.produce_codec import (
     parse_produce_request,
 )
 from topics import PartitionLog, Topic, TopicsError
+from topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
     from gateway.router import ResponsePort
@@ -107,9 +109,7 @@ class ProduceHandler:
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
-            if has_ids:
-                return ErrorCode.UNKNOWN_TOPIC_ID
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _missing(key)
         if not -1 <= request.acks <= 1:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if length < 0:
@@ -132,6 +132,13 @@ class ProduceHandler:
             await topic.open_partition(index)
         except TopicsError as error:
             self._failed[topic, index] = error
+
+
+def _missing(name: bytes) -> ErrorCode:
+    """Say why there is no topic of that name."""
+    if is_internal(resolve_name(name.decode("utf-8", "replace"))):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _batch(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:

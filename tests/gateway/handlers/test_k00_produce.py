@@ -71,6 +71,15 @@ async def test_row_57_unknown_name_and_unknown_id() -> None:
         assert gateway.services.registry.get("missing") is None
 
 
+@pytest.mark.parametrize(
+    "topic", ["__consumer_offsets", "persistent://public/default/__transaction_state"]
+)
+async def test_names_that_kafka_keeps_for_itself_cannot_be_written(topic: str) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        (one,) = await sent(client, produce({0: batch(b"a")}, topic=topic))
+        assert (17, -1) == (one.error_code, one.base_offset)
+
+
 async def test_row_24_id_of_a_deleted_topic() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         topic = await gateway.create_topic()
