@@ -23,6 +23,7 @@ from ledger.errors import (
     Terminated,
     TooManyRequests,
 )
+from ledger.inspection import CheckEntry, Inspection, Problem, inspect_folder
 from ledger.ledger_list_state import LedgerInfo
 from ledger.ledger_state import LedgerState
 from ledger.managed_ledger import ManagedLedger
@@ -36,10 +37,12 @@ __all__ = [
     "AlreadyClosed",
     "AppendDone",
     "Buffer",
+    "CheckEntry",
     "Corrupt",
     "Deleted",
     "Entry",
     "Fenced",
+    "Inspection",
     "InvalidArgument",
     "InvalidPosition",
     "LedgerError",
@@ -51,6 +54,7 @@ __all__ = [
     "NoMoreEntries",
     "NonRecoverable",
     "Position",
+    "Problem",
     "Row",
     "RowsDone",
     "StorageFailed",
@@ -59,4 +63,5 @@ __all__ = [
     "StoreUnusable",
     "Terminated",
     "TooManyRequests",
+    "inspect_folder",
 ]

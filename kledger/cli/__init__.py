@@ -15,6 +15,7 @@ import kledger
 
 NOUNS = {
     "serve": "run a server",
+    "doctor": "check a stopped store, say what is damaged",
 }
 
 EXIT_FAILURE = 1

@@ -16,8 +16,12 @@ from ledger.engine.errors import FolderInUse
 class FolderLock:
     """Holds a folder from construction to `release`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_read_only: bool = False) -> None:
         """Create the folder if needed and lock it.
+
+        Args:
+            folder: whose lock to take.
+            is_read_only: create nothing; a folder without a lock file is held by nobody then.
 
         Raises:
             FolderInUse: somebody holds it.
@@ -26,12 +30,11 @@ class FolderLock:
         """
         try:
             data_folder.check_not_foreign(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            self._descriptor = os.open(
-                folder / data_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
-            )
+            self._descriptor = _open_existing(folder) if is_read_only else _open_or_make(folder)
         except OSError as error:
             raise data_folder.as_storage_error(folder, error) from error
+        if self._descriptor < 0:
+            return
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -43,3 +46,15 @@ class FolderLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _open_or_make(folder: Path) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    return os.open(folder / data_folder.LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _open_existing(folder: Path) -> int:
+    try:
+        return os.open(folder / data_folder.LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return -1

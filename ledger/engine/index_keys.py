@@ -34,6 +34,7 @@ entry_key = _ENTRY_KEY.pack
 place_value = _PLACE.pack
 """place_value(file, position, data_length)."""
 ENTRY_PREFIX = b"e"
+ENTRY_END = b"f"
 
 
 class EntryPlace(NamedTuple):
@@ -49,6 +50,12 @@ def ledger_range(ledger_id: int) -> tuple[bytes, bytes]:
     """Return the first key of a ledger's entries, and the first one behind them."""
     start = _LEDGER_KEY.pack(ENTRY_PREFIX, ledger_id)
     return start, start + b"\xff" * 9
+
+
+def ledger_id_in(key: bytes) -> int:
+    """Return the ledger of an entry's row."""
+    ledger_id: int = _LEDGER_KEY.unpack_from(key)[1]
+    return ledger_id
 
 
 def decode_entry(key: bytes, value: bytes) -> EntryPlace:

@@ -33,8 +33,9 @@ class _OpenFile:
 class LogFiles:
     """The files `NNNNNNNN.log` of one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_read_only: bool = False) -> None:
         self.folder = folder
+        self._flags = os.O_CLOEXEC | (os.O_RDONLY if is_read_only else os.O_RDWR)
         self._lock = Lock()
         self._open: dict[int, _OpenFile] = {}
 
@@ -67,7 +68,7 @@ class LogFiles:
         """Return the descriptor of a file, for reading and writing, until it is given back."""
         with self._lock:
             if (file := self._open.pop(number, None)) is None:
-                file = _OpenFile(os.open(self.path(number), os.O_RDWR | os.O_CLOEXEC))
+                file = _OpenFile(os.open(self.path(number), self._flags))
             self._open[number] = file  # the newest use is the last one to be closed
             file.borrowers += 1
             self._close_idle(OPEN_FILES_MAX)

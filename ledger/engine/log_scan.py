@@ -71,7 +71,7 @@ class LogScan:
             if later >= file:
                 with self._log_files.use(later) as descriptor:
                     begin = position if later == file else 0
-                    self.later_commits += _find_commits(LogWindow(descriptor), later, begin)
+                    self.later_commits += find_commits(LogWindow(descriptor), later, begin)
 
 
 class LogWindow:
@@ -147,7 +147,7 @@ def _take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview
         group.drops += frames.decode_drops(body)
 
 
-def _find_commits(window: LogWindow, file: int, position: int) -> Iterator[LaterCommit]:
+def find_commits(window: LogWindow, file: int, position: int) -> Iterator[LaterCommit]:
     """Find every commit frame from a position on, whatever lies between."""
     mark = frames.commit_mark(file)
     while position + COMMIT_SIZE <= window.size:

@@ -57,5 +57,6 @@ def all_groups(engine: LogRocksdbEngine, *groups: CommitGroup, sync: bool) -> li
         start = engine._log.end
         engine.commit(group, sync=sync)
         engine.index(group)
-        placed.append(PlacedGroup(group, start.position, engine._log.end, 0))
+        end = engine._log.end
+        placed.append(PlacedGroup(group, start.position if start.file == end.file else 0, end, 0))
     return placed

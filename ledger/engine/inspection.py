@@ -1,0 +1,222 @@
+"""Inspection of a data folder: everything that is damaged in it, without changing anything.
+
+Rule: the folder is locked and only read. What is checked is what the next start would serve: the
+index with what it would replay, and the end of the log as it would be cut.
+Must not know: what entries and rows mean.
+
+| looked at                     | against                                          |
+|-------------------------------|--------------------------------------------------|
+| every frame of every log file | its checksums, and the commit frame of its group |
+| the end of the log            | what a start decides about it                    |
+| every row of the index        | the checksums of its tables                      |
+| every entry in the index      | the frame that it points to                      |
+| space rows of the index       | the entry frames that are in each file           |
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from ledger.engine import data_folder
+from ledger.engine.errors import FolderUnusable, StorageError
+from ledger.engine.folder_lock import FolderLock
+from ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
+from ledger.engine.index_image import IndexImage
+from ledger.engine.index_keys import EntryPlace
+from ledger.engine.log_files import LogFiles
+from ledger.engine.log_scan import LogScan
+from ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
+from ledger.engine.read_plan import Span, plan_spans
+from ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
+
+PLACES_COUNT = 1000
+_KeepFault: TypeAlias = Callable[[int, FrameFault], bool]
+
+
+class Damage(NamedTuple):
+    """One thing that is not as it should be; numbers are -1 where they are not known."""
+
+    file: str
+    position: int
+    reason: str
+    ledger_id: int = -1
+    entry_id: int = -1
+
+
+class FolderInspection:
+    """Looks at the log when it is made; then offers what a start would serve.
+
+    Attributes:
+        damages: what was found so far.
+        torn_tail: what the next start will cut off, None if nothing; that is no damage.
+        file_count, group_count, entry_count: whole ones in the log.
+        has_index: False when the index cannot be opened; what is behind it cannot be asked then.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Lock the folder and look at its log.
+
+        Raises:
+            FolderUnusable: there is no store in it, or it cannot be read.
+            FolderInUse: the store is not stopped.
+        """
+        self.damages: list[Damage] = []
+        self.torn_tail: str | None = None
+        self.has_index = False
+        self._walked: dict[int, WalkedFile] = {}
+        self._image: IndexImage
+        self._open = ExitStack()
+        try:
+            _check_is_store(folder)
+            self._open.callback(FolderLock(folder, is_read_only=True).release)
+            self._look(folder)
+        except OSError as error:
+            self.close()
+            raise data_folder.as_storage_error(folder, error) from error
+        except BaseException:
+            self.close()
+            raise
+        self.file_count = len(self._walked)
+        self.group_count = sum(walked.group_count for walked in self._walked.values())
+        self.entry_count = sum(walked.entry_count for walked in self._walked.values())
+
+    def close(self) -> None:
+        """Let go. May be repeated."""
+        self._open.close()
+
+    # What a start would serve; reading as the seam has it
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of a row."""
+        return self._image.index.get(key)
+
+    def scan(self, start: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        """Return rows."""
+        return self._image.index.scan(start, end, reverse=False, limit=None)
+
+    def ledger_ids(self) -> list[int]:
+        """Return the ids of all ledgers that have entries."""
+        return self._image.ledger_ids()
+
+    def entries(self, ledger_id: int) -> Iterator[tuple[EntryPlace, str, bytes | Damage]]:
+        """Yield every entry of a ledger: its place, the file of it, and its data or the damage."""
+        next_entry = 0
+        while places := self._image.places(ledger_id, next_entry, PLACES_COUNT):
+            for span in plan_spans(places):
+                yield from self._check_span(ledger_id, span)
+            next_entry = places[-1].entry_id + 1
+
+    # Inside
+
+    def _look(self, folder: Path) -> None:
+        log = folder / data_folder.LOG
+        if not log.is_dir():
+            self.damages.append(Damage(str(log), -1, "the folder is missing"))
+            return
+        self._files = LogFiles(log, is_read_only=True)
+        self._open.callback(self._files.close)
+        before: int | None = None
+        for number in self._files.numbers():
+            if number - 1 not in self._walked:
+                before = None  # what stood in a removed file is not known
+            with self._files.use(number) as descriptor:
+                self._walked[number] = walked = walk_file(descriptor, number, before)
+            before = walked.last_group if walked.last_group is not None else before
+        self._open_index(folder / data_folder.INDEX)
+
+    def _open_index(self, folder: Path) -> None:
+        """Open the image and compare; without one every fault of the log counts as damage."""
+        try:
+            self._image = IndexImage(folder)
+        except StorageError as error:
+            hint = "; a start without this folder makes it anew" if self._is_log_whole() else ""
+            self.damages.append(Damage(str(folder), -1, f"{error}{hint}"))
+            self._add_faults(lambda file, fault: True)
+            return
+        self.has_index = True
+        self._open.callback(self._image.close)
+        self._check_end()
+        self._check_space()
+
+    def _is_log_whole(self) -> bool:
+        is_from_the_first = [*self._walked] == [*range(1, len(self._walked) + 1)]
+        return is_from_the_first and not any(each.faults for each in self._walked.values())
+
+    def _check_end(self) -> None:
+        """Replay what a start replays, and decide as it does about what stands at the end."""
+        watermark = self._image.index.watermark
+        if watermark.group == 0 and not self._walked:
+            return  # killed before anything was written
+        scan = LogScan(self._files, watermark)
+        self._image.replay(scan)
+        plan = plan_recovery(
+            watermark=watermark,
+            end=scan.end,
+            damage=scan.damage,
+            later_commits=scan.later_commits,
+            files=scan.files,
+        )
+        end = (1 << 32, 0)
+        if isinstance(plan, CutOff):
+            end = (plan.file, plan.position)
+            path = self._files.path(plan.file)
+            self.torn_tail = f"{path} from position {plan.position} on: {plan.reason}"
+        elif isinstance(plan, Refuse):
+            self._refused(plan)
+        self._add_faults(lambda file, fault: (file, fault.position) < end)
+
+    def _refused(self, plan: Refuse) -> None:
+        """Tell what a start would say, unless the walk has found the very frame in that group."""
+        walked = self._walked.get(plan.file)
+        if walked is None or all(fault.position < plan.position for fault in walked.faults):
+            path = str(self._files.path(plan.file))
+            self.damages.append(Damage(path, plan.position, plan.reason))
+
+    def _add_faults(self, keep: _KeepFault) -> None:
+        for number, walked in self._walked.items():
+            path = str(self._files.path(number))
+            self.damages += [Damage(path, *fault) for fault in walked.faults if keep(number, fault)]
+
+    def _check_space(self) -> None:
+        """Compare what the index says of each file with what stands in it."""
+        space = self._image.index.space
+        for file in sorted(space.live_files()):
+            path, walked = str(self._files.path(file)), self._walked.get(file)
+            if walked is None:
+                self.damages.append(Damage(path, 0, "the file is missing"))
+            elif not walked.faults:
+                for ledger_id, size in space.ledgers_in(file).items():
+                    if size != (found := walked.live_bytes.get(ledger_id, 0)):
+                        reason = f"{found} bytes of entries, the index has {size}"
+                        self.damages.append(Damage(path, -1, reason, ledger_id))
+
+    def _check_span(
+        self, ledger_id: int, span: Span
+    ) -> Iterator[tuple[EntryPlace, str, bytes | Damage]]:
+        file, path = span.file, str(self._files.path(span.file))
+        try:
+            with self._files.use(file) as descriptor:
+                content = os.pread(descriptor, span.end - span.start, span.start)
+        except OSError as error:
+            reason = f"the file cannot be read: {error.strerror or error}"
+            for place in span.places:
+                yield place, path, Damage(path, place.position, reason, ledger_id, place.entry_id)
+            return
+        for place in span.places:
+            entry_id, _, position, length = place
+            start = position - span.start
+            frame = memoryview(content)[start : start + HEADER_SIZE + length]
+            try:
+                data = check_entry(frame, file, (position, length), (ledger_id, entry_id))
+            except FrameDamaged as error:
+                yield place, path, Damage(path, position, str(error), ledger_id, entry_id)
+            else:
+                yield place, path, data
+
+
+def _check_is_store(folder: Path) -> None:
+    data_folder.check_not_foreign(folder)
+    if not any((folder / part).is_dir() for part in (data_folder.LOG, data_folder.INDEX)):
+        raise FolderUnusable(f"data folder {folder} holds no store")

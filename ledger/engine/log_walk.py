@@ -1,0 +1,130 @@
+"""Log walk: every frame of a log file from its first byte on, past whatever is damaged.
+
+Rule: each damage is told once, at the frame that has it. Behind a frame whose header cannot be
+trusted the walk goes on at the next commit frame, the only one that can be told from data.
+Must not know: what is done about damage, the index.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from ledger.engine import frames
+from ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
+from ledger.engine.log_scan import LogWindow, find_commits
+
+
+class FrameFault(NamedTuple):
+    """A frame that is not as it was written; the ids are -1 where nobody can tell."""
+
+    position: int
+    reason: str
+    ledger_id: int = -1
+    entry_id: int = -1
+
+
+@dataclass(slots=True)
+class WalkedFile:
+    """What a walk found.
+
+    Attributes:
+        group_count: whole groups.
+        entry_count: whole entry frames.
+        last_group: number of the last group, None when that is not known.
+        faults: in order of their positions.
+        live_bytes: bytes of entry frames per ledger, as the space rows of the index count them.
+    """
+
+    group_count: int = 0
+    entry_count: int = 0
+    last_group: int | None = None
+    faults: list[FrameFault] = field(default_factory=list)
+    live_bytes: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The group being walked."""
+
+    start: int
+    crcs: list[int] = field(default_factory=list)
+    is_damaged: bool = False
+
+
+def walk_file(descriptor: int, file: int, group_before: int | None) -> WalkedFile:
+    """Look at every frame of a file; `group_before` is the last group of the file before."""
+    return _Walk(LogWindow(descriptor), file, group_before).go()
+
+
+class _Walk:
+    def __init__(self, window: LogWindow, file: int, group_before: int | None) -> None:
+        self._window = window
+        self._file = file
+        self._found = WalkedFile()
+        self._found.last_group = group_before
+
+    def go(self) -> WalkedFile:
+        position = 0
+        while not self._window.is_zero_from(position):
+            position = self._group(position)
+        return self._found
+
+    def _group(self, start: int) -> int:
+        """Walk one group; return where the next one begins."""
+        group, position = _Group(start), start
+        while True:
+            try:
+                if frames.frame_kind(self._window.view(position, HEADER_SIZE)) == COMMIT:
+                    return self._commit(group, position)
+                position = self._frame(group, position)
+            except FrameDamaged as damaged:
+                self._found.faults.append(FrameFault(position, str(damaged)))
+                return self._behind(position)
+
+    def _frame(self, group: _Group, position: int) -> int:
+        """Check an entry, rows or drop frame; return its end."""
+        header = frames.decode_header(
+            self._window.view(position, HEADER_SIZE), file=self._file, position=position
+        )
+        ids = (header.ledger_id, header.entry_id) if header.kind == frames.ENTRY else (-1, -1)
+        end = position + HEADER_SIZE + header.body_length
+        if end > self._window.size:
+            raise FrameDamaged(f"the file ends at {self._window.size}, inside the frame")
+        body = self._window.view(position + HEADER_SIZE, header.body_length)
+        group.crcs.append(header.header_crc)
+        if crc32c(body) != header.body_crc:
+            group.is_damaged = True
+            self._found.faults.append(FrameFault(position, "the body fails its CRC", *ids))
+        elif header.kind == frames.ENTRY:
+            self._found.entry_count += 1
+        if header.kind == frames.ENTRY:
+            live = self._found.live_bytes
+            live[ids[0]] = live.get(ids[0], 0) + HEADER_SIZE + header.body_length
+        return end
+
+    def _commit(self, group: _Group, position: int) -> int:
+        """Check the frame that closes a group; return its end."""
+        found = frames.decode_commit(
+            self._window.view(position, COMMIT_SIZE), file=self._file, position=position
+        )
+        last = self._found.last_group
+        number = found.group if last is None else last + 1
+        crcs, size = group.crcs, position - group.start
+        expected = CommitFrame(
+            len(crcs), number, found.synced_group, size, frames.sum_checksums(crcs)
+        )
+        self._found.last_group = found.group
+        if found != expected:
+            reason = f"the commit frame is {found}, expected {expected}"
+            self._found.faults.append(FrameFault(position, reason))
+        elif not group.is_damaged:
+            self._found.group_count += 1
+        return position + COMMIT_SIZE
+
+    def _behind(self, position: int) -> int:
+        """Return where the group behind a damaged header begins; the end when there is none."""
+        self._found.last_group = None
+        for commit in find_commits(self._window, self._file, position + 1):
+            return commit.position + COMMIT_SIZE
+        return self._window.size
