@@ -183,8 +183,10 @@ class LogRocksdbEngine:
         except StorageError as error:
             logger.warning("closing without a checkpoint, the next start replays: %s", error)
         finally:
-            self._let_go(sync=True)
-            self._folder_lock.release()
+            try:
+                self._let_go(sync=True)
+            finally:
+                self._folder_lock.release()
 
     # For tests of crashes
 
@@ -288,7 +290,11 @@ class LogRocksdbEngine:
             self._log.refuse("the engine is closed")
             self._log.close()
             self._files.close()
-            self._index.close()
+            try:
+                self._index.close()
+            except StorageWriteFailed as error:
+                # What it does not have durably is in the log.
+                logger.warning("closing an index that cannot be flushed: %s", error)
 
     # Inside
 

@@ -35,6 +35,7 @@ WRITE_BUFFER_BYTES = 128 * 1024 * 1024
 BLOCK_CACHE_BYTES = 8 * 1024 * 1024
 OPEN_TABLE_FILES_MAX = 256
 
+_NO_SPACE = "No space"
 _MEMTABLE_SIZE = "rocksdb.cur-size-active-mem-table"
 
 
@@ -124,13 +125,22 @@ class RocksdbTable:
             raise TableFailed(f"the index could not be flushed: {error}") from error
 
     def close(self) -> None:
-        """Flush and let go of the folder. May be repeated."""
+        """Flush and let go of the folder. May be repeated.
+
+        Raises:
+            TableFailed, StorageWriteFailed: it could not be flushed, but the folder is free.
+        """
         if not self._is_closed:
             self._is_closed = True
             try:
                 self._db.close()
             except Exception as error:
-                raise TableFailed(f"the index could not be closed: {error}") from error
+                text = f"the index could not be flushed: {error}"
+                if _NO_SPACE in str(error):
+                    raise StorageWriteFailed(text, full=True) from error
+                raise TableFailed(text) from error
+            finally:
+                del self._db  # after a failed flush only this closes the database
 
 
 def new_batch() -> WriteBatch:
@@ -143,7 +153,7 @@ def _cannot_open(folder: Path, reason: str) -> StorageError:
     text = f"index {folder} cannot be opened: {' '.join(reason.split())}"
     if reason.startswith("Corruption"):
         return IndexCorrupt(text)
-    if "No space" in reason:
+    if _NO_SPACE in reason:
         return StorageWriteFailed(text, full=True)
     return FolderUnusable(text)
 
@@ -151,7 +161,7 @@ def _cannot_open(folder: Path, reason: str) -> StorageError:
 def _is_passing(error: Exception) -> bool:
     """Tell a refusal that time or space will end from a real failure; rocksdict has one type."""
     text = str(error)
-    return "ncomplete" in text or "No space" in text
+    return "ncomplete" in text or _NO_SPACE in text
 
 
 def write_options(*, no_slowdown: bool) -> WriteOptions:

@@ -5,6 +5,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event
@@ -220,7 +221,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(mount, check=False, capture_output=True).returncode:
         pytest.skip("mounting needs privileges; the injected full disk is tested everywhere")
     yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def stored_or_error(engine: LogRocksdbEngine, group: CommitGroup) -> StorageError | None:
@@ -249,6 +250,47 @@ def test_full_disk_fails_appends_serves_reads_and_recovers(small_disk: Path) -> 
     assert count + 1 == entry_count(engine, size=size)
     engine.close()
     assert count + 1 == reopened_count(small_disk / "data", size=size)
+
+
+def fill(folder: Path) -> Path:
+    """Leave not a single byte; returns what to remove."""
+    filler = folder / "filler"
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return filler
+
+
+def test_full_disk_with_checkpoints_and_a_restart(small_disk: Path) -> None:
+    """RocksDB is never asked for what it cannot do, and loses nothing when the store is closed."""
+    engine = LogRocksdbEngine(small_disk / "data", checkpoint_frames=2000)
+    count = checkpoints = refused = 0
+    while refused < 3:
+        if stored_or_error(engine, group_of(count, size=400)) is not None:
+            break
+        count += 1
+        if engine.checkpoint_due():
+            try:
+                engine.checkpoint()
+                checkpoints += 1
+            except StorageWriteFailed:
+                refused += 1
+    assert checkpoints > 1
+    filler = fill(small_disk)
+    with pytest.raises(StorageWriteFailed, match="no checkpoint"):
+        engine.checkpoint()
+    assert isinstance(stored_or_error(engine, group_of(count, size=600_000)), StorageWriteFailed)
+    assert count == entry_count(engine, size=400)
+    engine.close()
+    with pytest.raises(StorageWriteFailed, match="No space left"):
+        LogRocksdbEngine(small_disk / "data")
+    filler.unlink()
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    engine = LogRocksdbEngine(small_disk / "data", checkpoint_frames=2000)
+    store(engine, group_of(count, size=400))
+    engine.checkpoint()
+    engine.close()
+    assert count + 1 == reopened_count(small_disk / "data", size=400)
 
 
 @pytest.mark.parametrize("sync", [True, False])
