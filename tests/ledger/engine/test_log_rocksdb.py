@@ -255,7 +255,7 @@ def test_full_disk_fails_appends_serves_reads_and_recovers(small_disk: Path) -> 
 def fill(folder: Path) -> Path:
     """Leave not a single byte; returns what to remove."""
     filler = folder / "filler"
-    with filler.open("wb", buffering=0) as file, suppress(OSError):
+    with filler.open("ab", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
     return filler
@@ -281,7 +281,9 @@ def test_full_disk_with_checkpoints_and_a_restart(small_disk: Path) -> None:
         engine.checkpoint()
     assert isinstance(stored_or_error(engine, group_of(count, size=600_000)), StorageWriteFailed)
     assert count == entry_count(engine, size=400)
+    fill(small_disk)
     engine.close()
+    fill(small_disk)
     with pytest.raises(StorageWriteFailed, match="No space left"):
         LogRocksdbEngine(small_disk / "data")
     filler.unlink()
