@@ -4,19 +4,12 @@ What a group decides is shown in all its cases by `coordinator/test_group_rows.p
 that a client sees it, and that time and lost connections reach the group.
 """
 
-import struct
-
 import pytest
 
 from gateway.config import GatewayConfig
+from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
 from gateway.wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
-from gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
-from gateway.wire.messages.k47_offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
 from ledger.testing import FaultyEngine
 from tests.gateway.group_client import (
     REBALANCE_MS,
@@ -26,10 +19,9 @@ from tests.gateway.group_client import (
     make_stable,
     waiting,
 )
-from tests.gateway.running import RunningGateway, running_gateway, until
+from tests.gateway.running import running_gateway, until
 
 NEW_MEMBER_MS = 300_000
-SUBSCRIPTION_TO_T = struct.pack(">hih1si", 0, 1, 1, b"t", -1)
 
 
 async def described(client: GroupClient) -> DescribedGroup:
@@ -38,9 +30,21 @@ async def described(client: GroupClient) -> DescribedGroup:
     return group
 
 
-def state_of(gateway: RunningGateway) -> str | None:
-    description = gateway.services.groups.describe("g")
-    return None if description is None else description.state
+@pytest.mark.parametrize("version", range(7))
+async def test_row_36_coordinator_is_this_node_for_each_key(version: int) -> None:
+    async with running_gateway() as gateway, clients(gateway, 1) as (one,):
+        address = (0, 1, "127.0.0.1", gateway.port)
+        for key_type in (0, 1) if version else (0,):
+            request = FindCoordinatorRequest(
+                key="g", key_type=key_type, coordinator_keys=["g", "h", "g"]
+            )
+            response = await one.wire.ask(request, version)
+            found = response.coordinators if version >= 4 else [response]
+            assert [address] * (3 if version >= 4 else 1) == [
+                (each.error_code, each.node_id, each.host, each.port) for each in found
+            ]
+            if version >= 4:
+                assert ["g", "h", "g"] == [each.key for each in found]
 
 
 async def test_row_82_id_first_and_an_unused_one_vanishes() -> None:
@@ -324,97 +328,6 @@ async def test_row_96_static_member_stays_until_its_timeout_or_its_removal() -> 
             (each.group_instance_id, each.error_code) for each in response.members
         ]
         assert 27 == await one.heartbeat()
-
-
-async def test_row_97_commit_from_outside_the_group() -> None:
-    async with running_gateway() as gateway, clients(gateway, 2) as (tool, member):
-        await gateway.create_topic()
-        assert (0, 7) == (await tool.commit(7), await tool.committed()), "no group"
-        await make_stable(gateway, member)
-        assert (25, 7) == (await tool.commit(8), await tool.committed())
-        tool.instance_id = "i"
-        assert 25 == await tool.commit(8)
-        await member.leave()
-        assert (0, 9) == (await tool.commit(9), await tool.committed()), "empty"
-
-
-async def test_row_98_commit_of_members() -> None:
-    async with running_gateway() as gateway, clients(gateway, 2) as (one, other):
-        await gateway.create_topic()
-        await one.join()
-        assert 27 == await one.commit(), "completing"
-        await one.sync(one)
-        assert 0 == await one.commit(1)
-        assert 22 == await one.commit(2, generation_id_or_member_epoch=0)
-        assert 25 == await one.commit(2, member_id="nobody")
-        await other.ask_id()
-        other.send_join()
-        await waiting(gateway, 1)
-        assert (0, 5) == (await one.commit(5), await one.committed()), "preparing"
-        one.generation = 7
-        one.member_id = "nobody"
-        assert 22 == await one.commit(2, group_id="none")
-
-
-async def test_row_99_metadata_and_what_does_not_exist() -> None:
-    async with running_gateway() as gateway, clients(gateway, 1) as (one,):
-        await gateway.create_topic()
-        for metadata, error in ((None, 0), ("x" * 4_096, 0), ("x" * 4_097, 12)):
-            assert error == await one.commit(metadata=metadata)
-        assert 3 == await one.commit(topic="missing")
-
-
-async def test_row_102_offsets_expire_when_nobody_needs_them() -> None:
-    minute_ms = 60_000
-    config = GatewayConfig(
-        group_initial_rebalance_delay_ms=0,
-        offsets_retention_minutes=10,
-        offsets_retention_check_interval_ms=minute_ms,
-    )
-    async with running_gateway(config) as gateway, clients(gateway, 1) as (one,):
-        await gateway.create_topic()
-        one.protocols = (("range", SUBSCRIPTION_TO_T),)
-        await make_stable(gateway, one)
-        await one.commit(4)
-        for _ in range(20 * 12):
-            gateway.clock.advance(5_000)
-            assert 0 == await one.heartbeat()
-        assert 4 == await one.committed(), "twice the retention, in use"
-        await one.leave()
-        for minutes, expected in ((9, 4), (3, -1)):
-            for _ in range(minutes):
-                gateway.clock.advance(minute_ms)
-                await one.committed()
-            assert expected == await one.committed()
-        await until(lambda: state_of(gateway) is None)
-        one.member_id, one.generation = "", -1
-        await one.commit(5)
-        for minutes, expected in ((9, 5), (3, -1)):
-            for _ in range(minutes):
-                gateway.clock.advance(minute_ms)
-                await one.committed()
-            assert expected == await one.committed(), "of a committer without a group"
-
-
-async def test_row_103_groups_and_offsets_in_use_cannot_be_deleted() -> None:
-    async with running_gateway() as gateway, clients(gateway, 1) as (one,):
-        await gateway.create_topic()
-        one.protocols = (("range", SUBSCRIPTION_TO_T),)
-        await make_stable(gateway, one)
-        await one.commit(4)
-        deletion = DeleteGroupsRequest(groups_names=["g", "none"])
-        topic = OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition()])
-        offsets = OffsetDeleteRequest(group_id="g", topics=[topic])
-        response = await one.wire.ask(deletion, 2)
-        assert [68, 69] == [each.error_code for each in response.results]
-        response = await one.wire.ask(offsets, 0)
-        assert 86 == response.topics[0].partitions[0].error_code
-        await one.leave()
-        response = await one.wire.ask(offsets, 0)
-        assert 0 == response.topics[0].partitions[0].error_code
-        assert -1 == await one.committed()
-        response = await one.wire.ask(deletion, 2)
-        assert [0, 69] == [each.error_code for each in response.results]
 
 
 async def test_row_104_metadata_that_is_no_subscription_passes_untouched() -> None:
