@@ -20,7 +20,7 @@ from ledger.ledger_reader import LedgerReader
 from ledger.ledger_state import LedgerState, deleted_error, read_error, write_error
 from ledger.ledger_view import LedgerView
 from ledger.metadata_change import ChangeTicket, change_rows
-from ledger.operations import AppendDone, Operation, Row, RowsDone
+from ledger.operations import AppendDone, Operation, Row, RowsDone, submitted
 from ledger.position import Position
 from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
 from ledger.resending import Resending
@@ -236,7 +236,7 @@ class ManagedLedger(LedgerView):
         """Close the open ledger and go on in a new one; nothing if it is empty."""
         self._check_writable()
         if self._tail.next_entry:
-            await self._wait_for(self._submit_roll)
+            await submitted(self._submit_roll)
 
     async def trim(self) -> None:
         """Delete the ledgers that retention lets go."""
@@ -265,7 +265,7 @@ class ManagedLedger(LedgerView):
                 return self._list.head.terminated_at
         self._check_writable()
         end = self._tail.last_position
-        await self._wait_for(lambda done: self._submit_termination(end, done))
+        await submitted(lambda done: self._submit_termination(end, done))
         return end
 
     async def set_property(self, key: str, value: str | None) -> None:
@@ -280,7 +280,7 @@ class ManagedLedger(LedgerView):
         else:
             properties[key] = value
         change = MetadataChange(head=self._next_head(properties=properties))
-        await self._wait_for(lambda done: self._submit_change(change, done))
+        await submitted(lambda done: self._submit_change(change, done))
 
     async def close(self) -> None:
         """Wait for what was appended, and let go of the managed ledger. May be repeated."""
@@ -427,7 +427,7 @@ class ManagedLedger(LedgerView):
             removed = plan(self._list.infos())
             if removed:
                 change = MetadataChange(head=self._next_head(), removed=removed)
-                await self._wait_for(lambda done: self._submit_change(change, done))
+                await submitted(lambda done: self._submit_change(change, done))
 
     def _trim_later(self) -> None:
         config = self._config
@@ -457,21 +457,6 @@ class ManagedLedger(LedgerView):
     def _roll_by_age(self) -> None:
         if self._is_writable and self._tail.next_entry:
             self._submit_roll(_unheard)
-
-    async def _wait_for(self, submit: Callable[[RowsDone], None]) -> None:
-        """Submit something and wait for it; raise what became of it."""
-        outcome = asyncio.get_running_loop().create_future()
-
-        def resolve(error: LedgerError | None) -> None:
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(None)
-            else:
-                outcome.set_exception(error)
-
-        submit(resolve)
-        await outcome
 
 
 def _unheard(error: LedgerError | None) -> None:

@@ -5,6 +5,7 @@ submission over the whole store.
 Must not know: groups, threads, managed ledgers.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -12,7 +13,7 @@ from ledger.engine.base import Buffer, Row
 from ledger.errors import LedgerError
 from ledger.position import Position
 
-__all__ = ["AppendDone", "Operation", "Row", "RowsDone", "RowsTicket", "Submitter"]
+__all__ = ["AppendDone", "Operation", "Row", "RowsDone", "RowsTicket", "Submitter", "submitted"]
 
 AppendDone: TypeAlias = Callable[[Position, LedgerError | None], None]
 RowsDone: TypeAlias = Callable[[LedgerError | None], None]
@@ -69,3 +70,26 @@ class RowsTicket:
 
     def settle(self) -> None:
         """Nothing to do."""
+
+
+async def submitted(submit: Callable[[RowsDone], None]) -> None:
+    """Submit something and wait until it is durable.
+
+    Args:
+        submit: submits it, with the callback that it is given.
+
+    Raises:
+        LedgerError: what became of it instead.
+    """
+    outcome = asyncio.get_running_loop().create_future()
+
+    def resolve(error: LedgerError | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(None)
+        else:
+            outcome.set_exception(error)
+
+    submit(resolve)
+    await outcome

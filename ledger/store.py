@@ -26,7 +26,7 @@ from ledger.ledger_list_state import LedgerListState
 from ledger.managed_ledger import ManagedLedger
 from ledger.metadata_change import change_rows
 from ledger.opening import Snapshot, load_snapshot, recovered_state
-from ledger.operations import Row, RowsDone
+from ledger.operations import Row, RowsDone, submitted
 from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions, StoreServices
 from runtime.blocking import BlockingPool
@@ -331,18 +331,7 @@ class LedgerStore:
 
     async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int] = ()) -> None:
         """Submit rows in stored form and wait for them."""
-        outcome = asyncio.get_running_loop().create_future()
-
-        def resolve(error: LedgerError | None) -> None:
-            if outcome.done():
-                return
-            if error is None:
-                outcome.set_result(None)
-            else:
-                outcome.set_exception(error)
-
-        self._committer.submit_rows(rows, resolve, drops)
-        await outcome
+        await submitted(lambda done: self._committer.submit_rows(rows, done, drops))
 
     def _lock_of(self, name: str) -> asyncio.Lock:
         """Return the lock for opening and deleting that name; it lives while somebody holds it."""

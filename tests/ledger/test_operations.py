@@ -1,7 +1,9 @@
 """An operation without an entry tells its caller once."""
 
+import pytest
+
 from ledger.errors import Fenced, LedgerError
-from ledger.operations import Operation, RowsTicket
+from ledger.operations import Operation, RowsTicket, submitted
 from ledger.position import EARLIEST
 
 
@@ -28,3 +30,9 @@ def test_a_failed_ticket_tells_its_error_once() -> None:
     ticket.fail(operation(ticket), error)
     ticket.settle()
     assert [error] == heard
+
+
+async def test_submitted_waits_for_the_callback_and_raises_its_error() -> None:
+    await submitted(lambda done: done(None))
+    with pytest.raises(Fenced, match="gone"):
+        await submitted(lambda done: done(Fenced("gone")))
