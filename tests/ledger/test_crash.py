@@ -135,9 +135,10 @@ async def test_a_power_cut_at_every_operation(op: Operation, clock: ManualClock)
         await cut_at(FaultyEngine(None), op, index, clock)
 
 
-async def test_a_power_cut_on_disk(clock: ManualClock, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.slow)])
+async def test_a_power_cut_on_disk(clock: ManualClock, tmp_path: Path, step: int) -> None:
     """The same with the usual engine, at some of the operations."""
-    for index in range(0, (await recorded())["sync"], 6):
+    for index in range(0, (await recorded())["sync"], step):
         engine = FaultyEngine(tmp_path / str(index))
         await cut_at(engine, "sync", index, clock)
         engine.close()
