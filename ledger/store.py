@@ -29,7 +29,7 @@ from ledger.opening import Snapshot, load_snapshot, recovered_state
 from ledger.operations import Row, RowsDone, submitted
 from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions, StoreServices
-from runtime.blocking import BlockingPool
+from runtime.blocking import Arguments, BlockingPool, Result
 from runtime.clock import Clock, SystemClock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -230,6 +230,17 @@ class LedgerStore:
         self._check_usable()
         rows = self._engine.scan(*keys.user_range(prefix))
         return [(keys.user_key_in(key), value) for key, value in rows]
+
+    async def run_blocking(
+        self, call: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
+        """Make a call that takes long where it does not hold up the loop; raise what it raises.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+        """
+        self._check_usable()
+        return await self._services.pool.run(call, *arguments)
 
     # State and back-pressure
 

@@ -2,11 +2,13 @@
 
 Rule: the offset index says where to look, the headers and records found there decide. The answer
 to a time is the first record in offset order that is not older, with its own timestamp, also inside
-a compressed batch and when times are out of order.
+a compressed batch and when times are out of order. A batch whose header states a smaller max
+timestamp than its records have is taken at its word: it is looked into by that time only.
 Must not know: appends, who asks.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -20,6 +22,8 @@ from topics.offset_index import Interval, OffsetIndex, contiguous, first_entry_a
 
 SEARCH_ENTRIES = 256
 SEARCH_BYTES = 1 << 20
+ON_LOOP_RECORDS_MAX = 64
+"""A batch with more records, or a compressed one, is looked into in a thread."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -67,9 +71,10 @@ class OffsetLookup:
                     if header.base_offset >= end_offset:
                         return None
                     if header.max_timestamp >= timestamp:
-                        for each in _times(entry, start_offset):
-                            if each.timestamp >= timestamp:
-                                return each
+                        look = partial(_first_since, entry, start_offset, timestamp)
+                        found = await self._look_into(header, look)
+                        if found is not None:
+                            return found
         return None
 
     async def newest(self, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
@@ -86,8 +91,17 @@ class OffsetLookup:
                     if header.base_offset >= end_offset or header.last_offset < start_offset:
                         continue
                     if best is None or header.max_timestamp >= best.timestamp:
-                        best = _newer(best, _times(entry, start_offset))
+                        look = partial(_newer, entry, start_offset, best)
+                        best = await self._look_into(header, look)
         return best
+
+    async def _look_into(
+        self, header: BatchHeader, look: Callable[[], TimestampedOffset | None]
+    ) -> TimestampedOffset | None:
+        """Walk the records of one batch where it does not hold up the loop."""
+        if not header.codec and header.record_count <= ON_LOOP_RECORDS_MAX:
+            return look()
+        return await self._store.run_blocking(look)
 
     def _intervals(self, ledger_id: int) -> list[Interval]:
         intervals = self._index.intervals_of(ledger_id)
@@ -145,10 +159,16 @@ def _times(entry: Entry, start_offset: int) -> Iterable[TimestampedOffset]:
         return
 
 
+def _first_since(entry: Entry, start_offset: int, timestamp: int) -> TimestampedOffset | None:
+    times = _times(entry, start_offset)
+    return next((each for each in times if each.timestamp >= timestamp), None)
+
+
 def _newer(
-    best: TimestampedOffset | None, times: Iterable[TimestampedOffset]
+    entry: Entry, start_offset: int, best: TimestampedOffset | None
 ) -> TimestampedOffset | None:
-    found = max(times, key=attrgetter("timestamp"), default=None)
+    """Return `best`, or the first of the newest records of a batch when that is newer."""
+    found = max(_times(entry, start_offset), key=attrgetter("timestamp"), default=None)
     if best is None or found is None:
         return best or found
     if found.timestamp == best.timestamp:

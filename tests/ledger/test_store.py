@@ -1,6 +1,7 @@
 """The store: opening and closing, names, rows, recovery, and what stops it."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -396,6 +397,15 @@ async def test_drained_is_called_through_the_store(open_store: OpenStore) -> Non
     hold.release()
     await store.flush()
     assert [False] == drained
+
+
+async def test_blocking_calls_are_made_in_a_thread(open_store: OpenStore) -> None:
+    store = await open_store()
+    assert threading.main_thread() is not await store.run_blocking(threading.current_thread)
+    assert 8 == await store.run_blocking(pow, 2, 3)
+    await store.close()
+    with pytest.raises(AlreadyClosed):
+        await store.run_blocking(pow, 2, 3)
 
 
 async def test_bytes_of_rows_count_as_unconfirmed(open_store: OpenStore) -> None:

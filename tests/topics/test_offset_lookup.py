@@ -1,13 +1,19 @@
 """Searching by offset and by time in a stored log."""
 
 import struct
+import threading
+from collections.abc import Iterator
 
 import pytest
 
+from batches.buffers import Buffer
 from batches.builder import NewRecord, build_batch
-from batches.header import refresh_checksum
+from batches.header import refresh_checksum, set_max_timestamp
+from batches.reader import RecordTime, iterate_times
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import append, house, offsets
+from topics import offset_lookup
+from topics.offset_lookup import ON_LOOP_RECORDS_MAX
 from topics.partition_log import PartitionLog
 
 T = NOW_MS
@@ -36,6 +42,40 @@ async def test_row_72_and_73_first_record_at_or_after_a_time(
                 await append(log, timed(each, codec=codec))
         assert [0, 0, 1, 1, 2, 2, 3, 3, None] == await asked(log, *range(1, 10))
         assert (T + 6, 2) == await log.offset_for_timestamp(T + 5)
+
+
+@pytest.mark.parametrize(
+    ("count", "codec", "in_thread"),
+    [(ON_LOOP_RECORDS_MAX, 0, False), (ON_LOOP_RECORDS_MAX + 1, 0, True), (2, 4, True)],
+)
+async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
+    count: int, codec: int, in_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """10,000 small records take 75 ms, in which nobody else would be served."""
+    threads: list[bool] = []
+
+    def watched(batch: Buffer) -> Iterator[RecordTime]:
+        threads.append(threading.current_thread() is not threading.main_thread())
+        return iterate_times(batch)
+
+    monkeypatch.setattr(offset_lookup, "iterate_times", watched)
+    async with house() as here:
+        log = await here.log()
+        await append(log, timed(*range(count), codec=codec))
+        assert [count - 1] == await asked(log, count - 1)
+        assert (T + count - 1, count - 1) == await log.max_timestamp_offset()
+        assert [in_thread, in_thread] == threads
+
+
+async def test_header_that_understates_its_largest_time_is_believed() -> None:
+    async with house() as here:
+        log = await here.log()
+        understating = timed(1, 5)
+        set_max_timestamp(understating, T + 1)
+        refresh_checksum(understating)
+        await append(log, understating)
+        await append(log, timed(9))
+        assert [0, 2, 2] == await asked(log, 1, 5, 9)
 
 
 async def test_row_73_times_out_of_order() -> None:
