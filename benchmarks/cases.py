@@ -37,13 +37,14 @@ class Case:
     codec: Literal["none", "lz4"] = "none"
     partitions: int = 1
     in_flight: int = 5
+    repeats: int = 1
     seconds: float = 0.0
     subjects: tuple[str, ...] = SUBJECTS
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of all values together."""
-        return self.record_bytes * self.records
+        """Bytes of all values together, as often as they are sent or read."""
+        return self.record_bytes * self.records * self.repeats
 
 
 def _produce(name: str, record_bytes: int, records: int, **more: object) -> Case:
@@ -67,6 +68,9 @@ CASES = (
         in_flight=1, seconds=3,
     ),
     Case(name="latency-1000", kind="latency", record_bytes=100, records=8_000),
+    # Small enough for the cache of 64 MiB, so read from memory; the next two are larger.
+    _consume("consume-tail-1k", 1000, 50_000, repeats=6),
+    _consume("consume-tail-100b", 100, 450_000, repeats=2),
     _consume("consume-1k", 1000, 250_000),
     _consume("consume-100b", 100, 1_000_000),
     _produce("produce-java-1k", 1000, 250_000, client="java"),

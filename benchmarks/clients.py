@@ -43,13 +43,13 @@ def consume(case: Case, bootstrap: str, topic: str) -> Figures:
     """Read the case's records; give seconds and records, or a rate."""
     if case.client == "java":
         return java_consume(case, bootstrap, topic)
-    return _python_load(case, "consume", bootstrap, topic)
+    return _python_load(case, "consume", bootstrap, topic, "--repeats", str(case.repeats))
 
 
-def _python_load(case: Case, verb: str, bootstrap: str, topic: str) -> Figures:
+def _python_load(case: Case, verb: str, bootstrap: str, topic: str, *more: str) -> Figures:
     name = "aiokafka_load" if case.client == "aiokafka" else "rdkafka_load"
     words = [verb, "--partitions", str(case.partitions), "--records", str(case.records)]
-    return program(name, bootstrap, topic, *words, *_shape(case), "--codec", case.codec)
+    return program(name, bootstrap, topic, *words, *_shape(case), "--codec", case.codec, *more)
 
 
 def raw(case: Case, bootstrap: str, topic: str, *limit: str) -> Figures:

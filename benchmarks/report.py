@@ -99,7 +99,9 @@ def describe(case: Case) -> str:
     words: list[str] = []
     if case.kind in {"produce", "consume", "cold-consume"}:
         words = [case.client, f"{case.records:,} records of {case.record_bytes:,} B", case.codec]
-        words += [f"acks={case.acks}", f"{case.partitions} partition(s)"]
+        words += [f"acks={case.acks}"] if case.kind == "produce" else []
+        words += ["1 partition" if case.partitions == 1 else f"{case.partitions} partitions"]
+        words += [f"{case.repeats} times"] if case.repeats > 1 else []
     elif case.kind in {"request", "round-trip"}:
         words = [f"one record of {case.record_bytes} B a request", f"{case.in_flight} in flight"]
     elif case.kind == "latency":

@@ -21,7 +21,7 @@ def rates(case: Case, found: Figures, *, cpu_s: float) -> Figures:
     seconds = found.get("seconds", 0.0)
     return {
         "mb_per_s": found["mb_per_s"] if "mb_per_s" in found else megabytes / seconds,
-        "records_per_s": found.get("records_per_s") or case.records / seconds,
+        "records_per_s": found.get("records_per_s") or case.records * case.repeats / seconds,
         "cpu_ms_per_mb": cpu_s * 1e3 / megabytes,
     }
 
@@ -39,7 +39,7 @@ def produce(case: Case, subject: str, testbed: Testbed) -> Figures:
 def filled_topic(case: Case, subject: str, testbed: Testbed) -> Iterator[str]:
     """Give a topic with the case's records, sent by librdkafka whoever reads them."""
     with testbed.topic(subject, case.partitions) as topic:
-        filling = replace(case, client="librdkafka")
+        filling = replace(case, client="librdkafka", repeats=1)
         clients.produce(filling, testbed.server(subject).bootstrap, topic)
         yield topic
 

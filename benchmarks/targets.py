@@ -82,8 +82,10 @@ def _all() -> Iterator[Target]:
     yield _cpu("produce 100 B", "produce-100b", FSYNC, KAFKA, 1.2)
     yield _cpu("produce 1 KB", "produce-1k", FSYNC, KAFKA_SYNC, 0.5)
     yield _cpu("produce 100 B", "produce-100b", FSYNC, KAFKA_SYNC, 0.5)
-    yield _cpu("consume 1 KB", "consume-1k", OS, KAFKA, 1.1)
-    yield _cpu("consume 100 B", "consume-100b", OS, KAFKA, 0.5)
+    yield _cpu("consume 1 KB from memory", "consume-tail-1k", OS, KAFKA, 1.1)
+    yield _cpu("consume 100 B from memory", "consume-tail-100b", OS, KAFKA, 0.5)
+    yield _cpu("consume 1 KB behind the cache", "consume-1k", OS, KAFKA, 1.1)
+    yield _cpu("consume 100 B behind the cache", "consume-100b", OS, KAFKA, 0.5)
     yield Target(
         what="CPU per request of one record", case="request-100b", figure="cpu_us_per_request",
         subject=OS, against=KAFKA, limit=0.5,

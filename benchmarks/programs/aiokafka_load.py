@@ -72,9 +72,11 @@ def main() -> None:
     parser.add_argument("--record-bytes", type=int, required=True)
     parser.add_argument("--acks", default="all")
     parser.add_argument("--codec", default="none")
+    parser.add_argument("--repeats", type=int, default=1)
     arguments = parser.parse_args()
-    load = produce(arguments) if arguments.verb == "produce" else consume(arguments)
-    print(json.dumps({"seconds": asyncio.run(load), "records": arguments.records}))
+    load = produce if arguments.verb == "produce" else consume
+    seconds = sum(asyncio.run(load(arguments)) for _ in range(arguments.repeats))
+    print(json.dumps({"seconds": seconds, "records": arguments.records}))
 
 
 if __name__ == "__main__":

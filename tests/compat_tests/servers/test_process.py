@@ -48,7 +48,7 @@ def test_running_server_is_measured_and_stopped(tmp_path: Path) -> None:
         pid = server.pid
         assert server.is_running()
         assert server.bootstrap == f"127.0.0.1:{server.port}"
-        assert server.cpu_seconds() >= 0
+        assert 0 < server.cpu_seconds() < 10
         assert server.rss_bytes() > 1 << 20
     assert not server.is_running()
     with pytest.raises(ProcessLookupError):
