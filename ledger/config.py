@@ -27,12 +27,19 @@ class StoreConfig:
         committer_queue_bytes_max: more than this unconfirmed, entries and rows, and `is_saturated`
             holds.
         committer_queue_count_max: the same for the number of appends.
+        cold_read_bytes_max: what is read from the storage at once; further reads wait.
+        cold_reads_waiting_max: more reads than this waiting, and one more gets TooManyRequests.
+        read_ahead_bytes_max: limit of what is read in advance for readers behind the cache; 0 = no
+            reading in advance.
     """
 
     durability: Literal["fsync", "os"] = "fsync"
     cache_bytes: int = 64 * MIB
     committer_queue_bytes_max: int = 64 * MIB
     committer_queue_count_max: int = 100_000
+    cold_read_bytes_max: int = 64 * MIB
+    cold_reads_waiting_max: int = 10_000
+    read_ahead_bytes_max: int = 16 * MIB
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -40,6 +47,9 @@ class StoreConfig:
         _check_at_least("cache_bytes", self.cache_bytes, 0)
         _check_at_least("committer_queue_bytes_max", self.committer_queue_bytes_max, 1)
         _check_at_least("committer_queue_count_max", self.committer_queue_count_max, 1)
+        _check_at_least("cold_read_bytes_max", self.cold_read_bytes_max, 1)
+        _check_at_least("cold_reads_waiting_max", self.cold_reads_waiting_max, 0)
+        _check_at_least("read_ahead_bytes_max", self.read_ahead_bytes_max, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from ledger.errors import (
     LedgerError,
     NonRecoverable,
     StorageFailed,
-    from_engine,
 )
 from ledger.ledger_list_state import LedgerListState
 from ledger.position import LATEST, Position
@@ -93,6 +92,7 @@ class LedgerReader:
             Fenced: the handle is closed or lost its managed ledger.
             InvalidArgument: something is missing, or the count is not positive.
             NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
+            TooManyRequests: too many reads are waiting for the storage.
         """
         self._check_readable()
         bytes_left = _check_arguments(start, count, bytes_max, max_position)
@@ -102,7 +102,7 @@ class LedgerReader:
         while place is not None and place <= max_position:
             limit = count - len(entries)
             try:
-                buffers = await self._step(place, limit, bytes_left, max_position)
+                buffers, is_cut = await self._step(place, limit, bytes_left, max_position)
                 steps += 1
                 if steps % STEPS_PER_TURN == 0:
                     await self._services.clock.sleep(0)
@@ -116,7 +116,7 @@ class LedgerReader:
                     return entries
                 raise
             bytes_left = _take(entries, place, buffers, bytes_left)
-            if not buffers or bytes_left == 0 or len(entries) >= count:
+            if is_cut or not buffers or bytes_left == 0 or len(entries) >= count:
                 return entries
             place = self._next_place(place, len(buffers), max_position)
         return entries
@@ -133,7 +133,7 @@ class LedgerReader:
             raise InvalidArgument(f"position: expected a Position, got {position!r}")
         if self._state.place(position) != position:
             raise InvalidPosition(f"there is no entry at {position}, last is {self._state.lac}")
-        buffers = await self._step(position, 1, -1, LATEST)
+        buffers, _ = await self._step(position, 1, -1, LATEST)
         self._check_readable()
         if not buffers:
             raise NonRecoverable(f"the storage has nothing at {position}")
@@ -179,11 +179,15 @@ class LedgerReader:
 
     async def _step(
         self, place: Position, count: int, bytes_left: int, max_position: Position
-    ) -> Sequence[Buffer]:
-        """Read on in the ledger of `place`, as far as one source goes."""
+    ) -> tuple[Sequence[Buffer], bool]:
+        """Read on in the ledger of `place`, as far as one source goes.
+
+        Returns:
+            What was found, and whether the next entry is known not to fit into the bytes left.
+        """
         buffers = self._cached_step(place, count, bytes_left, max_position)
         if buffers is not None:
-            return buffers
+            return buffers, False
         return await self._stored_step(place, count, bytes_left, max_position)
 
     def _cached_step(
@@ -198,21 +202,18 @@ class LedgerReader:
 
     async def _stored_step(
         self, place: Position, count: int, bytes_left: int, max_position: Position
-    ) -> list[bytes]:
+    ) -> tuple[Sequence[Buffer], bool]:
         """Read from the storage up to where the cache has the rest."""
         ledger_id, first = place
         upto = self._end_in_ledger(ledger_id, max_position)
         run = self._cache.find_run(ledger_id)
         if run is not None and first < run.first_entry:
             upto = min(upto, run.first_entry)
-        last = min(upto, first + count) - 1
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
-        try:
-            return await self._services.pool.run(
-                self._services.engine.read, ledger_id, first, last, limit
-            )
-        except Exception as error:
-            raise from_engine(error) from error
+        buffers = await self._services.cold_reads.read(
+            ledger_id, first, count=count, upto=upto, bytes_max=limit
+        )
+        return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
 
     def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:
         """Return the id behind the last entry of the ledger that the read may return."""

@@ -8,6 +8,7 @@ Must not know: managed ledgers.
 from dataclasses import dataclass
 
 from ledger import keys
+from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
 from ledger.engine.base import StorageEngine
 from ledger.entry_cache import EntryCache
@@ -71,6 +72,7 @@ class StoreServices:
     engine: StorageEngine
     committer: Committer
     cache: EntryCache
+    cold_reads: ColdReads
     ids: IdCounter
     versions: MetadataVersions
     pool: BlockingRunner

@@ -16,6 +16,7 @@ from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from ledger import keys
+from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
 from ledger.config import KIB, ManagedLedgerConfig, StoreConfig
 from ledger.engine.base import StorageEngine
@@ -300,6 +301,13 @@ class LedgerStore:
             engine=self._engine,
             committer=self._committer,
             cache=EntryCache(self.config.cache_bytes),
+            cold_reads=ColdReads(
+                self._engine,
+                self.config,
+                read_ahead_bytes_max=_read_ahead_bytes_max(self._engine, self.config),
+                pool=pool,
+                supervisor=supervisor,
+            ),
             ids=IdCounter(next_id),
             versions=MetadataVersions(),
             pool=pool,
@@ -406,6 +414,12 @@ def _on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
     if isinstance(engine, MemoryEngine):
         return sys.maxsize
     return SMALL_GROUP_BYTES if config.durability == "os" else 0
+
+
+def _read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return how much is read in advance: nothing where every operation is somebody's, or free."""
+    is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
+    return 0 if is_free else config.read_ahead_bytes_max
 
 
 def _load(engine: StorageEngine) -> tuple[int, list[str]]:

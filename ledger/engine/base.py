@@ -58,8 +58,10 @@ class StorageEngine(Protocol):
 
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
-    ) -> list[bytes]:
+    ) -> list[Buffer]:
         """Return entries in order from `first_entry`; at least one, then as many as fit.
+
+        The buffers may be views of one larger block; nobody changes them.
 
         Raises:
             EntryMissing: there is no entry `first_entry`.

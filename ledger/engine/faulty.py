@@ -21,7 +21,7 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import Literal, TypeAlias
 
-from ledger.engine.base import CommitGroup, TwoStepEngine
+from ledger.engine.base import Buffer, CommitGroup, TwoStepEngine
 from ledger.engine.errors import FULL_ERRORS, StorageError, StorageWriteFailed, SyncFailed
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.engine.memory import MemoryEngine
@@ -188,7 +188,7 @@ class FaultyEngine:
 
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
-    ) -> list[bytes]:
+    ) -> list[Buffer]:
         """Pass "read"."""
         life = self._enter()
         self._begin("read")

@@ -283,8 +283,8 @@ def sum_checksums(header_crcs: Sequence[int]) -> int:
 
 def check_entry(
     frame: memoryview, file: int, place: tuple[int, int], ids: tuple[int, int]
-) -> bytes:
-    """Return a copy of the data of an entry frame, having checked every byte of the frame.
+) -> memoryview:
+    """Return the data of an entry frame, uncopied, having checked every byte of the frame.
 
     Args:
         frame: the bytes that should be the frame.
@@ -296,7 +296,7 @@ def check_entry(
         FrameDamaged: the frame is not that entry, or any of its bytes differs.
     """
     position, length = place
-    data = bytes(frame[HEADER_SIZE:])
+    data = frame[HEADER_SIZE:]
     expected = (_TAGS[ENTRY], file, position, length, *ids, crc32c(data))
     if len(frame) < HEADER_SIZE + length:
         raise FrameDamaged("the file ends inside the frame")

@@ -213,7 +213,7 @@ class FolderInspection:
             except FrameDamaged as error:
                 yield place, path, Damage(path, position, str(error), ledger_id, entry_id)
             else:
-                yield place, path, data
+                yield place, path, bytes(data)
 
 
 def _check_is_store(folder: Path) -> None:

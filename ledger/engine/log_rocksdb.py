@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Literal, TypeAlias
 
 from ledger.engine import crash_image, data_folder
-from ledger.engine.base import CommitGroup
+from ledger.engine.base import Buffer, CommitGroup
 from ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
 from ledger.engine.errors import (
     EntryCorrupt,
@@ -117,12 +117,12 @@ class LogRocksdbEngine:
 
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
-    ) -> list[bytes]:
+    ) -> list[Buffer]:
         """Return entries; see the seam."""
         places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
         if not places:
             raise EntryMissing(ledger_id, first_entry)
-        entries: list[bytes] = []
+        entries: list[Buffer] = []
         for span in plan_spans(places):
             entries += self._read_span(ledger_id, span)
         return entries
@@ -303,7 +303,7 @@ class LogRocksdbEngine:
         self._index.add(placed)
         self._frames += placed.frame_count
 
-    def _read_span(self, ledger_id: int, span: Span) -> list[bytes]:
+    def _read_span(self, ledger_id: int, span: Span) -> list[Buffer]:
         """Read entries that stand close together, and check them."""
         place = span.places[0]
         try:
@@ -314,7 +314,8 @@ class LogRocksdbEngine:
             raise EntryCorrupt(ledger_id, place.entry_id, reason) from error
         except OSError as error:
             raise StorageError(f"log file {span.file} cannot be read: {error}") from error
-        view, file, entries = memoryview(content), span.file, []
+        view, file = memoryview(content), span.file
+        entries: list[Buffer] = []
         try:
             for place in span.places:
                 entry_id, _, position, length = place

@@ -8,7 +8,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from threading import Lock
 
-from ledger.engine.base import CommitGroup
+from ledger.engine.base import Buffer, CommitGroup
 from ledger.engine.errors import EntryMissing, StorageError
 
 
@@ -58,11 +58,11 @@ class MemoryEngine:
 
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
-    ) -> list[bytes]:
+    ) -> list[Buffer]:
         """Return entries; see the seam."""
         self._refuse_when_closed()
         entries = self._ledgers.get(ledger_id, {})
-        found: list[bytes] = []
+        found: list[Buffer] = []
         size = 0
         for entry_id in range(first_entry, last_entry + 1):
             data = entries.get(entry_id)

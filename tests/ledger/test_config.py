@@ -53,6 +53,9 @@ def test_limits_can_be_switched_off(values: dict[str, int]) -> None:
         {"cache_bytes": -1},
         {"committer_queue_bytes_max": 0},
         {"committer_queue_count_max": 0},
+        {"cold_read_bytes_max": 0},
+        {"cold_reads_waiting_max": -1},
+        {"read_ahead_bytes_max": -1},
     ],
 )
 def test_a_store_setting_that_cannot_work_is_refused(values: dict[str, object]) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -281,6 +282,39 @@ async def test_the_tail_never_touches_the_storage(open_store: OpenStore) -> None
     assert numbers(0, 9) == datas(await ml.read_entries(EARLIEST, 100))
     assert b"7" == (await ml.read_entry(positions[7])).data
     assert 0 == engine.calls["read"]
+
+
+async def test_a_limited_read_asks_the_storage_once(open_store: OpenStore) -> None:
+    """What does not fit any more was read too, and thrown away: every fetch cost two reads."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=COLD)
+    ml = await store.open_managed_ledger("orders")
+    for number in range(8):
+        await ml.add_entry(b"%010d" % number)
+    assert 2 == len(await ml.read_entries(EARLIEST, 8, bytes_max=25))
+    assert 1 == engine.calls["read"]
+
+
+async def test_reading_on_is_read_in_advance_on_disk_only(
+    open_store: OpenStore, tmp_path: Path
+) -> None:
+    """An engine whose reads a test holds and counts sees those that were asked for."""
+    for engine in (None, FaultyEngine(None), FaultyEngine(tmp_path / "faulty")):
+        store = await open_store(engine=engine, config=COLD)
+        assert 0 == await read_in_advance(store)
+    async with LedgerStore.open(tmp_path / "disk", config=COLD) as store:
+        assert 25 == await read_in_advance(store)
+
+
+async def read_in_advance(store: LedgerStore) -> int:
+    """Return how many bytes are read in advance for who reads on."""
+    ml = await store.open_managed_ledger("orders")
+    for number in range(8):
+        await ml.add_entry(b"%010d" % number)
+    first = await ml.read_entries(EARLIEST, 8, bytes_max=25)
+    second = await ml.read_entries(first[-1].position.successor, 8, bytes_max=25)
+    assert [b"%010d" % number for number in range(4)] == datas([*first, *second])
+    return store._services.cold_reads.ahead_bytes
 
 
 # read_entry and find_newest_matching

@@ -131,7 +131,7 @@ def test_very_large_scratch_is_given_back() -> None:
     assert len(encoder._scratch) < frames.SCRATCH_KEPT_BYTES_MAX
 
 
-def checked(raw: bytes | bytearray, **elsewhere: int) -> bytes:
+def checked(raw: bytes | bytearray, **elsewhere: int) -> memoryview:
     """Check a frame as that of entry 5:6 with four bytes at the beginning of file 3."""
     at = {"file": 3, "position": 0, "length": 4, "ledger_id": 5, "entry_id": 6} | elsewhere
     place, ids = (at["position"], at["length"]), (at["ledger_id"], at["entry_id"])
@@ -140,7 +140,7 @@ def checked(raw: bytes | bytearray, **elsewhere: int) -> bytes:
 
 def test_any_flipped_bit_of_an_entry_frame_is_noticed() -> None:
     raw = encoded(CommitGroup(entries=[(5, 6, b"data")]))[:-COMMIT_SIZE]
-    assert b"data" == checked(raw)
+    assert b"data" == bytes(checked(raw))
     for bit in range(len(raw) * 8):
         flipped = bytearray(raw)
         flipped[bit // 8] ^= 1 << bit % 8

@@ -1,0 +1,177 @@
+"""Reads of the storage: in turn, within limits, and in advance for who reads on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ledger.cold_reads import ENDS_MAX, ColdReads
+from ledger.config import StoreConfig
+from ledger.engine.base import CommitGroup
+from ledger.errors import NonRecoverable, StorageFailed, TooManyRequests
+from ledger.testing import FaultyEngine, ManualClock
+from runtime.blocking import BlockingPool
+from runtime.tasks import Supervisor
+from tests.ledger.words import settled
+
+SIZE = 10
+COUNT = 100
+
+
+class Bench:
+    """Cold reads over an engine with a hundred entries of ten bytes in ledger 1."""
+
+    def __init__(self, engine: FaultyEngine, cold: ColdReads, supervisor: Supervisor) -> None:
+        self.engine = engine
+        self.cold = cold
+        self.supervisor = supervisor
+
+    @property
+    def reads(self) -> int:
+        """How often the storage was read."""
+        return self.engine.calls["read"]
+
+    async def read(self, first: int, entries: int = 2, count: int = COUNT) -> list[bytes]:
+        """Read as many entries as fit into the bytes of so many."""
+        found = await self.cold.read(1, first, count=count, upto=COUNT, bytes_max=entries * SIZE)
+        return [bytes(each) for each in found]
+
+    async def at_rest(self) -> None:
+        """Wait until nothing is read in advance."""
+        while self.supervisor.task_count:
+            await settled(ManualClock())
+
+
+def entries(first: int, last: int) -> list[bytes]:
+    return [b"%010d" % number for number in range(first, last + 1)]
+
+
+@asynccontextmanager
+async def bench(read_ahead: int = 1000, **limits: int) -> AsyncIterator[Bench]:
+    engine, pool, supervisor = FaultyEngine(None), BlockingPool(), Supervisor()
+    group = CommitGroup(entries=[(1, n, data) for n, data in enumerate(entries(0, COUNT - 1))])
+    engine.commit(group, sync=True)
+    engine.index(group)
+    config = StoreConfig(**limits)  # type: ignore[arg-type]
+    cold = ColdReads(
+        engine, config, read_ahead_bytes_max=read_ahead, pool=pool, supervisor=supervisor
+    )
+    yield Bench(engine, cold, supervisor)
+    engine.close()
+    await supervisor.close()
+    pool.close()
+    assert 0 == cold.in_flight_bytes
+
+
+async def test_who_reads_on_finds_the_next_piece_there() -> None:
+    async with bench() as on:
+        assert entries(0, 1) == await on.read(0)
+        await on.at_rest()
+        assert (1, 0) == (on.reads, on.cold.ahead_bytes), "one read alone is no reading on"
+        assert entries(2, 3) == await on.read(2)
+        await on.at_rest()
+        assert (3, 2 * SIZE) == (on.reads, on.cold.ahead_bytes)
+        for first in range(4, 20, 2):
+            assert entries(first, first + 1) == await on.read(first)
+            await on.at_rest()
+        assert 3 + 8 == on.reads, "every piece is read once"
+
+
+async def test_reader_waits_for_the_piece_on_its_way() -> None:
+    async with bench() as on:
+        await on.read(0)
+        await on.read(2)
+        await on.at_rest()
+        hold = on.engine.hold_next("read")
+        await on.read(4)
+        await hold.reached()
+        waiting = [asyncio.ensure_future(on.read(6)) for _ in range(2)]
+        await settled(ManualClock())
+        assert not any(each.done() for each in waiting)
+        hold.release()
+        assert [entries(6, 7)] * 2 == await asyncio.gather(*waiting)
+
+
+async def test_smaller_request_leaves_the_rest_and_a_larger_one_takes_what_is_there() -> None:
+    async with bench() as on:
+        await on.read(0, 4)
+        await on.read(4, 4)
+        await on.at_rest()
+        reads = on.reads
+        assert entries(8, 8) == await on.read(8, 1)
+        assert entries(9, 9) == await on.read(9, 4, count=1)
+        assert reads == on.reads
+        assert entries(10, 11) == await on.read(10, 4)
+
+
+async def test_failed_reading_in_advance_is_heard_by_who_comes_for_it() -> None:
+    async with bench() as on:
+        await on.read(0)
+        on.engine.delay_next("read", 0)
+        on.engine.fail_next("read", OSError(5, "broken"))
+        await on.read(2)
+        await on.at_rest()
+        assert 0 == on.cold.ahead_bytes
+        on.engine.fail_next("read", OSError(5, "still broken"))
+        with pytest.raises(StorageFailed, match="still broken"):
+            await on.read(4)
+        assert entries(4, 5) == await on.read(4)
+
+
+async def test_pieces_in_advance_are_bounded_and_the_oldest_goes() -> None:
+    async with bench(read_ahead=5 * SIZE) as on:
+        for start in (0, 20, 40):
+            await on.read(start)
+            await on.read(start + 2)
+            await on.at_rest()
+            assert on.cold.ahead_bytes <= 5 * SIZE
+        reads = on.reads
+        await on.read(44)
+        assert reads == on.reads
+        await on.read(4)
+        assert reads < on.reads, "the first reader's piece had gone"
+
+
+async def test_nothing_is_read_in_advance_without_room_or_behind_the_end() -> None:
+    async with bench(read_ahead=0) as on:
+        for first in range(0, COUNT, 20):
+            await on.read(first, 20)
+        assert 5 == on.reads
+    async with bench() as on:
+        for first in range(0, COUNT, 50):
+            await on.read(first, 50)
+            await on.at_rest()
+        assert 2 == on.reads
+
+
+async def test_ends_that_are_remembered_are_bounded() -> None:
+    async with bench() as on:
+        for _ in range(2):
+            for number in range(ENDS_MAX + 10):
+                await on.cold.read(1, number % 90, count=1, upto=COUNT, bytes_max=SIZE)
+        assert len(on.cold._ends) <= ENDS_MAX
+        await on.at_rest()
+
+
+async def test_reads_beyond_the_limit_wait_in_turn_and_too_many_are_refused() -> None:
+    async with bench(cold_read_bytes_max=5 * SIZE, cold_reads_waiting_max=2) as on:
+        hold = on.engine.hold_next("read")
+        first = asyncio.ensure_future(on.read(0, 4))
+        await hold.reached()
+        second, third = asyncio.ensure_future(on.read(20, 4)), asyncio.ensure_future(on.read(40, 1))
+        await settled(ManualClock())
+        assert (1, 4 * SIZE) == (on.reads, on.cold.in_flight_bytes)
+        with pytest.raises(TooManyRequests, match="cold_reads_waiting_max"):
+            await on.read(60)
+        second.cancel()
+        hold.release()
+        assert entries(0, 3) == await first
+        assert entries(40, 40) == await third
+        assert entries(60, 60 + 8) == await on.read(60, 9), "one read may exceed the limit"
+
+
+async def test_missing_entry_is_told() -> None:
+    async with bench() as on:
+        with pytest.raises(NonRecoverable):
+            await on.cold.read(2, 0, count=1, upto=1, bytes_max=SIZE)
