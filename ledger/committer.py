@@ -26,10 +26,12 @@ from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
 from ledger.position import EARLIEST, Position
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
+from runtime.logs import RateLimitedLog
 from runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
+WARNINGS_PER_SECOND = 1
 SLOW_COMMIT_MS = 2
 """A commit on the loop that took longer sends the next group to the helper thread."""
 
@@ -101,6 +103,8 @@ class Committer:
         self._sync = sync
         self._flight: _Flight | None = None
         self._was_slow = False
+        # On a full disk every attempt of every producer ends here.
+        self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._checkpointing: asyncio.Task[None] | None = None
         self._drained: list[Callable[[], None]] = []
 
@@ -257,7 +261,7 @@ class Committer:
         if error is None:
             self._conclude(flight)
         elif isinstance(error, StorageWriteFailed):
-            logger.warning(
+            self._warnings.warning(
                 "a group of %d operations was not written: %s", len(flight.operations), error
             )
             self._fail_all(flight, error)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ledger import keys
 from ledger.engine.base import StorageEngine
+from ledger.errors import Corrupt
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.ledger_recovery_plan import plan_recovery
 from ledger.records import (
@@ -78,7 +79,8 @@ def _count(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerReco
     """Return the true numbers of an open ledger: its mark and what is stored behind it."""
     end = engine.last_entry(mark.ledger_id) + 1
     entries, size = mark.entries, mark.size
-    assert end >= entries, f"ledger {mark.ledger_id}: marked {entries} entries, found {end}"
+    if end < entries:
+        raise Corrupt(f"ledger {mark.ledger_id}: {end} entries are stored, its mark says {entries}")
     if end == entries:
         return mark
     while entries < end:

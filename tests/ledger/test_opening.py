@@ -47,6 +47,12 @@ def test_an_open_ledger_is_counted_from_its_mark_on() -> None:
     assert Snapshot(HEAD, [closed(5, 2), mark], {6: found}) == snapshot
 
 
+def test_a_mark_beyond_the_entries_is_corruption() -> None:
+    mark = LedgerRecord(ledger_id=6, entries=10, size=100)
+    with pytest.raises(Corrupt, match="ledger 6: 9 entries are stored, its mark says 10"):
+        load_snapshot(stored(mark, entries=(6, 9)), "orders", now_ms=50)
+
+
 def test_an_exact_mark_needs_no_reading() -> None:
     mark = LedgerRecord(ledger_id=6, entries=9, size=90, max_timestamp_ms=7)
     snapshot = load_snapshot(stored(mark, entries=(6, 9)), "orders", now_ms=50)

@@ -1,6 +1,7 @@
 """The store: opening and closing, names, rows, recovery, and what stops it."""
 
 import asyncio
+import errno
 import threading
 from pathlib import Path
 
@@ -406,6 +407,18 @@ async def test_blocking_calls_are_made_in_a_thread(open_store: OpenStore) -> Non
     await store.close()
     with pytest.raises(AlreadyClosed):
         await store.run_blocking(pow, 2, 3)
+
+
+async def test_a_full_disk_does_not_fill_the_log_of_the_server(
+    open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine)
+    for _ in range(20):
+        engine.fail_next("commit", OSError(errno.ENOSPC, "no space"))
+        with pytest.raises(StorageFailed):
+            await store.put_rows([(b"k", b"v")])
+    assert 1 == sum("was not written" in each.message for each in caplog.records)
 
 
 async def test_bytes_of_rows_count_as_unconfirmed(open_store: OpenStore) -> None:
