@@ -30,7 +30,8 @@ def conditions(folder: Path, *, rounds: int, is_quick: bool) -> dict[str, str]:
         "Apache Kafka": f"{peers.KAFKA_VERSION}, one node, its own defaults, 1 GiB heap",
         "librdkafka client": importlib.metadata.version("confluent-kafka"),
         "aiokafka": importlib.metadata.version("aiokafka"),
-        "rounds": f"median of {rounds}{', quick: a quarter of the work' if is_quick else ''}",
+        "rounds": f"median of {rounds}; one round where no range stands behind a figure"
+        + (", quick: a quarter of the work" if is_quick else ""),
     }
 
 
