@@ -11,11 +11,11 @@ fixed multiple of what arrived.
 Must not know: connections, handlers, what a message means.
 """
 
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from gateway.wire.decode_source import compile_decoder
 from gateway.wire.encode_source import compile_encoder
-from gateway.wire.errors import UnsupportedVersion
+from gateway.wire.errors import MalformedMessage, UnsupportedVersion
 from gateway.wire.primitives import Buffer
 from gateway.wire.schema import Message
 
@@ -42,6 +42,23 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
         function = cls.__decoders__[version] = compile_decoder(cls, version)
     message: M = function(buf, pos)
     return message
+
+
+def explain_fault(
+    cls: type[Message], version: int, buf: Buffer, pos: int, fault: Exception
+) -> NoReturn:
+    """Raise for a body that a parser written by hand refused.
+
+    The compiled decoder finds the same fault and names the field; should it find none, the fault
+    that was met is told.
+
+    Raises:
+        MalformedMessage: always.
+    """
+    decode(cls, version, buf, pos)
+    raise MalformedMessage(
+        cls.__api__.name, version, position=pos, field="?", expected="a body", got=str(fault)
+    ) from None
 
 
 def encode(message: Message, version: int) -> bytes:

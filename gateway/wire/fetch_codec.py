@@ -20,8 +20,7 @@ from operator import itemgetter
 from struct import Struct, error
 from typing import Final, NoReturn
 
-from gateway.wire.codec import decode
-from gateway.wire.errors import MalformedMessage
+from gateway.wire.codec import explain_fault
 from gateway.wire.primitives import (
     ELEMENTS_MAX,
     Buffer,
@@ -105,10 +104,7 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
     """Let the compiled codec find the same fault and name the field."""
     from gateway.wire.messages import k01_fetch  # noqa: PLC0415 (for the unhappy case only)
 
-    decode(k01_fetch.FetchRequest, version, buf, pos)
-    raise MalformedMessage(
-        "FetchRequest", version, position=pos, field="?", expected="a body", got=str(fault)
-    ) from None
+    explain_fault(k01_fetch.FetchRequest, version, buf, pos, fault)
 
 
 def _parse_flexible(buf: memoryview, version: int, pos: int) -> FetchRequest:

@@ -19,8 +19,7 @@ from operator import itemgetter
 from struct import Struct, error
 from typing import Final, NoReturn
 
-from gateway.wire.codec import decode
-from gateway.wire.errors import MalformedMessage
+from gateway.wire.codec import explain_fault
 from gateway.wire.primitives import (
     ELEMENTS_MAX,
     Refused,
@@ -97,10 +96,7 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
     """Let the compiled codec find the same fault and name the field."""
     from gateway.wire.messages import k00_produce  # noqa: PLC0415 (for the unhappy case only)
 
-    decode(k00_produce.ProduceRequest, version, buf, pos)
-    raise MalformedMessage(
-        "ProduceRequest", version, position=pos, field="?", expected="a body", got=str(fault)
-    ) from None
+    explain_fault(k00_produce.ProduceRequest, version, buf, pos, fault)
 
 
 def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ProduceRequest:
