@@ -24,6 +24,7 @@ from ledger.engine.errors import StorageWriteFailed
 from ledger.errors import Fenced, LedgerError, from_engine
 from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
 from ledger.position import EARLIEST, Position
+from ledger.threads import CommitRunner, StartCommits
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
 from runtime.logs import RateLimitedLog
@@ -66,6 +67,7 @@ class Committer:
         pool: BlockingRunner,
         supervisor: Supervisor,
         on_fatal: Callable[[LedgerError], None],
+        start_commits: StartCommits = CommitThread,
     ) -> None:
         """Make an idle one, for the running loop.
 
@@ -79,6 +81,7 @@ class Committer:
             pool: where checkpoints run.
             supervisor: of the checkpoints.
             on_fatal: called once, when the committer stops and before the unconfirmed hear of it.
+            start_commits: makes the helper thread.
         """
         self.entries: list[tuple[int, int, Buffer]] = []
         self.rows: list[Row] = []
@@ -97,7 +100,7 @@ class Committer:
         self._supervisor = supervisor
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
-        self._thread: CommitThread[_Flight] = CommitThread(
+        self._thread: CommitRunner[_Flight] = start_commits(
             engine, sync=sync, land=self._land_from_thread
         )
         self._sync = sync

@@ -30,7 +30,8 @@ from ledger.opening import Snapshot, load_snapshot, recovered_state
 from ledger.operations import Row, RowsDone, submitted
 from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions, StoreServices
-from runtime.blocking import Arguments, BlockingPool, Result
+from ledger.threads import StoreThreads
+from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -53,6 +54,7 @@ class LedgerStore:
         config: StoreConfig,
         clock: Clock,
         engine: StorageEngine | None,
+        threads: StoreThreads,
     ) -> None:
         """Use `open`."""
         self.config = config
@@ -61,6 +63,7 @@ class LedgerStore:
         """Called once when the store stops for good; the owner of the process decides."""
         self.path = path
         self._engine_given = engine
+        self._threads = threads
         self._engine: StorageEngine
         self._committer: Committer
         self._services: StoreServices
@@ -80,6 +83,7 @@ class LedgerStore:
         config: StoreConfig | None = None,
         clock: Clock | None = None,
         engine: StorageEngine | None = None,
+        threads: StoreThreads | None = None,
     ) -> Self:
         """Return a store that opens when it is entered or awaited.
 
@@ -89,12 +93,14 @@ class LedgerStore:
             clock: where the time comes from.
             engine: used instead of the usual one for `path`, and not closed with the store; a store
                 that has it open is fenced.
+            threads: who does the blocking work, if not the usual ones.
         """
         return cls(
             Path(path) if path is not None else None,
             config or StoreConfig(),
             clock or SystemClock(),
             engine,
+            threads or StoreThreads(),
         )
 
     async def __aenter__(self) -> Self:
@@ -232,6 +238,16 @@ class LedgerStore:
         rows = self._engine.scan(*keys.user_range(prefix))
         return [(keys.user_key_in(key), value) for key, value in rows]
 
+    def scan_rows_between(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        """Return the user's rows with start <= key < end, the last ones first in `reverse`."""
+        self._check_usable()
+        rows = self._engine.scan(
+            keys.user_key(start), keys.user_key(end), reverse=reverse, limit=limit
+        )
+        return [(keys.user_key_in(key), value) for key, value in rows]
+
     async def run_blocking(
         self, call: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
@@ -273,7 +289,7 @@ class LedgerStore:
     async def _start(self) -> None:
         if self._is_open:
             raise InvalidArgument("a store is opened once")
-        pool = BlockingPool()
+        pool = self._threads.pool()
         try:
             if self._engine_given is not None:
                 self._engine = self._engine_given
@@ -296,6 +312,7 @@ class LedgerStore:
             pool=pool,
             supervisor=supervisor,
             on_fatal=self._stopped,
+            start_commits=self._threads.commits,
         )
         self._services = StoreServices(
             engine=self._engine,

@@ -1,0 +1,51 @@
+"""Threads: who does the blocking work of a store.
+
+Rule: a store takes its threads from here and starts none itself, so that a simulation, which has
+one thread and one order, can put its own in their place.
+Must not know: what the work is.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ledger.commit_thread import CommitThread, Land
+from ledger.engine.base import CommitGroup, StorageEngine
+from runtime.blocking import BlockingPool, BlockingRunner
+
+Token = TypeVar("Token")
+Token_contra = TypeVar("Token_contra", contravariant=True)
+
+
+class CommitRunner(Protocol[Token_contra]):
+    """What the committer knows of its thread; see `CommitThread`."""
+
+    def submit(self, group: CommitGroup, token: Token_contra) -> None:
+        """Commit a group behind those submitted before."""
+        ...
+
+    def stop(self) -> None:
+        """End after what is in hand; blocks until then. May be repeated."""
+        ...
+
+    def abandon(self) -> None:
+        """End after what has begun; blocks until then."""
+        ...
+
+
+class StartCommits(Protocol):
+    """Makes an idle commit thread."""
+
+    def __call__(
+        self, engine: StorageEngine, *, sync: bool, land: Land[Token]
+    ) -> CommitRunner[Token]:
+        """Return it; the arguments are those of `CommitThread`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreThreads:
+    """What one store starts: a pool for what may block, and the thread of its committer."""
+
+    pool: Callable[[], BlockingRunner] = BlockingPool
+    commits: StartCommits = CommitThread
