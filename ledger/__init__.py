@@ -1,6 +1,7 @@
 """The face of the ledger room: durable, unbounded logs of opaque entries.
 
-Rule: other rooms import from here and from `ledger.testing`, nothing deeper.
+Rule: other rooms import from here and from `ledger.testing`, nothing deeper; the command line also
+from `ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 
@@ -23,7 +24,6 @@ from ledger.errors import (
     Terminated,
     TooManyRequests,
 )
-from ledger.inspection import CheckEntry, Inspection, Problem, inspect_folder
 from ledger.ledger_list_state import LedgerInfo
 from ledger.ledger_state import LedgerState
 from ledger.managed_ledger import ManagedLedger
@@ -37,12 +37,10 @@ __all__ = [
     "AlreadyClosed",
     "AppendDone",
     "Buffer",
-    "CheckEntry",
     "Corrupt",
     "Deleted",
     "Entry",
     "Fenced",
-    "Inspection",
     "InvalidArgument",
     "InvalidPosition",
     "LedgerError",
@@ -54,7 +52,6 @@ __all__ = [
     "NoMoreEntries",
     "NonRecoverable",
     "Position",
-    "Problem",
     "Row",
     "RowsDone",
     "StorageFailed",
@@ -63,5 +60,4 @@ __all__ = [
     "StoreUnusable",
     "Terminated",
     "TooManyRequests",
-    "inspect_folder",
 ]

@@ -2,23 +2,21 @@
 
 Rule: nothing is changed and nothing is repaired. Every entry of every managed ledger is read; what
 the bytes mean is judged by a function of the caller. Blocking from beginning to end.
-Must not know: Kafka, who asks.
+Must not know: Kafka, who asks. A face of this room, but not part of the one that servers load.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ledger import keys
 from ledger.engine import data_folder
 from ledger.engine.errors import StorageError
+from ledger.engine.inspection import Damage, FolderInspection
 from ledger.errors import Corrupt, from_engine
 from ledger.position import Position
 from ledger.records import LedgerRecord, decode_counter, decode_ledger, decode_managed_ledger
-
-if TYPE_CHECKING:
-    from ledger.engine.inspection import Damage, FolderInspection
 
 CheckEntry: TypeAlias = Callable[[str, Position, bytes], str | None]
 """Called with a managed ledger's name, a position and the entry; returns what is wrong with it.
@@ -59,9 +57,6 @@ def inspect_folder(path: str | Path, *, check_entry: CheckEntry) -> Inspection:
         StoreInUse: it is not stopped.
         StoreUnusable: there is no store in it, or it cannot be read.
     """
-    # The database library is loaded only by those who have a folder.
-    from ledger.engine.inspection import FolderInspection  # noqa: PLC0415
-
     folder = Path(path)
     try:
         engine = FolderInspection(folder)
@@ -87,7 +82,7 @@ def inspect_folder(path: str | Path, *, check_entry: CheckEntry) -> Inspection:
 class _Looking:
     """One pass over everything that the index knows."""
 
-    def __init__(self, engine: "FolderInspection", index: str, check_entry: CheckEntry) -> None:
+    def __init__(self, engine: FolderInspection, index: str, check_entry: CheckEntry) -> None:
         self.managed_ledger_count = 0
         self._engine = engine
         self._index = index
@@ -172,5 +167,5 @@ class _Looking:
         name = self._names.get(ledger_id, "")
         self._problems.append(Problem(self._index, -1, reason, ledger_id, -1, name))
 
-    def _named(self, damage: "Damage") -> Problem:
+    def _named(self, damage: Damage) -> Problem:
         return Problem(*damage, self._names.get(damage.ledger_id, ""))

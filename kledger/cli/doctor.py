@@ -9,15 +9,8 @@ import argparse
 from batches.errors import BatchError, CorruptBatch
 from batches.header import read_header, verify_checksum
 from kledger.cli import EXIT_FAILURE, mistake
-from ledger import (
-    Inspection,
-    LedgerError,
-    Position,
-    Problem,
-    StoreInUse,
-    StoreUnusable,
-    inspect_folder,
-)
+from ledger import LedgerError, Position, StoreInUse, StoreUnusable
+from ledger.inspection import Inspection, Problem, inspect_folder
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,18 +5,16 @@ from pathlib import Path
 import pytest
 
 from ledger import (
-    Inspection,
     LedgerStore,
     ManagedLedgerConfig,
     Position,
-    Problem,
     StoreInUse,
     StoreUnusable,
-    inspect_folder,
     keys,
 )
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.inspection import Inspection, Problem, inspect_folder
 from ledger.records import LedgerRecord, encode_counter, encode_ledger
 from tests.ledger.words import add_all, numbers
 
