@@ -53,6 +53,7 @@ async def test_a_closed_store_refuses_everything(open_store: OpenStore) -> None:
     for plain in (
         lambda: store.get_row(b"k"),
         lambda: store.scan_rows(b""),
+        lambda: store.scan_rows_between(b"", b"a"),
         lambda: store.append_rows_nowait([], lambda error: None),
     ):
         with pytest.raises(AlreadyClosed):
@@ -185,6 +186,11 @@ async def test_rows_are_put_deleted_and_scanned(open_store: OpenStore) -> None:
     assert [(b"a2", b"2"), (b"a3", b"")] == store.scan_rows(b"a")
     assert [b"", b"a2", b"a3", b"b1"] == [key for key, _ in store.scan_rows()]
     assert (None, b"", b"4") == (store.get_row(b"a1"), store.get_row(b"a3"), store.get_row(b""))
+    between = store.scan_rows_between(b"a", b"b1")
+    assert [(b"a2", b"2"), (b"a3", b"")] == between
+    assert between[::-1] == store.scan_rows_between(b"a", b"b1", reverse=True)
+    assert between[:1] == store.scan_rows_between(b"a", b"z", limit=1)
+    assert between[1:] == store.scan_rows_between(b"", b"b1", reverse=True, limit=1)
 
 
 async def test_rows_and_entries_share_one_order(open_store: OpenStore) -> None:
@@ -355,10 +361,12 @@ async def test_a_failed_sync_stops_the_store_and_tells_the_server(open_store: Op
     with pytest.raises(Fenced):
         await ml.add_entry(b"x")
     assert (True, 1) == (store.is_fenced, len(fatal))
+    syncs = engine.calls["sync"]
     for call in (store.open_managed_ledger("other"), store.put_rows([(b"k", b"v")])):
         with pytest.raises(Fenced):
             await call
     await store.close()
+    assert syncs == engine.calls["sync"], "a sync is never tried again"
 
 
 # The usual engine
