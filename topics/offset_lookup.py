@@ -4,21 +4,21 @@ Rule: the offset index says where to look, the headers and records found there d
 to a time is the first record in offset order that is not older, with its own timestamp, also inside
 a compressed batch and when times are out of order. A batch whose header states a smaller max
 timestamp than its records have is taken at its word: it is looked into by that time only.
+What is read does not grow with the log: one interval of entries, of which one batch is opened.
 Must not know: appends, who asks.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from batches.errors import CorruptBatch
 from batches.header import BatchHeader, read_header
 from batches.reader import iterate_times
-from ledger import Entry, LedgerStore, ManagedLedger, Position
-from topics import records
-from topics.keys import PartitionKeys, ids_behind
-from topics.offset_index import Interval, OffsetIndex, contiguous, first_entry_at
+from ledger import LATEST, Entry, LedgerStore, ManagedLedger, Position
+from topics.index_rows import IndexRows
+from topics.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
 
 SEARCH_ENTRIES = 256
 SEARCH_BYTES = 1 << 20
@@ -33,15 +33,32 @@ class TimestampedOffset(NamedTuple):
     offset: int
 
 
+class Search(Protocol):
+    """A search for a record between two offsets."""
+
+    async def __call__(self, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
+        """The record, None when there is none. Raises LedgerError, BatchError."""
+        ...
+
+
+class Run(NamedTuple):
+    """Entries to look at, and the largest time that they may have."""
+
+    ledger_id: int
+    first_entry: int
+    end_entry: int
+    max_timestamp: int
+
+
 class OffsetLookup:
     """Searches in one partition."""
 
     def __init__(
-        self, store: LedgerStore, ledger: ManagedLedger, keys: PartitionKeys, index: OffsetIndex
+        self, store: LedgerStore, ledger: ManagedLedger, rows: IndexRows, index: OffsetIndex
     ) -> None:
         self._store = store
         self._ledger = ledger
-        self._keys = keys
+        self._rows = rows
         self._index = index
 
     async def find(self, offset: int) -> Position:
@@ -53,46 +70,76 @@ class OffsetLookup:
         ledger_id = self._index.find_ledger(offset)
         if ledger_id is None:
             return self._ledger.next_valid_position(self._ledger.first_position)
-        start = Position(ledger_id, first_entry_at(self._intervals(ledger_id), offset))
-        async for entry, header in self._headers(start):
+        end = self._entries_in(ledger_id)
+        found = self._rows.around(ledger_id, end, lambda row: row.first_offset <= offset)
+        first = 0
+        if found.before is not None:
+            is_inside = offset < found.before.next_offset
+            first = found.before.first_entry if is_inside else found.before.end_entry
+        if found.behind is not None:
+            end = found.behind.first_entry
+        async for entry, header in self._headers(Run(ledger_id, first, end, UNKNOWN)):
             if header.last_offset >= offset:
                 return entry.position
-        return self._ledger.last_confirmed_entry.successor
+        return Position(ledger_id, end)
 
     async def first_at_time(
         self, timestamp: int, *, start_offset: int, end_offset: int
     ) -> TimestampedOffset | None:
         """The first record, in offset order, within the bounds, whose time is not before."""
-        for ledger_id, _ in list(self._index.ledgers_by_time(timestamp)):
-            for run in self._runs(ledger_id):
-                if run.max_timestamp < timestamp or run.next_offset <= start_offset:
-                    continue
-                async for entry, header in self._run_headers(ledger_id, run):
-                    if header.base_offset >= end_offset:
-                        return None
-                    if header.max_timestamp >= timestamp:
-                        look = partial(_first_since, entry, start_offset, timestamp)
-                        found = await self._look_into(header, look)
-                        if found is not None:
-                            return found
+        for span in list(self._index.spans_since(timestamp, start_offset)):
+            found = await self._first_in(span.ledger_id, timestamp, start_offset, end_offset)
+            if found is not None:
+                return found
         return None
 
     async def newest(self, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
-        """The first of the records within the bounds that have the largest time."""
+        """The first of the records within the bounds that have the largest time.
+
+        Two cases: mostly the newest ledger has a record of the time that is stated for it, which
+        is a search by time; where that one lies before the start, or nowhere, all its intervals are
+        tried, those that state the largest time first.
+        """
         best: TimestampedOffset | None = None
-        by_time = sorted(self._index.ledgers_by_time(-1), key=lambda pair: -pair[1])
-        for ledger_id, ledger_max in by_time:
-            if best is not None and ledger_max < best.timestamp:
+        spans = self._index.spans_since(TIMESTAMP_NONE, start_offset)
+        for span in sorted(spans, key=lambda each: (-each.max_timestamp, each.first_offset)):
+            newest = span.max_timestamp
+            if best is not None and (best.timestamp, -best.offset) > (newest, -span.first_offset):
                 break
-            for run in sorted(self._runs(ledger_id), key=lambda each: -each.max_timestamp):
-                if best is not None and run.max_timestamp < best.timestamp:
-                    break
-                async for entry, header in self._run_headers(ledger_id, run):
-                    if header.base_offset >= end_offset or header.last_offset < start_offset:
-                        continue
-                    if best is None or header.max_timestamp >= best.timestamp:
-                        look = partial(_newer, entry, start_offset, best)
-                        best = await self._look_into(header, look)
+            found = await self._first_in(span.ledger_id, newest, start_offset, end_offset)
+            if found is None:
+                found = await self._newest_in(span.ledger_id, start_offset, end_offset)
+            best = _newer(best, found)
+        return best
+
+    async def _first_in(
+        self, ledger_id: int, timestamp: int, start_offset: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        for run in self._runs_since(ledger_id, timestamp, start_offset):
+            async for entry, header in self._headers(run):
+                if header.base_offset >= end_offset:
+                    return None
+                if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                    look = partial(_first_since, entry, start_offset, timestamp)
+                    found = await self._look_into(header, look)
+                    if found is not None:
+                        return found
+        return None
+
+    async def _newest_in(
+        self, ledger_id: int, start_offset: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        best: TimestampedOffset | None = None
+        runs = self._runs_since(ledger_id, TIMESTAMP_NONE, start_offset)
+        for run in sorted(runs, key=lambda each: -each.max_timestamp):
+            if best is not None and run.max_timestamp < best.timestamp:
+                break
+            async for entry, header in self._headers(run):
+                if header.base_offset >= end_offset or header.last_offset < start_offset:
+                    continue
+                if best is None or header.max_timestamp >= best.timestamp:
+                    look = partial(_newest_since, entry, start_offset)
+                    best = _newer(best, await self._look_into(header, look))
         return best
 
     async def _look_into(
@@ -103,30 +150,34 @@ class OffsetLookup:
             return look()
         return await self._store.run_blocking(look)
 
-    def _intervals(self, ledger_id: int) -> list[Interval]:
-        intervals = self._index.intervals_of(ledger_id)
-        if intervals is None:
-            intervals = load_intervals(self._store, self._keys, ledger_id)
-            self._index.put_loaded(ledger_id, intervals)
-        return intervals
+    def _entries_in(self, ledger_id: int) -> int:
+        first, last = Position(ledger_id, 0), Position(ledger_id, LATEST.entry_id)
+        return self._ledger.number_of_entries(first, last)
 
-    def _runs(self, ledger_id: int) -> list[Interval]:
-        end = next((i.entries for i in self._ledger.ledgers if i.ledger_id == ledger_id), 0)
-        return self._index.runs_of(ledger_id, self._intervals(ledger_id), end)
+    def _runs_since(self, ledger_id: int, timestamp: int, start_offset: int) -> Iterator[Run]:
+        """What may hold a record that new at or behind an offset, in order.
 
-    async def _run_headers(
-        self, ledger_id: int, run: Interval
-    ) -> AsyncIterator[tuple[Entry, BatchHeader]]:
-        end = Position(ledger_id, run.end_entry - 1)
-        async for pair in self._headers(Position(ledger_id, run.first_entry), end):
-            yield pair
+        Mostly the first one does. It does not where a newer record lies before `start_offset`: then
+        the rows from there on are looked at one by one.
+        """
+        rows, end = self._rows, self._entries_in(ledger_id)
+        found = rows.around(ledger_id, end, lambda row: row.max_timestamp_so_far < timestamp)
+        if found.behind is not None and found.behind.next_offset <= start_offset:
+            found = rows.around(ledger_id, end, lambda row: row.next_offset <= start_offset)
+        at = 0 if found.before is None else found.before.end_entry
+        for row in rows.walk(ledger_id, at):
+            if row.first_entry > at:  # nothing is known of these entries
+                yield Run(ledger_id, at, row.first_entry, UNKNOWN)
+            if row.max_timestamp >= timestamp:
+                yield Run(ledger_id, row.first_entry, row.end_entry, row.max_timestamp)
+            at = row.end_entry
+        if at < end:
+            yield Run(ledger_id, at, end, UNKNOWN)
 
-    async def _headers(
-        self, start: Position, end: Position | None = None
-    ) -> AsyncIterator[tuple[Entry, BatchHeader]]:
-        """Read on from `start`, up to and including `end`, a piece at a time."""
-        last = self._ledger.last_confirmed_entry if end is None else end
-        position = start
+    async def _headers(self, run: Run) -> AsyncIterator[tuple[Entry, BatchHeader]]:
+        """Read the entries of a run, a piece at a time."""
+        position = Position(run.ledger_id, run.first_entry)
+        last = Position(run.ledger_id, run.end_entry - 1)
         while position <= last:
             entries = await self._ledger.read_entries(
                 position, SEARCH_ENTRIES, last, bytes_max=SEARCH_BYTES
@@ -136,17 +187,6 @@ class OffsetLookup:
             for entry in entries:
                 yield entry, read_header(entry.buffer)
             position = entries[-1].position.successor
-
-
-def load_intervals(store: LedgerStore, keys: PartitionKeys, ledger_id: int) -> list[Interval]:
-    """The intervals of a ledger that have rows, as far as they join up."""
-    prefix = keys.ledger_intervals(ledger_id)
-    return contiguous(
-        [
-            records.decode_interval(ids_behind(key, prefix)[0], row)
-            for key, row in store.scan_rows(prefix)
-        ]
-    )
 
 
 def _times(entry: Entry, start_offset: int) -> Iterable[TimestampedOffset]:
@@ -164,13 +204,13 @@ def _first_since(entry: Entry, start_offset: int, timestamp: int) -> Timestamped
     return next((each for each in times if each.timestamp >= timestamp), None)
 
 
+def _newest_since(entry: Entry, start_offset: int) -> TimestampedOffset | None:
+    return max(_times(entry, start_offset), key=attrgetter("timestamp"), default=None)
+
+
 def _newer(
-    entry: Entry, start_offset: int, best: TimestampedOffset | None
+    one: TimestampedOffset | None, other: TimestampedOffset | None
 ) -> TimestampedOffset | None:
-    """Return `best`, or the first of the newest records of a batch when that is newer."""
-    found = max(_times(entry, start_offset), key=attrgetter("timestamp"), default=None)
-    if best is None or found is None:
-        return best or found
-    if found.timestamp == best.timestamp:
-        return min(best, found)
-    return max(best, found)
+    """The newer of two, or the first when they are of one time."""
+    found = [each for each in (one, other) if each is not None]
+    return max(found, key=lambda each: (each.timestamp, -each.offset), default=None)

@@ -9,6 +9,7 @@ Must not know: requests, sessions, groups.
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 from batches.errors import BatchError
@@ -16,8 +17,14 @@ from batches.header import LENGTH_FIELD_END, patch_base_offset
 from ledger import LedgerError, ManagedLedger, Position
 from runtime.clock import Clock
 from topics.admission_plan import admit
-from topics.errors import OffsetOutOfRange, TopicsError, UnknownPartition, from_batch_error
-from topics.offset_lookup import OffsetLookup, TimestampedOffset
+from topics.errors import (
+    OffsetOutOfRange,
+    StorageFailed,
+    TopicsError,
+    UnknownPartition,
+    from_batch_error,
+)
+from topics.offset_lookup import OffsetLookup, Search, TimestampedOffset
 from topics.partition_notes import PartitionNotes
 from topics.partition_reader import PartitionReader
 from topics.partition_state import PartitionState
@@ -257,13 +264,7 @@ class PartitionLog:
         Raises:
             StorageFailed: the log cannot be read.
         """
-        state = self._state
-        try:
-            return await self._lookup.first_at_time(
-                timestamp, start_offset=state.log_start_offset, end_offset=state.high_watermark
-            )
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
+        return await self._search(partial(self._lookup.first_at_time, timestamp))
 
     async def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest time; None when the log is empty.
@@ -271,13 +272,21 @@ class PartitionLog:
         Raises:
             StorageFailed: the log cannot be read.
         """
+        return await self._search(self._lookup.newest)
+
+    async def _search(self, search: Search) -> TimestampedOffset | None:
         state = self._state
-        try:
-            return await self._lookup.newest(
-                start_offset=state.log_start_offset, end_offset=state.high_watermark
-            )
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
+        while True:
+            start, end = state.log_start_offset, state.high_watermark
+            try:
+                found = await search(start_offset=start, end_offset=end)
+            except LedgerError as error:
+                raise from_ledger_error(error) from error
+            except BatchError as error:
+                raise StorageFailed(f"stored entry is no batch: {error}") from error
+            self._check_open()
+            if start == state.log_start_offset:  # else it may have gone while it was read
+                return found
 
     # Removing
 

@@ -142,11 +142,26 @@ class PartitionNotes:
                 removal = self._plan(config, now_ms, closed)
             if removal is None:
                 return
-            gone = [i.ledger_id for i in self._ledger.ledgers if i.ledger_id <= removal.ledger_id]
+            oldest = self._ledger.ledgers[0].ledger_id
             await self.raise_log_start(removal.next_offset, moved)
             await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
             self._index.remove_before(removal.ledger_id + 1)
-            await self._delete_rows(gone)
+            await self.remove_stale_rows(oldest)
+
+    async def remove_stale_rows(self, since_ledger_id: int = 0) -> None:
+        """Remove the rows of ledgers that are gone: the step of a removal that a crash leaves out.
+
+        Args:
+            since_ledger_id: rows of older ledgers are known to have gone.
+
+        Raises:
+            LedgerError: it was not stored.
+        """
+        kept = self._ledger.ledgers[0].ledger_id
+        for key_of in (self._keys.ledger_intervals, self._keys.span):
+            start, end = key_of(since_ledger_id), key_of(kept)
+            while stale := self._store.scan_rows_between(start, end, limit=DELETED_ROWS_MAX):
+                await self._store.put_rows([(key, None) for key, _ in stale])
 
     def _plan(
         self, config: TopicConfig | None, now_ms: int, ledgers: list[KeptLedger]
@@ -167,16 +182,6 @@ class PartitionNotes:
             is_open = info.closed_ms is None
             kept.append(KeptLedger(info.ledger_id, info.size, span.next_offset, newest, is_open))
         return kept
-
-    async def _delete_rows(self, ledger_ids: list[int]) -> None:
-        for ledger_id in ledger_ids:
-            stale = [
-                key for key, _ in self._store.scan_rows(self._keys.ledger_intervals(ledger_id))
-            ]
-            stale.append(self._keys.span(ledger_id))
-            for start in range(0, len(stale), DELETED_ROWS_MAX):
-                chunk = stale[start : start + DELETED_ROWS_MAX]
-                await self._store.put_rows([(key, None) for key in chunk])
 
     def _checkpoint_row(self) -> Row:
         producers = self._state.confirmed_producers()

@@ -11,13 +11,14 @@ from uuid import UUID
 
 from batches.errors import BatchError
 from batches.header import BatchHeader, read_header
-from ledger import EARLIEST, LedgerError, LedgerStore, ManagedLedger, Position
+from ledger import EARLIEST, LedgerError, LedgerInfo, LedgerStore, ManagedLedger, Position
 from runtime.clock import Clock
 from topics import records
 from topics.errors import StorageFailed
+from topics.index_rows import IndexRows
 from topics.keys import PartitionKeys, ids_behind
 from topics.offset_index import IndexRow, OffsetIndex, interval_bytes
-from topics.offset_lookup import OffsetLookup, load_intervals
+from topics.offset_lookup import OffsetLookup
 from topics.partition_log import PartitionLog
 from topics.partition_notes import PartitionNotes, ledger_config
 from topics.partition_state import PartitionState
@@ -59,11 +60,12 @@ async def open_partition(
         opening = _Opening(store, ledger, keys, config, defaults)
         opening.load_rows()
         await opening.replay(clock.now_ms())
+        notes = opening.make_notes()
+        await notes.remove_stale_rows()
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
         raise StorageFailed(f"{topic}-{index}: stored entry is no batch: {error}") from error
-    notes = opening.make_notes()
     return PartitionLog(
         topic=topic,
         topic_id=topic_id,
@@ -72,7 +74,7 @@ async def open_partition(
         state=opening.state,
         tail=opening.tail,
         notes=notes,
-        lookup=OffsetLookup(store, ledger, keys, opening.index),
+        lookup=OffsetLookup(store, ledger, opening.rows, opening.index),
         config=config,
         clock=clock,
     )
@@ -93,6 +95,7 @@ class _Opening:
         self.ledger = ledger
         self.keys = keys
         self.index = OffsetIndex(interval_bytes(config.segment_bytes))
+        self.rows = IndexRows(store, keys)
         self.tail = TailState()
         self.producers = ProducerTable(
             expiration_ms=defaults.producer_id_expiration_ms, count_max=defaults.producers_max
@@ -139,7 +142,7 @@ class _Opening:
         return checkpoint
 
     def _load_index(self) -> None:
-        """Take over the spans up to the first ledger without one, and that ledger's intervals."""
+        """Take over the spans up to the first ledger without one, and where its intervals end."""
         spans = {}
         for key, row in self.store.scan_rows(self.keys.spans):
             (ledger_id,) = ids_behind(key, self.keys.spans)
@@ -148,20 +151,23 @@ class _Opening:
             if not info.entries:
                 continue
             span = spans.get(info.ledger_id)
-            if span is not None:
-                self.index.spans.append(span)
-                self.indexed_from = Position(info.ledger_id + 1, 0)
-                continue
-            intervals = [
-                each
-                for each in load_intervals(self.store, self.keys, info.ledger_id)
-                if each.end_entry <= info.entries
-            ]
-            self.indexed_from = Position(info.ledger_id, 0)
-            if intervals:
-                self.index.resume(info.ledger_id, intervals)
-                self.indexed_from = Position(info.ledger_id, intervals[-1].end_entry)
-            return
+            if span is None:
+                self._resume_index(info)
+                return
+            self.index.add_span(span)
+            self.indexed_from = Position(info.ledger_id + 1, 0)
+
+    def _resume_index(self, info: LedgerInfo) -> None:
+        """Go on behind the last interval of a ledger that lies within what the ledger has."""
+        ledger_id, entries = info.ledger_id, info.entries
+        first = self.rows.last_from(ledger_id, 0)
+        newest = self.rows.last_from(ledger_id, entries)
+        while newest is not None and newest.end_entry > entries and newest.first_entry:
+            newest = self.rows.last_from(ledger_id, newest.first_entry - 1)
+        self.indexed_from = Position(ledger_id, 0)
+        if first is not None and newest is not None and newest.end_entry <= entries:
+            self.index.resume(ledger_id, first.first_offset, newest)
+            self.indexed_from = Position(ledger_id, newest.end_entry)
 
     async def replay(self, now_ms: int) -> None:
         """Read the headers that neither checkpoint nor index cover."""

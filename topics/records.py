@@ -19,7 +19,7 @@ from topics.producer_state import BatchRange, ProducerEntry
 VERSION = 1
 _LOG_START = Struct(">Bq")
 _SPAN = Struct(">Bqqq")
-_INTERVAL = Struct(">Bqqqq")
+_INTERVAL = Struct(">Bqqqqq")
 _CHECKPOINT = Struct(">BqqqI")
 _PRODUCER = Struct(">qhqB")
 _RANGE = Struct(">iiqqq")

@@ -5,13 +5,10 @@ from hypothesis import strategies as st
 
 from topics.offset_index import (
     INTERVAL_BYTES_MIN,
-    UNKNOWN,
     IndexRow,
     Interval,
     OffsetIndex,
     Span,
-    contiguous,
-    first_entry_at,
     interval_bytes,
 )
 
@@ -39,11 +36,23 @@ def run(counts: list[int], times: list[int]) -> list[Entry]:
     return entries
 
 
+def intervals_in(rows: list[IndexRow], ledger_id: int) -> list[Interval]:
+    return [
+        row.content
+        for row in rows
+        if isinstance(row.content, Interval) and row.ledger_id == ledger_id
+    ]
+
+
+def spans_in(rows: list[IndexRow]) -> list[Span]:
+    return [row.content for row in rows if isinstance(row.content, Span)]
+
+
 def test_intervals_and_spans_get_rows_when_they_are_complete() -> None:
     _, rows = noted(run([4, 1], [7, 9, 8]))
     assert [
-        IndexRow(5, Interval(0, 3, 0, 6, 9)),
-        IndexRow(5, Interval(3, 4, 6, 8, 7)),
+        IndexRow(5, Interval(0, 3, 0, 6, 9, 9)),
+        IndexRow(5, Interval(3, 4, 6, 8, 7, 9)),
         IndexRow(5, Span(5, 0, 8, 9)),
     ] == rows
 
@@ -58,8 +67,26 @@ COUNTS = st.lists(st.integers(1, 9), min_size=1, max_size=4)
 TIMES = st.lists(st.integers(0, 50), min_size=1, max_size=7)
 
 
+@given(COUNTS, TIMES)
+def test_intervals_say_what_is_in_them(counts: list[int], times: list[int]) -> None:
+    entries = run([*counts, 1], times)
+    _, rows = noted(entries)
+    for ledger_id, count in enumerate(counts, 5):
+        mine = [each for each in entries if each[0] == ledger_id]
+        intervals = intervals_in(rows, ledger_id)
+        assert [0, *(each.end_entry for each in intervals)] == [
+            *(each.first_entry for each in intervals), count
+        ]  # fmt: skip
+        for each in intervals:
+            inside = mine[each.first_entry : each.end_entry]
+            assert (inside[0][2], inside[-1][3]) == (each.first_offset, each.next_offset)
+            assert max(e[4] for e in inside) == each.max_timestamp
+            assert max(e[4] for e in mine[: each.end_entry]) == each.max_timestamp_so_far
+            assert 1 <= len(inside) <= 3
+
+
 @given(COUNTS, TIMES, st.data())
-def test_search_begins_at_or_before_the_entry_and_not_far_from_it(
+def test_every_offset_is_in_the_ledger_found(
     counts: list[int], times: list[int], data: st.DataObject
 ) -> None:
     entries = run(counts, times)
@@ -67,31 +94,20 @@ def test_search_begins_at_or_before_the_entry_and_not_far_from_it(
     wanted = data.draw(st.sampled_from(entries))
     offset = data.draw(st.integers(wanted[2], wanted[3] - 1))
     assert wanted[0] == index.find_ledger(offset)
-    intervals = index.intervals_of(wanted[0])
-    if intervals is not None:
-        first = first_entry_at(intervals, offset)
-        assert wanted[1] - 3 < first <= wanted[1]
 
 
-@given(COUNTS, TIMES, st.integers(-1, 55))
-def test_no_entry_of_a_time_is_outside_the_runs(
-    counts: list[int], times: list[int], timestamp: int
+@given(COUNTS, TIMES, st.integers(-1, 55), st.integers(-1, 80), st.integers(0, 4))
+def test_ledgers_of_a_time_are_those_that_a_scan_finds(
+    counts: list[int], times: list[int], timestamp: int, start: int, removed: int
 ) -> None:
     entries = run(counts, times)
     index, _ = noted(entries)
-    found = set()
-    for ledger_id, largest in index.ledgers_by_time(timestamp):
-        intervals = index.intervals_of(ledger_id)
-        if intervals is None:
-            found |= {(ledger_id, entry) for entry in range(counts[ledger_id - 5])}
-            continue
-        runs = index.runs_of(ledger_id, intervals, counts[ledger_id - 5])
-        assert largest == max(each.max_timestamp for each in runs)
-        assert [each.first_entry for each in runs[1:]] == [each.end_entry for each in runs[:-1]]
-        for each in runs:
-            if each.max_timestamp >= timestamp:
-                found |= {(ledger_id, e) for e in range(each.first_entry, each.end_entry)}
-    assert {(e[0], e[1]) for e in entries if e[4] >= timestamp} <= found
+    index.remove_before(5 + removed)
+    found = [span.ledger_id for span in index.spans_since(timestamp, start)]
+    expected = {e[0] for e in entries if e[4] >= timestamp and e[0] >= 5 + removed}
+    ends = {e[0]: e[3] for e in entries}
+    assert found == sorted(found)
+    assert {each for each in expected if ends[each] > start} <= set(found) <= expected
 
 
 @given(COUNTS, TIMES, st.integers(0, 30))
@@ -102,18 +118,14 @@ def test_resumed_index_equals_one_that_never_stopped(
     cut = min(cut, len(entries))
     whole, rows = noted(entries)
     _, before = noted(entries[:cut])
-    spans = [row.content for row in before if isinstance(row.content, Span)]
     ledger_id = entries[cut - 1][0] if cut else entries[0][0]
-    intervals = [
-        row.content
-        for row in before
-        if isinstance(row.content, Interval) and row.ledger_id == ledger_id
-    ]
+    intervals = intervals_in(before, ledger_id)
     again = OffsetIndex(250)
-    again.spans = spans
+    for span in spans_in(before):
+        again.add_span(span)
     covered = 0
     if intervals:
-        again.resume(ledger_id, contiguous(intervals))
+        again.resume(ledger_id, intervals[0].first_offset, intervals[-1])
         covered = intervals[-1].end_entry
     after: list[IndexRow] = []
     for ledger, entry, base, end, time in entries:
@@ -131,25 +143,7 @@ def test_remove_before_forgets_ledgers_even_the_newest() -> None:
     assert [6, 7] == [span.ledger_id for span in index.all_spans()]
     assert index.find_ledger(1) is None
     index.remove_before(8)
-    assert [] == index.all_spans()
+    assert [] == index.all_spans() == list(index.spans_since(-1, 0))
     assert index.find_ledger(100) is None
     assert [] == index.note(9, 0, base_offset=12, next_offset=14, size=1, max_timestamp=1)
     assert [Span(9, 12, 14, 1)] == index.all_spans()
-
-
-def test_contiguous_stops_at_a_gap() -> None:
-    a, b, d = (Interval(first, first + 2, first, first + 2, 0) for first in (0, 2, 6))
-    assert [a, b] == contiguous([d, b, a])
-    assert [] == contiguous([b, d])
-
-
-def test_entries_without_an_interval_have_to_be_looked_at() -> None:
-    index = OffsetIndex(100)
-    assert [Interval(0, 3, 0, UNKNOWN, UNKNOWN)] == index.runs_of(5, [], 3)
-
-
-def test_only_a_few_old_ledgers_stay_loaded() -> None:
-    index = OffsetIndex(100)
-    for ledger_id in range(10):
-        index.put_loaded(ledger_id, [])
-    assert [None, []] == [index.intervals_of(5), index.intervals_of(9)]

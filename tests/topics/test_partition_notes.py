@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from ledger import StoreConfig
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from tests.batches.words import batch
@@ -76,6 +77,35 @@ async def test_trimmed_ledgers_leave_no_rows() -> None:
         kept = {info.ledger_id for info in log._ledger.ledgers}
         for prefix in (keys.spans, keys.intervals):
             for key, _ in here.store.scan_rows(prefix):
+                assert ids_behind(key, prefix)[0] in kept
+
+
+@pytest.mark.parametrize("cut_at", range(4))
+async def test_rows_that_a_crash_left_behind_go_at_the_next_start(cut_at: int) -> None:
+    """Log start, list of ledgers, intervals, spans: whatever step is cut off, no row stays."""
+    engine, synced = FaultyEngine(None), StoreConfig(durability="fsync")
+    async with house(engine, store_config=synced, is_closed_well=False) as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for _ in range(12):
+            await append(log, batch("x" * 100))
+        await here.store.flush()
+        for _ in range(cut_at):
+            engine.delay_next("commit", 0)
+        hold = engine.hold_next("commit")
+        removing = asyncio.ensure_future(log.delete_records(12))
+        await hold.reached()
+        engine.drop_unsynced()
+        with pytest.raises(StorageFailed):
+            await removing
+    async with house(engine) as again:
+        log = await again.log()
+        assert log.log_start_offset in (0, 12)
+        await log.delete_records(12)
+        await again.store.flush()
+        keys = PartitionKeys(log.topic_id, 0)
+        kept = {info.ledger_id for info in log._ledger.ledgers}
+        for prefix in (keys.spans, keys.intervals):
+            for key, _ in again.store.scan_rows(prefix):
                 assert ids_behind(key, prefix)[0] in kept
 
 

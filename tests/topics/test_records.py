@@ -52,12 +52,11 @@ def test_checkpoint_round_trip(
             decode_checkpoint(row[:-1])
 
 
-@given(LONG, LONG, LONG, LONG, LONG)
-def test_rows_of_the_index_round_trip(a: int, b: int, c: int, d: int, e: int) -> None:
-    assert Span(a, b, c, d) == decode_span(a, encode_span(Span(a, b, c, d)))
-    interval = Interval(a, b, c, d, e)
-    assert interval == decode_interval(a, encode_interval(interval))
-    assert a == decode_log_start(encode_log_start(a))
+@given(LONG, st.builds(Span, LONG, LONG, LONG, LONG), st.builds(Interval, *[LONG] * 6))
+def test_rows_of_the_index_round_trip(offset: int, span: Span, interval: Interval) -> None:
+    assert span == decode_span(span.ledger_id, encode_span(span))
+    assert interval == decode_interval(interval.first_entry, encode_interval(interval))
+    assert offset == decode_log_start(encode_log_start(offset))
 
 
 @pytest.mark.parametrize("row", [b"", b"\x02" + bytes(8), b"\x01", b"\x01" + bytes(9)])

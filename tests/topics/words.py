@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from batches.reader import iterate_batches, iterate_records
 from ledger import LedgerStore, StoreConfig
+from ledger.engine.base import Buffer
 from ledger.engine.memory import MemoryEngine
 from ledger.testing import FaultyEngine, ManualClock
 from runtime.entropy import SeededEntropy
@@ -18,6 +19,31 @@ from topics.results import AppendResult, ReadResult
 from topics.topic_config import TopicDefaults
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
+
+
+class CountingEngine(MemoryEngine):
+    """Counts the rows and the entries that are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows_touched = 0
+        self.entries_read = 0
+        self.reads = 0
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        rows = super().scan(start, end, reverse=reverse, limit=limit)
+        self.rows_touched += max(1, len(rows))
+        return rows
+
+    def read(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[Buffer]:
+        entries = super().read(ledger_id, first_entry, last_entry, bytes_max)
+        self.reads += 1
+        self.entries_read += len(entries)
+        return entries
 
 
 @dataclass

@@ -1,0 +1,79 @@
+"""Index rows: the stored intervals of a partition, found one by one. A shell.
+
+Rule: a row is true by itself, whichever of its neighbours are there; entries that no row describes
+are left to who asks. A search within a ledger halves and looks at one row per step, so it costs the
+logarithm of the ledger's entries, and nothing is kept in memory for it.
+Must not know: entries, what is searched for.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ledger import LedgerStore
+from topics import records
+from topics.keys import PartitionKeys, ids_behind
+from topics.offset_index import Interval
+
+WALK_ROWS = 16
+"""Rows fetched at once where they are looked at one after the other."""
+
+
+class Neighbours(NamedTuple):
+    """The last interval before some place and the first at or behind it, as far as they exist."""
+
+    before: Interval | None
+    behind: Interval | None
+
+
+class IndexRows:
+    """The rows of one partition's intervals."""
+
+    def __init__(self, store: LedgerStore, keys: PartitionKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    def around(
+        self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
+    ) -> Neighbours:
+        """Find where `is_before`, true for the first intervals only, becomes false.
+
+        Args:
+            ledger_id: the ledger.
+            end_entry: the entry behind its last one.
+            is_before: whether an interval lies before the place that is searched for.
+        """
+        before = behind = None
+        low, high = 0, end_entry  # where the row that is searched for may begin
+        while low < high:
+            middle = (low + high) // 2
+            row = self.last_from(ledger_id, middle)
+            if row is None or row.first_entry < low:
+                low = middle + 1
+            elif is_before(row):
+                before, low = row, max(row.end_entry, middle + 1)
+            else:
+                behind, high = row, row.first_entry
+        return Neighbours(before, behind)
+
+    def last_from(self, ledger_id: int, entry_id: int) -> Interval | None:
+        """The last interval that begins at an entry or before it."""
+        start = self._keys.ledger_intervals(ledger_id)
+        end = self._keys.interval(ledger_id, entry_id + 1)
+        rows = self._store.scan_rows_between(start, end, reverse=True, limit=1)
+        return self._decode(ledger_id, *rows[0]) if rows else None
+
+    def walk(self, ledger_id: int, first_entry: int) -> Iterator[Interval]:
+        """The intervals that begin at an entry or behind it, in order."""
+        end = self._keys.ledger_intervals(ledger_id + 1)
+        while True:
+            start = self._keys.interval(ledger_id, first_entry)
+            rows = self._store.scan_rows_between(start, end, limit=WALK_ROWS)
+            found = [self._decode(ledger_id, *row) for row in rows]
+            yield from found
+            if len(found) < WALK_ROWS:
+                return
+            first_entry = found[-1].first_entry + 1
+
+    def _decode(self, ledger_id: int, key: bytes, row: bytes) -> Interval:
+        (first_entry,) = ids_behind(key, self._keys.ledger_intervals(ledger_id))
+        return records.decode_interval(first_entry, row)
