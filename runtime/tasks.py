@@ -40,13 +40,22 @@ class Supervisor:
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
         """
-        if self._closed:
-            work.close()
-            raise RuntimeError(f"supervisor is closed, cannot start {name}")
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
+        task = self._start(work, name)
         task.add_done_callback(self._task_ended)
         return task
+
+    async def finish(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
+        """Wait for `work` that must not stop halfway; return or raise what it does.
+
+        When the caller is cancelled, the work goes on to its end without it. What it raises is the
+        caller's to hear of, and no crash.
+
+        Raises:
+            RuntimeError: the supervisor is closed; `work` was closed too and never runs.
+        """
+        task = self._start(work, name)
+        task.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(task)
 
     async def close(self) -> None:
         """Cancel what still runs and wait for its end. May be repeated."""
@@ -59,6 +68,14 @@ class Supervisor:
             # Done callbacks run one loop turn after the task ended; without this turn the same
             # finished tasks would be seen again.
             await asyncio.sleep(0)
+
+    def _start(self, work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
+        if self._closed:
+            work.close()
+            raise RuntimeError(f"supervisor is closed, cannot start {name}")
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        return task
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -76,3 +76,42 @@ async def test_spawn_after_close_is_refused() -> None:
     await supervisor.close()
     with pytest.raises(RuntimeError, match="cannot start late"):
         supervisor.spawn(returns(1), "late")
+
+
+async def test_finished_work_returns_and_raises_to_its_caller_alone() -> None:
+    crashed: list[BaseException] = []
+    supervisor = Supervisor(crashed.append)
+    assert 7 == await supervisor.finish(returns(7), "seven")
+    with pytest.raises(ValueError, match="broken"):
+        await supervisor.finish(crashes(), "bad")
+    await turn()
+    assert ([], 0) == (crashed, supervisor.task_count)
+
+
+async def test_work_to_be_finished_goes_on_when_its_caller_is_cancelled() -> None:
+    supervisor, going, ended = Supervisor(), asyncio.Event(), list[str]()
+
+    async def work() -> None:
+        await going.wait()
+        ended.append("done")
+
+    caller = asyncio.ensure_future(supervisor.finish(work(), "work"))
+    await turn()
+    caller.cancel()
+    await turn()
+    assert (True, []) == (caller.cancelled(), ended)
+    going.set()
+    await turn()
+    assert (["done"], 0) == (ended, supervisor.task_count)
+    await supervisor.close()
+    with pytest.raises(RuntimeError):
+        await supervisor.finish(returns(7), "late")
+
+
+async def test_close_cancels_work_to_be_finished() -> None:
+    supervisor = Supervisor()
+    caller = asyncio.ensure_future(supervisor.finish(asyncio.Event().wait(), "endless"))
+    await turn()
+    await supervisor.close()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
