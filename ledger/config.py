@@ -56,20 +56,27 @@ class StoreConfig:
 class ManagedLedgerConfig:
     """What holds for one managed ledger. -1 switches a limit off.
 
-    A ledger is full when any maximum is reached and it is older than `min_rollover_ms`. A closed
-    ledger may go when it is older than `retention_ms`, or when the rest is still at least
-    `retention_bytes`; retention by one of them alone leaves the other at -1.
+    A ledger is full when any maximum is reached and it is older than `min_rollover_ms`; it is also
+    closed when nothing was appended to it for `inactive_rollover_ms`. A closed ledger may go when
+    it is older than `retention_ms`, or when the rest is still at least `retention_bytes`; retention
+    by one of them alone leaves the other at -1.
     """
 
     max_entries_per_ledger: int = 50_000
     max_bytes_per_ledger: int = 100 * MIB
     min_rollover_ms: int = 0
     max_rollover_ms: int = 4 * HOUR_MS
+    inactive_rollover_ms: int = NO_LIMIT
     retention_ms: int = NO_LIMIT
     retention_bytes: int = NO_LIMIT
 
     def __post_init__(self) -> None:
-        for name in ("max_entries_per_ledger", "max_bytes_per_ledger", "max_rollover_ms"):
+        for name in (
+            "max_entries_per_ledger",
+            "max_bytes_per_ledger",
+            "max_rollover_ms",
+            "inactive_rollover_ms",
+        ):
             value = getattr(self, name)
             if value != NO_LIMIT:
                 _check_at_least(name, value, 1)

@@ -13,8 +13,8 @@ from ledger.errors import AlreadyClosed, Deleted, Fenced, LedgerError, StorageFa
 class LedgerState(Enum):
     """The states of Pulsar.
 
-    A ledger is closed and the next created within one atomic group, so that three of them pass by
-    unseen; they stand here because readers of Pulsar look for them.
+    A ledger is closed and the next created by one atomic group, in order with all appends; nothing
+    is refused meanwhile. So three of Pulsar's states are no more than news here.
     """
 
     NONE = "none"
@@ -22,11 +22,11 @@ class LedgerState(Enum):
     LEDGER_OPENED = "ledger_opened"
     """Everything is accepted. Leads everywhere."""
     CLOSING_LEDGER = "closing_ledger"
-    """Never seen."""
+    """As LEDGER_OPENED: appends go to the next ledger, and wait for entries of the last one."""
     CLOSED_LEDGER = "closed_ledger"
-    """Never seen."""
+    """Never seen: a ledger is not closed without the next one, except for the end."""
     CREATING_LEDGER = "creating_ledger"
-    """Never seen."""
+    """As LEDGER_OPENED: the last ledger is whole, and the next one on its way to the storage."""
     CLOSED = "closed"
     """Writers get AlreadyClosed, cursorless reads Fenced. Final."""
     FENCED = "fenced"

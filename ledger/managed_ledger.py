@@ -3,12 +3,14 @@
 Rule: the shell around four owners. `LedgerListState` is what is confirmed, `WriteTailState` what is
 submitted, `LedgerState` what is allowed, `LedgerView` answers. An append takes its id at once,
 without waiting, also across a rollover: closing a ledger and creating the next are rows in the same
-ordered stream. After a failed write the tail goes back to what is confirmed.
+ordered stream. After a failed write the tail goes back to what is confirmed; that is where its
+ledger ends, and what comes next begins a new one: no id ever stands for two entries.
 Must not know: what entries mean, Kafka.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from ledger import keys
@@ -25,9 +27,9 @@ from ledger.position import Position
 from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
 from ledger.resending import Resending
 from ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from ledger.roll_timer import RETRY_MS, RollTimer
 from ledger.services import StoreServices
 from ledger.write_tail_state import TailDue, WriteTailState
-from runtime.timers import TimerHandle
 
 _new_tuple = tuple.__new__
 
@@ -52,17 +54,18 @@ class ManagedLedger(LedgerView):
         self._committer = services.committer
         self._on_closed = on_closed
         self._tail = WriteTailState(config)
-        self._listeners: list[Callable[[], None]] = []
+        self._roll_timer = RollTimer(
+            self._tail, timers=services.timers, clock=services.clock, roll=self._roll_if_needed
+        )
+        self._listeners: dict[Callable[[], None], None] = {}
         self._resends: list[Resending] = []
         self._trim_lock = asyncio.Lock()
-        self._roll_timer: TimerHandle | None = None
+        self._has_lost_appends = False
         self._is_deleted = False
-        self._set_state(
-            LedgerState.TERMINATED if state.is_terminated else LedgerState.LEDGER_OPENED
-        )
+        self._set_state(self._state_when_open())
+        self._opened_ms = services.clock.monotonic_ms()
         if state.open_id is not None:
-            now_ms = services.clock.monotonic_ms()
-            self._tail.open_ledger(state.open_id, before=state.lac, now_ms=now_ms)
+            self._tail.open_ledger(state.open_id, before=state.lac, now_ms=self._opened_ms)
             self._run = services.cache.open_run(state.open_id)
 
     # Appending
@@ -103,14 +106,14 @@ class ManagedLedger(LedgerView):
             max_timestamp_ms: the largest time stamp in it.
             done: called on the loop, in the order of appends, when the last confirmed entry has
                 reached this one, or with the error. After StorageFailed every append submitted
-                and unconfirmed has failed, and ids continue behind the last confirmed entry.
+                and unconfirmed has failed, and the next one begins a new ledger.
             rows: rows of the store that become durable with the entry, or not at all.
 
         Raises:
             Fenced, AlreadyClosed, Terminated, StorageFailed: nothing was appended.
         """
-        if not self._is_writable:
-            raise self._write_error()
+        if not self._is_ready:
+            self._get_ready()
         tail = self._tail
         committer = self._committer
         entry_id = tail.next_entry
@@ -137,13 +140,19 @@ class ManagedLedger(LedgerView):
             self._act_on_tail()
         return position
 
+    def _get_ready(self) -> None:
+        """Refuse an append, or let it begin a new ledger, as some before it were not written."""
+        self._check_writable()
+        self._submit_roll(_unheard)
+
     def _act_on_tail(self) -> None:
         tail = self._tail
         if tail.next_entry == 1:
-            self._restart_roll_timer()
+            tail.active_ms = self._committer.turn_ms
+            self._roll_timer.restart()
         match tail.due(self._committer.turn_ms):
             case TailDue.ROLL:
-                self._submit_roll(_unheard)
+                self._roll_if_needed()
             case TailDue.MARK:
                 self._committer.add_rows([self._ledger_row(tail.record())])
             case TailDue.NOTHING:
@@ -159,12 +168,23 @@ class ManagedLedger(LedgerView):
         done(position, None)
 
     def progressed(self) -> None:
-        """Tell the listeners, once for all that was confirmed together."""
+        """Entries were confirmed: note when, and tell the listeners, once for all of them."""
+        self._tail.active_ms = self._committer.turn_ms
+        self.changed()
+
+    def changed(self) -> None:
+        """Tell the listeners; one that raises does not keep the others from hearing."""
         for listener in tuple(self._listeners):
-            listener()
+            try:
+                listener()
+            except Exception as error:  # noqa: BLE001 - a fault of its author
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"a listener of {self.name} raised", "exception": error}
+                )
 
     def revert(self) -> None:
         """Nothing unconfirmed exists any more."""
+        tail, open_id = self._tail, self._list.open_id
         self._head = self._list.head
         if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._services.versions.reset(self.name, self._head.version)
@@ -172,14 +192,18 @@ class ManagedLedger(LedgerView):
             self._state is LedgerState.TERMINATED and not self._list.is_terminated
         ):
             self._set_state(LedgerState.WRITE_FAILED)
-        open_id = self._list.open_id
-        if open_id is not None:
-            self._tail.rewind(
-                open_id,
-                entries=self._list.entries_in(open_id),
-                size=self._list.open_size,
-                lac=self._list.lac,
-            )
+        if open_id is None:
+            return
+        entries = self._list.entries_in(open_id)
+        if (tail.ledger_id, tail.next_entry) != (open_id, entries):
+            self._has_lost_appends, self._is_ready = True, False
+        tail.rewind(
+            open_id,
+            entries=entries,
+            size=self._list.open_size,
+            lac=self._list.lac,
+            opened_ms=self._opened_ms,
+        )
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
         """An append of this handle was not stored, or nobody knows."""
@@ -193,8 +217,7 @@ class ManagedLedger(LedgerView):
         """Everyone was told: accept appends again, those that are sent again first."""
         if self._state is LedgerState.WRITE_FAILED:
             self._set_state(LedgerState.LEDGER_OPENED)
-            if self._tail.next_entry:
-                self._restart_roll_timer()
+            self._roll_timer.restart(delay_ms=RETRY_MS)
         resends, self._resends = self._resends, []
         for resending in resends:
             resending.send()
@@ -203,7 +226,11 @@ class ManagedLedger(LedgerView):
 
     @property
     def state(self) -> LedgerState:
-        """What the handle may do."""
+        """What the handle may do, and what is happening to the ledger that is written to."""
+        is_rolling = self._tail.ledger_id != self._list.open_id
+        if self._state is LedgerState.LEDGER_OPENED and is_rolling:
+            is_whole = self._list.lac == self._tail.before
+            return LedgerState.CREATING_LEDGER if is_whole else LedgerState.CLOSING_LEDGER
         return self._state
 
     @property
@@ -216,12 +243,11 @@ class ManagedLedger(LedgerView):
 
         It comes once for what was confirmed together, and does not say what it was.
         """
-        self._listeners.append(listener)
+        self._listeners[listener] = None
 
     def remove_listener(self, listener: Callable[[], None]) -> None:
         """Stop calling back; nothing if it was not there."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners.pop(listener, None)
 
     # Changing
 
@@ -229,8 +255,8 @@ class ManagedLedger(LedgerView):
         """Let other settings hold, from the next append or trim on."""
         self._config = config
         self._tail.configure(config)
-        if self._tail.next_entry:
-            self._restart_roll_timer()
+        if self._is_writable:
+            self._roll_timer.restart()
 
     async def roll_over(self) -> None:
         """Close the open ledger and go on in a new one; nothing if it is empty."""
@@ -296,7 +322,7 @@ class ManagedLedger(LedgerView):
         if self._list.open_id is not None:
             self._services.cache.close_run(self._list.open_id)
         self._on_closed(self)
-        self.progressed()
+        self.changed()
 
     # For the store
 
@@ -304,21 +330,23 @@ class ManagedLedger(LedgerView):
         """Another owner took over, or the store stopped: refuse everything from now on."""
         if self._state is not LedgerState.CLOSED:
             self._set_state(LedgerState.FENCED)
-            self.progressed()
+            self.changed()
 
     def fence_for_deletion(self) -> None:
         """Refuse everything while the managed ledger is deleted."""
-        self._set_state(LedgerState.FENCED_FOR_DELETION)
+        if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+            self._set_state(LedgerState.FENCED_FOR_DELETION)
 
     def end_deletion(self, *, deleted: bool) -> None:
         """The deletion is durable, or has failed and everything is as before."""
         self._is_deleted = deleted
         if deleted:
             self._set_state(LedgerState.CLOSED)
-            self.progressed()
+            self.changed()
         elif self._state is LedgerState.FENCED_FOR_DELETION:
-            terminated = self._list.is_terminated
-            self._set_state(LedgerState.TERMINATED if terminated else LedgerState.LEDGER_OPENED)
+            self._set_state(self._state_when_open())
+            if self._is_writable:
+                self._roll_timer.restart()
 
     def apply(self, change: MetadataChange) -> None:
         """A change of metadata is durable."""
@@ -333,6 +361,7 @@ class ManagedLedger(LedgerView):
             cache.close_run(previous_open_id)
         if open_id is not None:
             self._run = cache.open_run(open_id)
+            self._opened_ms = self._services.clock.monotonic_ms()
             self._trim_later()
 
     # Inside
@@ -340,8 +369,13 @@ class ManagedLedger(LedgerView):
     def _set_state(self, state: LedgerState) -> None:
         self._state = state
         self._is_writable = state is LedgerState.LEDGER_OPENED
+        self._is_ready = self._is_writable and not self._has_lost_appends
         if not self._is_writable and state is not LedgerState.WRITE_FAILED:
-            self._stop_roll_timer()
+            self._roll_timer.stop()
+
+    def _state_when_open(self) -> LedgerState:
+        is_terminated = self._list.is_terminated
+        return LedgerState.TERMINATED if is_terminated else LedgerState.LEDGER_OPENED
 
     def _write_error(self) -> LedgerError:
         if self._is_deleted:
@@ -365,30 +399,37 @@ class ManagedLedger(LedgerView):
         if self._state is not LedgerState.TERMINATED:
             self._check_writable()
 
+    def _roll_if_needed(self) -> None:
+        """Roll for a reason that is there without anybody asking for it."""
+        if self._is_writable and self._tail.next_entry:
+            # A conflict has fenced this handle; whoever uses it next will hear.
+            with suppress(Fenced):
+                self._submit_roll(_unheard)
+
     def _submit_roll(self, done: RowsDone) -> None:
         tail, services = self._tail, self._services
-        closed = self._closed_tail()
         opened = LedgerRecord(ledger_id=services.ids.take())
-        change = MetadataChange(head=self._next_head(), put=(closed, opened))
-        self._stop_roll_timer()
+        change = self._close_tail(self._next_head(), opened)
+        self._roll_timer.stop()
         tail.open_ledger(
             opened.ledger_id, before=tail.last_position, now_ms=services.clock.monotonic_ms()
         )
+        self._has_lost_appends, self._is_ready = False, True
         self._submit_change(change, done)
-
-    def _closed_tail(self) -> LedgerRecord:
-        # 0 means open, and a clock of a test may stand there.
-        return self._tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
 
     def _submit_termination(self, end: Position, done: RowsDone) -> None:
-        tail = self._tail
-        head = self._next_head(terminated_at=end)
-        if tail.next_entry:
-            change = MetadataChange(head=head, put=(self._closed_tail(),))
-        else:
-            change = MetadataChange(head=head, removed=(tail.ledger_id,))
+        change = self._close_tail(self._next_head(terminated_at=end))
         self._set_state(LedgerState.TERMINATED)
         self._submit_change(change, done)
+
+    def _close_tail(self, head: ManagedLedgerRecord, *opened: LedgerRecord) -> MetadataChange:
+        """Return the change that ends the ledger written to; an empty one leaves the list."""
+        tail = self._tail
+        if not tail.next_entry:
+            return MetadataChange(head=head, put=opened, removed=(tail.ledger_id,))
+        # 0 means open, and a clock of a test may stand there.
+        closed = tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
+        return MetadataChange(head=head, put=(closed, *opened))
 
     def _submit_change(self, change: MetadataChange, done: RowsDone) -> None:
         """Send a change into the stream, unless someone else changed the metadata meanwhile."""
@@ -422,6 +463,12 @@ class ManagedLedger(LedgerView):
     async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
         """Delete what `plan` selects, one deletion at a time; metadata and data go together."""
         self._check_changeable()
+        # Cancelled halfway, it would let the next one select the same ledgers again.
+        await self._services.supervisor.finish(self._remove_selected(plan), f"trim {self.name}")
+
+    async def _remove_selected(
+        self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]
+    ) -> None:
         async with self._trim_lock:
             self._check_changeable()
             removed = plan(self._list.infos())
@@ -442,21 +489,6 @@ class ManagedLedger(LedgerView):
         except LedgerError:
             # The next rollover trims again, and whoever closed or fenced the handle knows.
             return
-
-    def _restart_roll_timer(self) -> None:
-        self._stop_roll_timer()
-        deadline_ms = self._tail.roll_deadline_ms
-        if deadline_ms is not None:
-            self._roll_timer = self._services.timers.call_at(deadline_ms, self._roll_by_age)
-
-    def _stop_roll_timer(self) -> None:
-        if self._roll_timer is not None:
-            self._roll_timer.cancel()
-            self._roll_timer = None
-
-    def _roll_by_age(self) -> None:
-        if self._is_writable and self._tail.next_entry:
-            self._submit_roll(_unheard)
 
 
 def _unheard(error: LedgerError | None) -> None:

@@ -22,8 +22,8 @@ class ChangeOwner(Protocol):
         """The change is durable."""
         ...
 
-    def progressed(self) -> None:
-        """See `Submitter`."""
+    def changed(self) -> None:
+        """All changes of a group took effect."""
         ...
 
     def revert(self) -> None:
@@ -49,8 +49,8 @@ class ChangeTicket:
         self.done(None)
 
     def progressed(self) -> None:
-        """Tell the owner's listeners."""
-        self.owner.progressed()
+        """Let the owner tell its listeners."""
+        self.owner.changed()
 
     def revert(self) -> None:
         """The change never happened."""

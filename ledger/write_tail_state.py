@@ -37,7 +37,8 @@ class WriteTailState:
     Attributes:
         next_entry: id of the next entry, also the number of entries submitted.
         size: their bytes.
-        before: the last entry before this ledger; only meaningful while it is empty.
+        before: the last entry before this ledger, or, after a write failed, the last confirmed.
+        active_ms: when an append to it was last confirmed; its opening while it is empty.
         check_entry, check_size, check_ms: an append whose id, whose size behind it, or whose time
             reaches one of these must ask due().
     """
@@ -46,6 +47,7 @@ class WriteTailState:
         "_config",
         "_marked_entries",
         "_marked_size",
+        "active_ms",
         "before",
         "check_entry",
         "check_ms",
@@ -65,14 +67,17 @@ class WriteTailState:
         """Go on in a new, empty ledger."""
         self.ledger_id = ledger_id
         self.before = before
-        self.opened_ms = now_ms
+        self.opened_ms = self.active_ms = now_ms
         self.max_timestamp_ms = NO_TIMESTAMP
         self._go_to(0, 0)
 
-    def rewind(self, ledger_id: int, *, entries: int, size: int, lac: Position) -> None:
+    def rewind(
+        self, ledger_id: int, *, entries: int, size: int, lac: Position, opened_ms: int
+    ) -> None:
         """Go back to what is confirmed; time stamps that were seen stay, as an upper bound."""
         self.ledger_id = ledger_id
         self.before = lac
+        self.opened_ms = opened_ms
         self._go_to(entries, size)
 
     def configure(self, config: ManagedLedgerConfig) -> None:
@@ -94,12 +99,19 @@ class WriteTailState:
 
     @property
     def roll_deadline_ms(self) -> int | None:
-        """When a timer should roll the ledger; spread a little, so that not all do at once."""
-        limit_ms = self._config.max_rollover_ms
-        if limit_ms == NO_LIMIT:
-            return None
-        spread = (self.ledger_id * _KNUTH & 0xFFFFFFFF) / (1 << 32)
-        return self.opened_ms + limit_ms + int(limit_ms * JITTER_PERCENT / 100 * spread)
+        """When a timer should roll the ledger, as far as is known now; None is never.
+
+        At its largest age, spread a little, so that not all roll at once; or when nobody has
+        written to it for too long, be it younger than the least age or not.
+        """
+        old_ms, idle_ms = self._config.max_rollover_ms, self._config.inactive_rollover_ms
+        deadlines = []
+        if old_ms != NO_LIMIT:
+            spread = (self.ledger_id * _KNUTH & 0xFFFFFFFF) / (1 << 32)
+            deadlines.append(self.opened_ms + old_ms + int(old_ms * JITTER_PERCENT / 100 * spread))
+        if idle_ms != NO_LIMIT:
+            deadlines.append(self.active_ms + idle_ms)
+        return min(deadlines, default=None)
 
     def due(self, now_ms: int) -> TailDue:
         """Decide what the append just made asks for, and set the next checks."""

@@ -10,6 +10,7 @@ def test_defaults_are_pulsars_and_delete_nothing() -> None:
     config = ManagedLedgerConfig()
     assert (50_000, 100 << 20) == (config.max_entries_per_ledger, config.max_bytes_per_ledger)
     assert (0, 4 * 3_600_000) == (config.min_rollover_ms, config.max_rollover_ms)
+    assert -1 == config.inactive_rollover_ms
     assert (-1, -1) == (config.retention_ms, config.retention_bytes)
     assert "fsync" == StoreConfig().durability
 
@@ -20,6 +21,7 @@ def test_defaults_are_pulsars_and_delete_nothing() -> None:
         {"max_entries_per_ledger": 0},
         {"max_bytes_per_ledger": -2},
         {"max_rollover_ms": 0},
+        {"inactive_rollover_ms": 0},
         {"min_rollover_ms": -2},
         {"retention_ms": -2},
         {"retention_bytes": -5},

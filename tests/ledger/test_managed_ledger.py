@@ -200,7 +200,7 @@ async def test_new_settings_hold_at_once(
 # Failed writes
 
 
-async def test_a_failed_group_fails_its_callers_in_order_and_ids_come_again(
+async def test_a_failed_group_fails_its_callers_in_order_and_the_next_ledger_begins(
     ml: ManagedLedger, engine: FaultyEngine, store: LedgerStore
 ) -> None:
     heard: list[tuple[Position, type[LedgerError] | None]] = []
@@ -217,10 +217,12 @@ async def test_a_failed_group_fails_its_callers_in_order_and_ids_come_again(
     await store.flush()
     assert [(position, StorageFailed) for position in lost] == heard
     assert (first, LedgerState.LEDGER_OPENED) == (ml.last_confirmed_entry, ml.state)
-    assert first.successor == append(ml, b"1")
+    assert 0 == append(ml, b"1").entry_id
     await add_all(ml, numbers(2, 9))
-    assert numbers(0, 9) == datas(await ml.read_entries(EARLIEST, 99))
-    assert [4, 4, 2] == [info.entries for info in ml.ledgers]
+    entries = await ml.read_entries(EARLIEST, 99)
+    assert numbers(0, 9) == datas(entries)
+    assert [1, 4, 4, 1] == [info.entries for info in ml.ledgers], "it ended at its true end"
+    assert not set(lost) & {entry.position for entry in entries}, "an id stands for one entry"
 
 
 async def test_nothing_new_is_accepted_while_failures_are_told(

@@ -22,8 +22,8 @@ class Owner:
     def apply(self, change: MetadataChange) -> None:
         self.heard.append(change)
 
-    def progressed(self) -> None:
-        self.heard.append("progressed")
+    def changed(self) -> None:
+        self.heard.append("changed")
 
     def revert(self) -> None:
         self.heard.append("revert")
@@ -53,7 +53,7 @@ def test_a_durable_change_takes_effect_before_its_caller_hears() -> None:
     ticket = ChangeTicket(owner, CHANGE, owner.done)
     ticket.confirm(operation(ticket))
     ticket.progressed()
-    assert [CHANGE, ("done", None), "progressed"] == owner.heard
+    assert [CHANGE, ("done", None), "changed"] == owner.heard
 
 
 def test_a_failed_change_never_takes_effect() -> None:

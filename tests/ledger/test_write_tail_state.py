@@ -82,12 +82,13 @@ def test_rewind_goes_back_to_what_is_confirmed() -> None:
     dues(state, 4)
     state.open_ledger(6, before=pos("5:3"), now_ms=10)
     dues(state, 2)
-    state.rewind(5, entries=1, size=10, lac=pos("5:0"))
-    assert (5, 1, 10, pos("5:0")) == (
+    state.rewind(5, entries=1, size=10, lac=pos("5:0"), opened_ms=3)
+    assert (5, 1, 10, pos("5:0"), 3) == (
         state.ledger_id,
         state.next_entry,
         state.size,
         state.last_position,
+        state.opened_ms,
     )
     assert [NOTHING, NOTHING, ROLL] == dues(state, 3)
 
@@ -95,7 +96,7 @@ def test_rewind_goes_back_to_what_is_confirmed() -> None:
 def test_rewind_to_an_empty_ledger() -> None:
     state = tail()
     append(state)
-    state.rewind(5, entries=0, size=0, lac=pos("4:9"))
+    state.rewind(5, entries=0, size=0, lac=pos("4:9"), opened_ms=0)
     assert pos("4:9") == state.last_position
 
 
@@ -135,3 +136,15 @@ def test_the_spread_differs_between_ledgers() -> None:
 
 def test_no_age_limit_needs_no_timer() -> None:
     assert None is tail().roll_deadline_ms
+
+
+def test_an_inactive_ledger_is_due_before_it_is_old() -> None:
+    state = tail(now_ms=100, max_rollover_ms=1000, inactive_rollover_ms=50, min_rollover_ms=900)
+    assert 150 == state.roll_deadline_ms
+    state.active_ms = 400
+    assert 450 == state.roll_deadline_ms
+    state.active_ms = 1090
+    deadline_ms = state.roll_deadline_ms
+    assert deadline_ms is not None
+    assert 1100 <= deadline_ms < 1140, "its age comes first now"
+    assert 300 == tail(now_ms=200, inactive_rollover_ms=100).roll_deadline_ms

@@ -1,0 +1,55 @@
+"""Roll timer: rolls over an open ledger that nobody appends to, when its age says so.
+
+Rule: an append looks at the age by itself, so this is only for the time between appends. One timer
+per ledger that has entries; WriteTailState says when it is due, and is asked again when the time
+has come. A rollover that failed is tried again after a while, not at once and not an age later.
+Must not know: what a rollover is.
+"""
+
+from collections.abc import Callable
+
+from ledger.write_tail_state import WriteTailState
+from runtime.clock import Clock
+from runtime.timers import TimerHandle, Timers
+
+RETRY_MS = 1000
+"""How long after a failed write a rollover that is due is tried again."""
+
+
+class RollTimer:
+    """The timer of one managed ledger."""
+
+    __slots__ = ("_clock", "_handle", "_roll", "_tail", "_timers")
+
+    def __init__(
+        self, tail: WriteTailState, *, timers: Timers, clock: Clock, roll: Callable[[], None]
+    ) -> None:
+        """Args: roll: called when it is due, if the timer was not stopped."""
+        self._tail = tail
+        self._timers = timers
+        self._clock = clock
+        self._roll = roll
+        self._handle: TimerHandle | None = None
+
+    def restart(self, *, delay_ms: int = 0) -> None:
+        """Wait for the deadline of the open ledger, at least so long; not at all while empty."""
+        self.stop()
+        deadline_ms = self._tail.roll_deadline_ms
+        if self._tail.next_entry and deadline_ms is not None:
+            if delay_ms:
+                deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + delay_ms)
+            self._handle = self._timers.call_at(deadline_ms, self._act)
+
+    def stop(self) -> None:
+        """Wait no more."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _act(self) -> None:
+        """Roll, unless somebody has written to an inactive ledger since the timer was set."""
+        deadline_ms = self._tail.roll_deadline_ms
+        if deadline_ms is not None and deadline_ms > self._clock.monotonic_ms():
+            self.restart()
+        else:
+            self._roll()
