@@ -10,6 +10,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -156,6 +157,10 @@ class LedgerStore:
         """
         _check_name(name)
         self._check_usable()
+        opening = self._open_managed_ledger(name, config or ManagedLedgerConfig())
+        return await self._services.supervisor.finish(opening, f"open {name}")
+
+    async def _open_managed_ledger(self, name: str, config: ManagedLedgerConfig) -> ManagedLedger:
         async with self._lock_of(name):
             if handle := self._handles.pop(name, None):
                 handle.fence()
@@ -165,9 +170,7 @@ class LedgerStore:
             self._check_usable()
             self._names.add(name)
             self._services.versions.reset(name, state.head.version)
-            handle = ManagedLedger(
-                name, state, self._services, config or ManagedLedgerConfig(), self._forget
-            )
+            handle = ManagedLedger(name, state, self._services, config, self._forget)
             self._handles[name] = handle
             return handle
 
@@ -180,6 +183,10 @@ class LedgerStore:
         """
         _check_name(name)
         self._check_usable()
+        # Nobody knows what became of it when it is left halfway, so a caller cannot cancel it.
+        await self._services.supervisor.finish(self._delete_managed_ledger(name), f"delete {name}")
+
+    async def _delete_managed_ledger(self, name: str) -> None:
         async with self._lock_of(name):
             handle = self._handles.get(name)
             if handle is not None:
@@ -290,16 +297,19 @@ class LedgerStore:
         if self._is_open:
             raise InvalidArgument("a store is opened once")
         pool = self._threads.pool()
+        engine = self._engine_given
         try:
-            if self._engine_given is not None:
-                self._engine = self._engine_given
-            else:
-                self._engine = await pool.run(_open_engine, self.path, self.config)
-            await _take_over(self._engine)
-            next_id, names = await pool.run(_load, self._engine)
+            if engine is None:
+                engine = await pool.run(_open_engine, self.path, self.config)
+            await _take_over(engine)
+            next_id, names = await pool.run(_load, engine)
         except Exception as error:
+            if engine is not None and self._engine_given is None:
+                with suppress(Exception):  # what was wrong first is told
+                    await pool.run(engine.close)
             pool.close()
             raise from_engine(error) from error
+        self._engine = engine
         self._names = set(names)
         supervisor = Supervisor()
         self._committer = Committer(
