@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ledger import LedgerStore
 from runtime.clock import Clock
-from topics.errors import UnknownPartition, UnknownTopic
+from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
 from topics.partition_log import PartitionLog
 from topics.partition_open import managed_ledger_name, open_partition
 from topics.records import TopicRecord
@@ -80,15 +80,19 @@ class Topic:
             if found is not None:
                 return found
             self._check(index)
-            opened = await open_partition(
-                store=self._store,
-                topic=self.name,
-                topic_id=self.id,
-                index=index,
-                config=self.config,
-                defaults=self._defaults,
-                clock=self._clock,
-            )
+            try:
+                opened = await open_partition(
+                    store=self._store,
+                    topic=self.name,
+                    topic_id=self.id,
+                    index=index,
+                    config=self.config,
+                    defaults=self._defaults,
+                    clock=self._clock,
+                )
+            except StorageFailed:
+                self._check(index)  # its ledger was fenced because the topic was deleted meanwhile
+                raise
             if self.is_deleted:
                 opened.mark_gone("deleted")
                 self._check(index)
