@@ -21,6 +21,7 @@ from topics.errors import (
     InvalidTopicName,
     TopicExists,
     TopicsError,
+    UnknownTopic,
 )
 from topics.keys import DELETION_PREFIX, TOPIC_PREFIX, PartitionKeys, deletion_key, topic_key
 from topics.partition_open import managed_ledger_name
@@ -154,11 +155,15 @@ class TopicRegistry:
             await self._put([(topic_key(record.name), records.encode_topic(record))])
             return self._add(record)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, topic_id: UUID | None = None) -> None:
         """Delete a topic with everything in it.
 
         The topic has gone when this returns; space that could not be given back now is given back
         by `finish_deletions`.
+
+        Args:
+            name: the topic.
+            topic_id: the one that is meant; another that got its name meanwhile is left alone.
 
         Raises:
             UnknownTopic: there is none.
@@ -166,6 +171,8 @@ class TopicRegistry:
         """
         async with self._changing:
             topic = self._expect(name)
+            if topic_id not in (None, topic.id):
+                raise UnknownTopic(f"topic {name!r} has the id {topic.id}, expected {topic_id}")
             row = records.encode_topic(topic.record)
             await self._put([(topic_key(topic.name), None), (deletion_key(topic.id), row)])
             del self._topics[topic.name]

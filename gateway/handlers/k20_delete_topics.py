@@ -23,7 +23,7 @@ from gateway.wire.messages.k20_delete_topics import (
     DeleteTopicState,
 )
 from gateway.wire.primitives import ZERO_UUID
-from topics import Topic, TopicsError
+from topics import Topic, TopicsError, UnknownTopic
 
 KEY = 20
 MIN_VERSION = 1
@@ -51,17 +51,13 @@ async def _delete(context: RequestContext, state: DeleteTopicState) -> Deletable
         return _refused(
             state, ErrorCode.INVALID_REQUEST, "expected either a name or an id of the topic"
         )
-    registry = context.services.registry
     topic = _find(context, state)
     if topic is None:
-        unknown = (
-            ErrorCode.UNKNOWN_TOPIC_ID
-            if state.name is None
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        return _refused(state, unknown, "no such topic")
+        return _unknown(state)
     try:
-        await registry.delete(topic.name)
+        await context.services.registry.delete(topic.name, topic_id=topic.id)
+    except UnknownTopic:
+        return _unknown(state)
     except TopicsError as error:
         return _refused(state, error_code_of(error), str(error))
     await context.services.groups.offsets.forget_topic(topic.id)
@@ -71,6 +67,12 @@ async def _delete(context: RequestContext, state: DeleteTopicState) -> Deletable
 def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:
     registry = context.services.registry
     return registry.get_by_id(state.topic_id) if state.name is None else registry.get(state.name)
+
+
+def _unknown(state: DeleteTopicState) -> DeletableTopicResult:
+    by_id = state.name is None
+    code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _refused(state, code, "no such topic")
 
 
 def _repeated(states: list[DeleteTopicState]) -> DeletableTopicResult:

@@ -117,6 +117,27 @@ async def test_row_24_deleted_and_made_again_is_another_topic() -> None:
             await old.open_partition(0)
 
 
+async def test_deletion_by_id_leaves_a_topic_alone_that_got_the_name_meanwhile() -> None:
+    """It went by name: who deleted an old topic took the new one of that name along."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        old = await here.registry.create("a")
+        hold = engine.hold_next("commit")
+        deleting = asyncio.ensure_future(here.registry.delete("a", topic_id=old.id))
+        await hold.reached()
+        making = asyncio.ensure_future(here.registry.create("a"))
+        again = asyncio.ensure_future(here.registry.delete("a", topic_id=old.id))
+        await asyncio.sleep(0)
+        hold.release()
+        await deleting
+        new = await making
+        with pytest.raises(UnknownTopic, match=str(old.id)):
+            await again
+        assert new is here.registry.get("a")
+        await here.registry.delete("a", topic_id=new.id)
+        assert [] == here.registry.all()
+
+
 async def test_deletion_leaves_no_row_and_no_ledger() -> None:
     async with house() as here:
         for name in ("a", "b"):

@@ -1,5 +1,6 @@
 """DeleteTopics; rows 24 and 28 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -187,4 +188,20 @@ async def test_storage_that_fails_deletes_nothing() -> None:
         assert topic is gateway.services.registry.get("a")
         assert 3 == await committed(client, "a")
     async with running_gateway(engine=engine) as gateway:
+        assert ["a"] == names(gateway)
+
+
+async def test_of_two_deletions_by_id_at_once_one_finds_nothing() -> None:
+    engine = FaultyEngine(None)
+    async with running_gateway(engine=engine) as gateway:
+        topic = await gateway.create_topic("a")
+        hold = engine.hold_next("commit")
+        first = asyncio.ensure_future(delete(gateway, by_id(topic.id)))
+        await hold.reached()
+        making = asyncio.ensure_future(gateway.create_topic("a"))
+        second = asyncio.ensure_future(delete(gateway, by_id(topic.id)))
+        hold.release()
+        assert [("a", topic.id, 0)] == told(await first)
+        await making
+        assert [(None, topic.id, UNKNOWN_ID)] == told(await second)
         assert ["a"] == names(gateway)
