@@ -46,6 +46,7 @@ def test_allowed_values() -> None:
     assert [False, True, True, False] == [between(0, 1).test(v) for v in (-1, 0, 1, 1.5)]
     assert [False, True] == [at_least(3).test(v) for v in (2, 3)]
     assert [True, False] == [one_of("a", "b").test(v) for v in ("a", "c")]
-    assert [True, True, False] == [some_of("a", "b").test(v) for v in ((), ("b",), ("c",))]
+    lists = ((), ("b",), ("b", "b", "a"), ("c",), ("a", ""))
+    assert [True, True, True, False, False] == [some_of("a", "b").test(v) for v in lists]
     assert [True, False, True, False] == [gzip_level(v) for v in (-1, 0, 9, 10)]
     assert [True, True, False] == [REPLICAS.test(v) for v in ((), ("1:2",), ("1",))]

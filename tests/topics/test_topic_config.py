@@ -34,7 +34,7 @@ def test_defaults_are_those_of_kafka() -> None:
         ("retention.ms", "-2"), ("retention.ms", "soon"), ("retention.ms", "1.5"),
         ("retention.ms", "9223372036854775808"), ("segment.bytes", "1048575"),
         ("segment.bytes", "2147483648"), ("max.message.bytes", "-1"),
-        ("cleanup.policy", "shred"), ("cleanup.policy", "delete,delete"),
+        ("cleanup.policy", "shred"), ("cleanup.policy", "delete,"),
         ("message.timestamp.type", "createtime"), ("compression.type", "brotli"),
         ("compression.gzip.level", "0"), ("compression.gzip.level", "10"),
         ("compression.lz4.level", "18"), ("compression.zstd.level", "23"),
@@ -56,6 +56,7 @@ def test_bad_values_are_refused_with_name_expected_and_got(name: str, text: str)
     [
         ("retention.ms", "-1"), ("retention.ms", " 5 "), ("retention.bytes", "-7"),
         ("cleanup.policy", "compact,delete"), ("cleanup.policy", ""), ("preallocate", "TRUE"),
+        ("cleanup.policy", "compact,compact"),
         ("leader.replication.throttled.replicas", "*"), ("compression.gzip.level", "-1"),
         ("follower.replication.throttled.replicas", "0:1,1:2"), ("compression.zstd.level", "-5"),
         ("min.cleanable.dirty.ratio", "0"), ("remote.storage.enable", "false"),
