@@ -8,11 +8,24 @@ Life of a group: `commit` writes it to the log (and syncs), `index` makes it vis
 called in the same order for all groups; a group may be committed while an earlier one is indexed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Row: TypeAlias = tuple[bytes, bytes | None]
+
+
+class Move(NamedTuple):
+    """An entry of a group that is stored already, and the place that it leaves.
+
+    Who is not the engine that made it only passes it on.
+    """
+
+    ledger_id: int
+    entry_id: int
+    file: int
+    position: int
 
 
 @dataclass(slots=True)
@@ -20,15 +33,26 @@ class CommitGroup:
     """One atomic unit of change. Applied in this order: entries, rows, drops.
 
     Attributes:
-        entries: (ledger id, entry id, data); ids are >= 0, and the ids of one ledger ascend. The
-            data must not change until the group is indexed; a memoryview has items of one byte.
+        entries: (ledger id, entry id, data); ids are >= 0, and the ids of one ledger ascend, those
+            in `moves` apart. The data must not change until the group is indexed; a memoryview has
+            items of one byte.
         rows: key and value, or None to delete the key; applied in order.
         drops: ids of ledgers whose entries are all gone; an id dropped is never used again.
+        moves: which of the entries are not new. One that does not stand any more where its move
+            says, because its ledger was dropped or because it was moved already, changes nothing.
+        seals: what stands before the group should lie in files that get nothing more.
     """
 
     entries: list[tuple[int, int, Buffer]] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     drops: list[int] = field(default_factory=list)
+    moves: Sequence[Move] = ()
+    seals: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether committing it would change nothing."""
+        return not (self.entries or self.rows or self.drops or self.seals)
 
 
 class StorageEngine(Protocol):
@@ -93,6 +117,22 @@ class StorageEngine(Protocol):
         Raises:
             StorageWriteFailed: there is no space for it; everything else goes on.
             SyncFailed: the state is unknown.
+        """
+        ...
+
+    def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
+        """Look for entries whose move would free space; blocks, and changes nothing.
+
+        Args:
+            dead_share_max: so much of the space may be taken by what nobody needs any more.
+            bytes_max: about how much data the group may have.
+
+        Returns:
+            A group to be committed as it is or as part of a larger one, or to be forgotten; an
+            empty one when the search has to go on in the next call; None when nothing is worth it.
+
+        Raises:
+            StorageError: something could not be read.
         """
         ...
 

@@ -80,7 +80,7 @@ class EntryLog:
             SyncFailed: it does not, or an earlier failure has ended all writing.
         """
         self._refuse_after_failure()
-        if self.end.position >= self._file_bytes_max:
+        if self.end.position >= self._file_bytes_max or (group.seals and self.end.position):
             self._rotate()
         file, start, number = self.end
         encoder = self._encoder

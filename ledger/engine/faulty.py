@@ -220,6 +220,13 @@ class FaultyEngine:
             self._refuse_former_life(life)
             self._inner.checkpoint()
 
+    def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
+        """Ask the engine inside; it is none of the operations counted here."""
+        life = self._enter()
+        with self._inner_lock:
+            self._refuse_former_life(life)
+            return self._inner.next_moves(dead_share_max=dead_share_max, bytes_max=bytes_max)
+
     def release_waiting(self) -> None:
         """End what is held, as far as it has begun."""
         for hold in self._holds:

@@ -5,13 +5,13 @@ header by its own CRC, and the group's `checksum` is the sum of the header CRCs,
 summed twice. A frame names the file and the position at which it stands; old blocks never look new.
 Must not know: files and how they are written.
 
-All numbers are little-endian. Entry, rows and drop frames: a header, then the body.
+All numbers are little-endian. Every frame but commit: a header, then the body.
 
 | offset | size | name        | content                                                        |
 |--------|------|-------------|----------------------------------------------------------------|
 | 0      | 2    | magic       | 0x4C4B ("KL")                                                  |
 | 2      | 1    | version     | 1                                                              |
-| 3      | 1    | kind        | 1 entry, 2 rows, 3 drop, 4 commit                              |
+| 3      | 1    | kind        | 1 entry, 2 rows, 3 drop, 4 commit, 5 moves                     |
 | 4      | 4    | file        | number of the log file                                         |
 | 8      | 4    | position    | of this frame in the file                                      |
 | 12     | 4    | body length |                                                                |
@@ -19,10 +19,12 @@ All numbers are little-endian. Entry, rows and drop frames: a header, then the b
 | 24     | 8    | entry id    | entry frames only, else 0                                      |
 | 32     | 4    | body crc    | CRC32C of the body                                             |
 | 36     | 4    | header crc  | CRC32C of the bytes 0 to 35                                    |
-| 40     |      | body        | entry: the data; rows: see below; drop: ledger ids of 8 bytes  |
+| 40     |      | body        | entry: the data; drop: ledger ids of 8 bytes; others see below |
 
 A row in the body of a rows frame: key length (4), value length (4, signed, -1 deletes the key),
-key, value. The commit frame closes a group:
+key, value. A run of moves in the body of a moves frame: number of its first entry in the group (4),
+number of entries (4), the file in which they stood (4), the position of each there (4). Moves stand
+behind the entries that they are about. The commit frame closes a group:
 
 | offset | size | name         | content                                                       |
 |--------|------|--------------|---------------------------------------------------------------|
@@ -41,10 +43,10 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ledger.engine.base import Buffer, CommitGroup, Row
+from ledger.engine.base import Buffer, CommitGroup, Move, Row
 
 VERSION = 1
-ENTRY, ROWS, DROP, COMMIT = 1, 2, 3, 4
+ENTRY, ROWS, DROP, COMMIT, MOVES = 1, 2, 3, 4, 5
 
 HEADER_SIZE = 40
 COMMIT_SIZE = 44
@@ -54,14 +56,18 @@ SCRATCH_BYTES = 16 * 1024
 SCRATCH_KEPT_BYTES_MAX = 1024 * 1024
 
 _MAGIC = 0x4C4B
-_TAGS = {kind: _MAGIC | VERSION << 16 | kind << 24 for kind in (ENTRY, ROWS, DROP, COMMIT)}
+_TAGS = {kind: _MAGIC | VERSION << 16 | kind << 24 for kind in (ENTRY, ROWS, DROP, COMMIT, MOVES)}
 _KINDS = {tag: kind for kind, tag in _TAGS.items()}
 _HEADER = Struct("<IIIIQQI")
 _COMMIT = Struct("<IIIIQQII")
 _CRC = Struct("<I")
 _TAG_AND_FILE = Struct("<II")
 _ROW = Struct("<Ii")
+_RUN = Struct("<III")
+_EXTRA_FRAMES_MAX = 3
 _U32 = 0xFFFFFFFF
+_REST_SIZE = _EXTRA_FRAMES_MAX * HEADER_SIZE + COMMIT_SIZE
+"""Room for the headers of what is not an entry."""
 
 
 class FrameDamaged(Exception):
@@ -108,7 +114,7 @@ class GroupEncoder:
     ) -> list[Buffer]:
         """Lay out a group for a place; returns what to write, in order."""
         entries = group.entries
-        room = len(entries) * (HEADER_SIZE + INLINE_BYTES_MAX) + 2 * HEADER_SIZE + COMMIT_SIZE
+        room = len(entries) * (HEADER_SIZE + INLINE_BYTES_MAX) + _REST_SIZE
         if not room <= len(self._scratch) <= SCRATCH_KEPT_BYTES_MAX:
             self._fit(entries)
         scratch, view = self._scratch, memoryview(self._scratch)
@@ -131,7 +137,7 @@ class GroupEncoder:
                 cuts.append((at, data))
             position += HEADER_SIZE + length
         self.frame_count = len(entries)
-        if group.rows or group.drops:
+        if group.rows or group.drops or group.moves:
             for kind, body in _extra_frames(group):
                 checksum += _pack_extra(view[at:], kind, body, file=file, position=position)
                 at += HEADER_SIZE
@@ -150,7 +156,7 @@ class GroupEncoder:
     def _fit(self, entries: Sequence[tuple[int, int, Buffer]]) -> None:
         """Have room for all headers and inline bodies; give a very large one back when possible."""
         inline = sum(length for _, _, data in entries if (length := len(data)) <= INLINE_BYTES_MAX)
-        needed = len(entries) * HEADER_SIZE + inline + 2 * HEADER_SIZE + COMMIT_SIZE
+        needed = len(entries) * HEADER_SIZE + inline + _REST_SIZE
         if needed > len(self._scratch) or len(self._scratch) > SCRATCH_KEPT_BYTES_MAX >= needed:
             self._scratch = bytearray(max(SCRATCH_BYTES, needed))
 
@@ -172,11 +178,13 @@ def _extra_frames(group: CommitGroup) -> list[tuple[int, bytes]]:
         extra.append((ROWS, encode_rows(group.rows)))
     if group.drops:
         extra.append((DROP, encode_drops(group.drops)))
+    if group.moves:
+        extra.append((MOVES, encode_moves(group.moves, group.entries)))
     return extra
 
 
 def _pack_extra(view: memoryview, kind: int, body: bytes, *, file: int, position: int) -> int:
-    """Write the header of a rows or drop frame; returns its CRC."""
+    """Write the header of a frame that is no entry; returns its CRC."""
     _HEADER.pack_into(view, 0, _TAGS[kind], file, position, len(body), 0, 0, crc32c(body))
     header_crc = crc32c(view[:36])
     _CRC.pack_into(view, 36, header_crc)
@@ -234,13 +242,56 @@ def decode_drops(body: Buffer) -> list[int]:
     return list(Struct(f"<{len(body) // 8}Q").unpack(body))
 
 
+def encode_moves(moves: Sequence[Move], entries: Sequence[tuple[int, int, Buffer]]) -> bytes:
+    """Return the body of a moves frame; the moves stand in the order of their entries."""
+    numbers = {ids[:2]: number for number, ids in enumerate(entries)}
+    runs: list[tuple[int, int, list[int]]] = []
+    for move in moves:
+        number = numbers[move[:2]]
+        if not runs or (number, move.file) != (runs[-1][0] + len(runs[-1][2]), runs[-1][1]):
+            runs.append((number, move.file, []))
+        runs[-1][2].append(move.position)
+    parts: list[bytes] = []
+    for first, file, positions in runs:
+        parts += (
+            _RUN.pack(first, len(positions), file),
+            Struct(f"<{len(positions)}I").pack(*positions),
+        )
+    return b"".join(parts)
+
+
+def decode_moves(body: Buffer, entries: Sequence[tuple[int, int, Buffer]]) -> list[Move]:
+    """Return the moves in the body of a moves frame, for the entries of its group.
+
+    Raises:
+        FrameDamaged: the lengths do not add up, or there are no such entries.
+    """
+    moves: list[Move] = []
+    at, end = 0, len(body)
+    while at < end:
+        if at + _RUN.size > end:
+            raise FrameDamaged(f"a run of moves is cut at {at}")
+        first, count, file = _RUN.unpack_from(body, at)
+        at += _RUN.size
+        stop = at + 4 * count
+        if stop > end or first + count > len(entries):
+            raise FrameDamaged(f"a run of {count} moves from entry {first} on is cut at {at}")
+        positions = Struct(f"<{count}I").unpack_from(body, at)
+        for (ledger_id, entry_id, _), position in zip(
+            entries[first : first + count], positions, strict=True
+        ):
+            moves.append(Move(ledger_id, entry_id, file, position))
+        at = stop
+    return moves
+
+
 def frame_kind(buffer: Buffer) -> int | None:
     """Return the kind that the first four bytes announce, None if they announce no frame."""
     return _KINDS.get(_CRC.unpack_from(buffer)[0])
 
 
 def decode_header(buffer: Buffer, *, file: int, position: int) -> FrameHeader:
-    """Read the header of an entry, rows or drop frame that should stand at a place.
+    """Read the header that should stand at a place, of any frame but commit.
 
     Raises:
         FrameDamaged: no such header stands there.

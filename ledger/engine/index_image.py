@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from ledger.engine.errors import StorageError
+from ledger.engine.frames import HEADER_SIZE
 from ledger.engine.index_keys import (
     ENTRY_END,
     ENTRY_PREFIX,
@@ -24,6 +25,7 @@ from ledger.engine.index_keys import (
 from ledger.engine.log_index import LogIndex
 from ledger.engine.log_scan import LogScan
 from ledger.engine.rocksdb_table import RocksdbTable
+from ledger.engine.space_plan import LogSpace
 
 _LEFT_BEHIND = {"LOCK", "LOG"}
 _EVERYTHING = b"", b"\xff"
@@ -72,6 +74,15 @@ class IndexImage:
             found.append(ledger_id_in(row[0]))
             start = ledger_range(found[-1] + 1)[0]
         return found
+
+    def count_space(self) -> LogSpace:
+        """Count from the entries what the space rows should say."""
+        space = LogSpace()
+        for key, value in self._table.rows(ENTRY_PREFIX, ENTRY_END):
+            ledger_id, place = ledger_id_in(key), decode_entry(key, value)
+            ledgers = space.ledgers_in(place.file)
+            ledgers[ledger_id] = ledgers.get(ledger_id, 0) + HEADER_SIZE + place.data_length
+        return space
 
     def places(self, ledger_id: int, first_entry: int, count_max: int) -> list[EntryPlace]:
         """Return where the next entries are, whatever is missing between them."""

@@ -10,7 +10,7 @@ Must not know: what entries and rows mean.
 | the end of the log            | what a start decides about it                    |
 | every row of the index        | the checksums of its tables                      |
 | every entry in the index      | the frame that it points to                      |
-| space rows of the index       | the entry frames that are in each file           |
+| space rows of the index       | its entries, and the frames in each file         |
 """
 
 import os
@@ -180,17 +180,26 @@ class FolderInspection:
             self.damages += [Damage(path, *fault) for fault in walked.faults if keep(number, fault)]
 
     def _check_space(self) -> None:
-        """Compare what the index says of each file with what stands in it."""
-        space = self._image.index.space
-        for file in sorted(space.live_files()):
+        """Compare what the index says of each file with its entries, and with what stands there.
+
+        A file may have more than that: entries that were moved, or whose ledger is gone.
+        """
+        space, counted = self._image.index.space, self._image.count_space()
+        for file in sorted({*space.live_files(), *counted.live_files()}):
             path, walked = str(self._files.path(file)), self._walked.get(file)
             if walked is None:
                 self.damages.append(Damage(path, 0, "the file is missing"))
-            elif not walked.faults:
-                for ledger_id, size in space.ledgers_in(file).items():
-                    if size != (found := walked.live_bytes.get(ledger_id, 0)):
-                        reason = f"{found} bytes of entries, the index has {size}"
-                        self.damages.append(Damage(path, -1, reason, ledger_id))
+            said, listed = space.ledgers_in(file), counted.ledgers_in(file)
+            for ledger_id in sorted(said.keys() | listed.keys()):
+                size, rows_size = said.get(ledger_id, 0), listed.get(ledger_id, 0)
+                if size != rows_size:
+                    reason = f"{rows_size} bytes of entries are listed, {size} are counted"
+                    self.damages.append(Damage(path, -1, reason, ledger_id))
+                if walked is None or walked.faults:
+                    continue
+                if size > (found := walked.entry_bytes.get(ledger_id, 0)):
+                    reason = f"{found} bytes of entries, the index has {size}"
+                    self.damages.append(Damage(path, -1, reason, ledger_id))
 
     def _check_span(
         self, ledger_id: int, span: Span

@@ -5,14 +5,19 @@ group, so that whatever part of it is durable says how far it goes. What is bein
 in the log before: the index is never ahead of it.
 Must not know: how the log is written; of it only how far it is synced, and how to sync it.
 
-Groups wait here until enough of them make a batch; whoever reads makes the batch at once.
+Groups wait here until enough of them make a batch; whoever reads makes the batch at once. A move
+counts only if the index, with what waits, still has the entry where the move says; so an entry that
+was copied is never brought back after its ledger went, neither live nor by a replay.
 """
 
+from collections.abc import Set
+from itertools import islice
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from rocksdict import WriteBatch
 
+from ledger.engine.base import Move
 from ledger.engine.entry_log import Place, PlacedGroup
 from ledger.engine.frames import HEADER_SIZE
 from ledger.engine.index_keys import (
@@ -43,6 +48,9 @@ STALLED_WEIGHT_MAX = 16 * WAITING_WEIGHT_MAX
 """When RocksDB has no room for so long, the writer waits for it."""
 UNFLUSHED_BYTES_MAX = 48 * 1024 * 1024
 
+_Ids: TypeAlias = tuple[int, int]
+_NONE: frozenset[_Ids] = frozenset()
+
 
 class LogDurability(Protocol):
     """What the index needs of the log."""
@@ -68,6 +76,8 @@ class LogIndex:
         self._weight = 0
         self._write_at_weight = WAITING_WEIGHT_MAX
         self._touched: dict[int, set[int]] = {}  # file -> ledgers whose space changed
+        self._waiting_moves: dict[_Ids, tuple[int, int]] = {}  # where a waiting group puts them
+        self._stale: dict[int, set[_Ids]] = {}  # group -> entries whose move came too late
         self._is_flushing = False
         self.has_dead_file = False
         self.is_large = False  # so much is in memory only that a flush should come soon
@@ -79,7 +89,9 @@ class LogIndex:
         """Make a group visible."""
         group, file = placed.group, placed.end.file
         with self._lock:
-            if group.entries:
+            if group.moves:
+                self._add_moved(placed)
+            elif group.entries:
                 ledgers = self.space.ledgers_in(file)
                 touched = self._touched.setdefault(file, set())
                 for ledger_id, _, data in group.entries:
@@ -95,6 +107,40 @@ class LogIndex:
             self._weight = weight = weight + self._weight
             if weight >= self._write_at_weight:
                 self._write_waiting(wait=weight >= STALLED_WEIGHT_MAX)
+
+    def _add_moved(self, placed: PlacedGroup) -> None:
+        """Count a group with moves among its entries."""
+        if self.log is None:  # a replay: the places may be among what waits
+            self._write_waiting(wait=True)
+        group, file, position = placed.group, placed.end.file, placed.start
+        moves = {(move.ledger_id, move.entry_id): move for move in group.moves}
+        stale = {ids for ids, move in moves.items() if not self._stands_at(move)}
+        for ledger_id, entry_id, data in group.entries:
+            ids, size = (ledger_id, entry_id), HEADER_SIZE + len(data)
+            if (move := moves.get(ids)) is None:
+                ledgers = self.space.ledgers_in(file)
+                ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
+                self._touched.setdefault(file, set()).add(ledger_id)
+            elif ids not in stale:
+                is_last = self.space.move(ledger_id, size, source=move.file, target=file)
+                self.has_dead_file |= is_last
+                self._waiting_moves[ids] = file, position
+                for each in (move.file, file):
+                    self._touched.setdefault(each, set()).add(ledger_id)
+            position += size
+        self._stale[placed.end.group] = stale
+
+    def _stands_at(self, move: Move) -> bool:
+        """Tell whether an entry is still where a move found it."""
+        if not self.space.has(move.file, move.ledger_id):
+            return False
+        where = self._waiting_moves.get(move[:2])
+        if where is None:
+            key = entry_key(ENTRY_PREFIX, move.ledger_id, move.entry_id)
+            if (value := self._table.get(key)) is None:
+                return False
+            where = decode_entry(key, value)[1:3]
+        return where == (move.file, move.position)
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a row."""
@@ -131,6 +177,30 @@ class LogIndex:
                 break
             found.append(place)
         return found
+
+    def places_in(
+        self, file: int, ledger_id: int, first_entry: int, *, rows_max: int
+    ) -> tuple[list[EntryPlace], int | None]:
+        """Return which of the next entries of a ledger are in a file; looks at `rows_max` of them.
+
+        The second value is where to go on, None at the end of the ledger.
+        """
+        self._settle()
+        start, end = entry_key(ENTRY_PREFIX, ledger_id, first_entry), ledger_range(ledger_id)[1]
+        rows = islice(self._table.rows(start, end), rows_max)
+        places = [decode_entry(key, value) for key, value in rows]
+        go_on = places[-1].entry_id + 1 if len(places) == rows_max else None
+        return [place for place in places if place.file == file], go_on
+
+    def ledgers_in(self, file: int) -> list[int]:
+        """Return the ids of the ledgers that have entries in a file, ascending."""
+        with self._lock:
+            return sorted(self.space.ledgers_in(file))
+
+    def live_bytes(self, file: int) -> int:
+        """Return the bytes of a file that some ledger still needs."""
+        with self._lock:
+            return self.space.live_bytes(file)
 
     def last_entry(self, ledger_id: int) -> int:
         """Return the newest entry id of a ledger, -1 without one."""
@@ -189,7 +259,7 @@ class LogIndex:
         end = self._waiting[-1].end
         batch = new_batch()
         for placed in self._waiting:
-            _put_group(batch, placed)
+            _put_group(batch, placed, self._stale.get(placed.end.group, _NONE))
         self._put_space(batch)
         batch.put(WATERMARK_KEY, encode_watermark(Watermark(*end)))
         if not self._table.write(batch, wait=wait):
@@ -199,6 +269,8 @@ class LogIndex:
         self.is_large = self._table.unflushed_bytes() > UNFLUSHED_BYTES_MAX
         self._waiting, self._weight, self._write_at_weight = [], 0, WAITING_WEIGHT_MAX
         self._touched.clear()
+        self._waiting_moves.clear()
+        self._stale.clear()
 
     def _may_write(self, wait: bool) -> bool:
         """Tell whether RocksDB could make nothing durable now that the log may lose.
@@ -224,13 +296,14 @@ class LogIndex:
                     batch.put(space_key(file, ledger_id), encode_space(size))
 
 
-def _put_group(batch: WriteBatch, placed: PlacedGroup) -> None:
-    """Put the rows of one group into a batch: entries, rows, drops."""
+def _put_group(batch: WriteBatch, placed: PlacedGroup, stale: Set[_Ids]) -> None:
+    """Put the rows of one group into a batch: entries but the stale ones, rows, drops."""
     put, key_of, value_of = batch.put, entry_key, place_value
     group, file, position = placed.group, placed.end.file, placed.start
     for ledger_id, entry_id, data in group.entries:
         length = len(data)
-        put(key_of(ENTRY_PREFIX, ledger_id, entry_id), value_of(file, position, length))
+        if not stale or (ledger_id, entry_id) not in stale:
+            put(key_of(ENTRY_PREFIX, ledger_id, entry_id), value_of(file, position, length))
         position += HEADER_SIZE + length
     for key, value in group.rows:
         if value is None:

@@ -27,8 +27,10 @@ from ledger.engine.errors import (
 )
 from ledger.engine.folder_lock import FolderLock
 from ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
+from ledger.engine.index_keys import EntryPlace
 from ledger.engine.log_files import LogFiles
 from ledger.engine.log_index import LogIndex
+from ledger.engine.log_rewrite import LogRewrite
 from ledger.engine.log_scan import LogScan
 from ledger.engine.read_plan import Span, plan_spans
 from ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
@@ -83,6 +85,7 @@ class LogRocksdbEngine:
         self._files: LogFiles
         self._index: LogIndex
         self._log: EntryLog
+        self._rewrite: LogRewrite
         try:
             self._open()
         except BaseException:
@@ -118,14 +121,21 @@ class LogRocksdbEngine:
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
-        """Return entries; see the seam."""
+        """Return entries; see the seam.
+
+        Entries may move while they are read, and the file that they leave may go: whoever does not
+        find them looks up once more where they are.
+        """
         places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
-        if not places:
-            raise EntryMissing(ledger_id, first_entry)
-        entries: list[Buffer] = []
-        for span in plan_spans(places):
-            entries += self._read_span(ledger_id, span)
-        return entries
+        while places:
+            try:
+                return self._read_places(ledger_id, places)
+            except EntryCorrupt:
+                before = places
+                places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
+                if places == before:
+                    raise
+        raise EntryMissing(ledger_id, first_entry)
 
     def last_entry(self, ledger_id: int) -> int:
         """Return the newest entry id of a ledger."""
@@ -169,6 +179,12 @@ class LogRocksdbEngine:
             for number in removable:
                 self._files.remove(number)
                 self._index.forget_file(number)
+
+    def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
+        """Look for entries whose move would free space; see the seam."""
+        return self._rewrite.next_moves(
+            end=self._log.end, dead_share_max=dead_share_max, bytes_max=bytes_max
+        )
 
     def release_waiting(self) -> None:
         """Nothing ever waits here."""
@@ -249,6 +265,10 @@ class LogRocksdbEngine:
         end = Place(*scan.end)
         self._log = EntryLog(self._files, end, file_bytes_max=self._file_bytes_max)
         self._index.log = self._log
+        self._index.has_dead_file = bool(self._index.removable_files(self._files.numbers()))
+        self._rewrite = LogRewrite(
+            self._files, self._index, self._read_span, file_bytes_max=self._file_bytes_max
+        )
 
     def _sync_files(self, *, from_file: int) -> None:
         """Make durable what is about to be replayed: the index must not be ahead of it."""
@@ -302,6 +322,12 @@ class LogRocksdbEngine:
         """The only door to the index, for live groups and for replayed ones."""
         self._index.add(placed)
         self._frames += placed.frame_count
+
+    def _read_places(self, ledger_id: int, places: list[EntryPlace]) -> list[Buffer]:
+        entries: list[Buffer] = []
+        for span in plan_spans(places):
+            entries += self._read_span(ledger_id, span)
+        return entries
 
     def _read_span(self, ledger_id: int, span: Span) -> list[Buffer]:
         """Read entries that stand close together, and check them."""

@@ -143,8 +143,10 @@ def _take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview
         group.entries.append((header.ledger_id, header.entry_id, body))
     elif header.kind == frames.ROWS:
         group.rows += frames.decode_rows(body)
-    else:
+    elif header.kind == frames.DROP:
         group.drops += frames.decode_drops(body)
+    else:
+        group.moves = frames.decode_moves(body, group.entries)
 
 
 def find_commits(window: LogWindow, file: int, position: int) -> Iterator[LaterCommit]:

@@ -33,14 +33,14 @@ class WalkedFile:
         entry_count: whole entry frames.
         last_group: number of the last group, None when that is not known.
         faults: in order of their positions.
-        live_bytes: bytes of entry frames per ledger, as the space rows of the index count them.
+        entry_bytes: bytes of entry frames per ledger, as the space rows of the index count them.
     """
 
     group_count: int = 0
     entry_count: int = 0
     last_group: int | None = None
     faults: list[FrameFault] = field(default_factory=list)
-    live_bytes: dict[int, int] = field(default_factory=dict)
+    entry_bytes: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class _Walk:
                 return self._behind(position)
 
     def _frame(self, group: _Group, position: int) -> int:
-        """Check an entry, rows or drop frame; return its end."""
+        """Check a frame of any kind but commit; return its end."""
         header = frames.decode_header(
             self._window.view(position, HEADER_SIZE), file=self._file, position=position
         )
@@ -99,8 +99,8 @@ class _Walk:
         elif header.kind == frames.ENTRY:
             self._found.entry_count += 1
         if header.kind == frames.ENTRY:
-            live = self._found.live_bytes
-            live[ids[0]] = live.get(ids[0], 0) + HEADER_SIZE + header.body_length
+            sizes = self._found.entry_bytes
+            sizes[ids[0]] = sizes.get(ids[0], 0) + HEADER_SIZE + header.body_length
         return end
 
     def _commit(self, group: _Group, position: int) -> int:

@@ -39,7 +39,7 @@ class MemoryEngine:
         """Do the first half of commit."""
         self._refuse_when_closed()
         if self._keeps_groups:
-            kept = CommitGroup(rows=[*group.rows], drops=[*group.drops])
+            kept = CommitGroup(rows=[*group.rows], drops=[*group.drops], moves=[*group.moves])
             kept.entries += [(ledger, entry, bytes(data)) for ledger, entry, data in group.entries]
             self._groups.append(kept)
         self._committed.append(group)
@@ -105,6 +105,10 @@ class MemoryEngine:
         """Nothing is longer-lived than the process."""
         self.sync()
 
+    def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
+        """Nothing: what is dropped takes no space."""
+        return None
+
     def release_waiting(self) -> None:
         """Nothing ever waits here."""
 
@@ -130,7 +134,10 @@ class MemoryEngine:
     def _apply(self, group: CommitGroup) -> None:
         """The only door to the state."""
         with self._lock:
+            moved = {(move.ledger_id, move.entry_id) for move in group.moves}
             for ledger_id, entry_id, data in group.entries:
+                if (ledger_id, entry_id) in moved:
+                    continue  # it is where it was, or its ledger is gone
                 self._ledgers.setdefault(ledger_id, {})[entry_id] = bytes(data)
                 self._last_entries[ledger_id] = entry_id
             for key, value in group.rows:

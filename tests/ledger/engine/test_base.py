@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.base import CommitGroup, TwoStepEngine
+from ledger.engine.base import CommitGroup, Move, TwoStepEngine
 from ledger.engine.errors import EntryMissing
 from ledger.engine.faulty import FaultyEngine
 from ledger.engine.log_rocksdb import LogRocksdbEngine
@@ -195,3 +195,21 @@ def test_two_steps_make_a_commit(tmp_path: Path) -> None:
 def test_close_may_be_repeated(engine: Engine) -> None:
     engine.close()
     engine.close()
+
+
+def test_moved_entries_stay_what_they_are(engine: Engine) -> None:
+    """They keep their bytes, and none comes back when its ledger is gone."""
+    store(engine, group_of(0), group_of(1), group_of(0, ledger_id=8))
+    engine_moves = [Move(7, 0, 1, 0), Move(8, 0, 1, 0)]
+    entries = [(7, 0, payload(0)), (8, 0, payload(0))]
+    store(engine, CommitGroup(drops=[8]), CommitGroup(entries=[*entries], moves=engine_moves))
+    assert [payload(0), payload(1)] == engine.read(7, 0, 9, 1000)
+    assert 1 == engine.last_entry(7)
+    assert -1 == engine.last_entry(8)
+    with pytest.raises(EntryMissing):
+        engine.read(8, 0, 0, 1000)
+
+
+def test_fresh_engine_wants_nothing_moved(engine: Engine) -> None:
+    store(engine, group_of(0))
+    assert engine.next_moves(dead_share_max=0.2, bytes_max=1000) is None

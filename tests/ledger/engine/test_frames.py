@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.engine import frames
-from ledger.engine.base import CommitGroup
+from ledger.engine.base import CommitGroup, Move
 from ledger.engine.frames import (
     COMMIT_SIZE,
     HEADER_SIZE,
@@ -18,8 +18,10 @@ from ledger.engine.frames import (
     decode_commit,
     decode_drops,
     decode_header,
+    decode_moves,
     decode_rows,
     encode_drops,
+    encode_moves,
     encode_rows,
 )
 
@@ -48,8 +50,10 @@ def decoded(raw: bytes, *, file: int = 3, position: int = 0) -> CommitGroup:
             group.entries.append((header.ledger_id, header.entry_id, body))
         elif header.kind == frames.ROWS:
             group.rows += decode_rows(body)
-        else:
+        elif header.kind == frames.DROP:
             group.drops += decode_drops(body)
+        else:
+            group.moves = decode_moves(body, group.entries)
         crcs.append(header.header_crc)
         at += HEADER_SIZE + header.body_length
     commit = decode_commit(raw[at:], file=file, position=position + at)
@@ -108,6 +112,43 @@ def test_rows_cut_anywhere_are_damaged_or_fewer() -> None:
 def test_drops_of_odd_length_are_damaged() -> None:
     with pytest.raises(FrameDamaged, match="9 bytes"):
         decode_drops(bytes(9))
+
+
+places = st.tuples(st.integers(1, 3), st.integers(0, 2**32 - 1))
+
+
+@given(st.lists(st.tuples(st.booleans(), places), max_size=12))
+def test_group_with_moves_round_trips(chosen: list[tuple[bool, tuple[int, int]]]) -> None:
+    """New entries stand between moved ones, which come from any files."""
+    group = CommitGroup(entries=[(7, number, b"data") for number in range(len(chosen))])
+    group.moves = [
+        Move(7, number, *place) for number, (is_old, place) in enumerate(chosen) if is_old
+    ]
+    found = decoded(encoded(group))
+    assert (group.entries, [*group.moves]) == (found.entries, [*found.moves])
+
+
+def test_moves_of_neighbours_take_four_bytes_each() -> None:
+    """What a move costs must not make up a share of the log that is worth another move."""
+    entries = [(7, number, b"") for number in range(256)]
+    moves = [Move(7, number, 3, 40 * number) for number in range(256)]
+    assert 12 + 4 * 256 == len(encode_moves(moves, entries))
+
+
+def test_moves_cut_anywhere_or_of_other_entries_are_damaged() -> None:
+    entries = [(7, number, b"") for number in range(4)]
+    moves = [Move(7, 0, 3, 5), Move(7, 1, 3, 6), Move(7, 3, 2, 5)]
+    raw = encode_moves(moves, entries)
+    assert moves == decode_moves(raw, entries)
+    whole = {0: [], 20: moves[:2]}
+    for end in range(len(raw)):
+        if end in whole:
+            assert whole[end] == decode_moves(raw[:end], entries)
+        else:
+            with pytest.raises(FrameDamaged, match="cut"):
+                decode_moves(raw[:end], entries)
+    with pytest.raises(FrameDamaged, match="1 moves from entry 3"):
+        decode_moves(raw, entries[:3])
 
 
 def test_large_data_is_not_copied() -> None:

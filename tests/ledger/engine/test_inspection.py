@@ -13,7 +13,7 @@ from ledger.engine.errors import FolderInUse, FolderUnusable
 from ledger.engine.frames import HEADER_SIZE
 from ledger.engine.inspection import Damage, FolderInspection
 from ledger.engine.log_rocksdb import LogRocksdbEngine
-from tests.ledger.engine.words import all_groups, group_of, log_file, payload
+from tests.ledger.engine.words import all_groups, group_of, log_file, payload, store
 
 COUNT = 20
 
@@ -185,3 +185,20 @@ def test_folder_in_use_and_folder_without_a_lock(tmp_path: Path) -> None:
     found.close()
     assert [] == found.damages
     assert not (tmp_path / "lock").exists()
+
+
+def test_space_that_does_not_add_up_is_damage(tmp_path: Path) -> None:
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, *map(group_of, range(3)))
+    engine._index.space.ledgers_in(1)[7] -= 5
+    engine._index.space.ledgers_in(1)[9] = 3
+    store(engine, group_of(3), CommitGroup(entries=[(9, 0, b"x")]))
+    engine.close()
+    found = FolderInspection(tmp_path)
+    found.close()
+    path = str(log_file(tmp_path))
+    assert [
+        Damage(path, -1, "320 bytes of entries are listed, 315 are counted", 7),
+        Damage(path, -1, "41 bytes of entries are listed, 44 are counted", 9),
+        Damage(path, -1, "41 bytes of entries, the index has 44", 9),
+    ] == found.damages
