@@ -58,6 +58,7 @@ class PartitionNotes:
         self._checkpoint_entries = CHECKPOINT_ENTRIES_MIN
         self._unwritten: list[Row] = []
         self._removing = asyncio.Lock()
+        self._raising = asyncio.Lock()
 
     def confirmed(
         self,
@@ -117,11 +118,12 @@ class PartitionNotes:
         Raises:
             LedgerError: it was not stored, and nothing has changed.
         """
-        if offset > self._state.log_start_offset:
-            row = (self._keys.log_start, records.encode_log_start(offset))
-            await self._store.put_rows([row, self._checkpoint_row()])
-            if self._state.raise_log_start(offset):
-                moved()
+        async with self._raising:  # the row of a lower offset must not come behind this one's
+            if offset > self._state.log_start_offset:
+                row = (self._keys.log_start, records.encode_log_start(offset))
+                await self._store.put_rows([row, self._checkpoint_row()])
+                if self._state.raise_log_start(offset):
+                    moved()
 
     async def remove_old(
         self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
