@@ -77,7 +77,7 @@ class PartitionLog:
         self._waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
         self._doomed = 0
         self._duplicates: dict[int, list[AppendDone]] = {}
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: dict[Callable[[], None], None] = {}
         self._gone: UnknownPartition | None = None
         ledger.add_listener(self.notify)
 
@@ -114,12 +114,11 @@ class PartitionLog:
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call back, on the loop, when high watermark or log start moved or the log has gone."""
-        self._listeners.append(listener)
+        self._listeners[listener] = None
 
     def remove_listener(self, listener: Callable[[], None]) -> None:
         """Stop calling back; nothing if it was not there."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners.pop(listener, None)
 
     def notify(self) -> None:
         """Tell the listeners; each looks for itself at what has changed."""
