@@ -1,0 +1,76 @@
+"""The two indexes that lie beside a segment of Kafka's own log, as bytes.
+
+Rule: entries are added as Apache Kafka adds them while it appends: one pair whenever more than
+`interval_bytes` have been written since the last one, before the batch that comes next; the largest
+time of all is added at the end. So its tools and brokers find what they expect.
+Must not know: files, where batches come from.
+
+Offset index, entry of 8 bytes        Time index, entry of 12 bytes
+| offset | size | field            |  | offset | size | field                               |
+|--------|------|------------------|  |--------|------|-------------------------------------|
+| 0      | 4    | offset - base    |  | 0      | 8    | largest time up to this batch       |
+| 4      | 4    | byte in the file |  | 8      | 4    | offset - base, of that time's batch |
+
+In both the offset is the last one of a batch. Source: Kafka's LogSegment.append, OffsetIndex and
+TimeIndex.
+"""
+
+from struct import Struct
+
+from batches.header import BatchHeader
+
+INTERVAL_BYTES = 4096
+RELATIVE_OFFSET_MAX = (1 << 31) - 1
+POSITION_MAX = (1 << 31) - 1
+_OFFSET_ENTRY = Struct(">ii")
+_TIME_ENTRY = Struct(">qi")
+_NO_TIMESTAMP = -1
+
+
+class SegmentIndex:
+    """The indexes of the segment that is being written.
+
+    Attributes:
+        base_offset: the segment's first offset, which names its files.
+        size: bytes of the batches added.
+        offsets, times: the contents of the two files; `times` is complete after `end`.
+    """
+
+    def __init__(self, base_offset: int, interval_bytes: int = INTERVAL_BYTES) -> None:
+        self.base_offset = base_offset
+        self.size = 0
+        self.offsets = bytearray()
+        self.times = bytearray()
+        self._interval_bytes = interval_bytes
+        self._bytes_since = 0
+        self._largest = (_NO_TIMESTAMP, base_offset)
+        self._last_time = _NO_TIMESTAMP
+
+    def has_room(self, header: BatchHeader, size_max: int) -> bool:
+        """Tell whether a batch belongs into this segment; the first one always does."""
+        if not self.size:
+            return True
+        is_near = header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+        return is_near and self.size + header.size <= min(size_max, POSITION_MAX)
+
+    def add(self, header: BatchHeader) -> None:
+        """Take in the batch that is written behind the ones before."""
+        if header.max_timestamp > self._largest[0]:
+            self._largest = header.max_timestamp, header.last_offset
+        if self._bytes_since > self._interval_bytes:
+            relative = header.last_offset - self.base_offset
+            self.offsets += _OFFSET_ENTRY.pack(relative, self.size)
+            self._add_time()
+            self._bytes_since = 0
+        self.size += header.size
+        self._bytes_since += header.size
+
+    def end(self) -> None:
+        """The segment gets nothing more."""
+        self._add_time()
+
+    def _add_time(self) -> None:
+        timestamp, offset = self._largest
+        if timestamp > self._last_time:
+            self.times += _TIME_ENTRY.pack(timestamp, offset - self.base_offset)
+            self._last_time = timestamp
