@@ -1,0 +1,180 @@
+"""Inspection of topics: what names, rows and entries of a stopped store mean.
+
+Rule: it only reads, and believes of a row no more than it must: a row narrows a search down, the
+batches that are found decide.
+Must not know: where rows and entries come from, what is done with them.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from batches.errors import BatchError, CorruptBatch
+from batches.header import BatchHeader, read_header, verify_checksum
+from ledger import Position
+from topics import records
+from topics.config_keys import CONFIG_KEYS
+from topics.errors import UnreadableRow
+from topics.keys import TOPIC_PREFIX, PartitionKeys, ids_behind
+from topics.offset_index import Interval
+from topics.records import TopicRecord
+
+_NAME = re.compile(r"(?P<topic>.+)-(?P<index>\d+)/(?P<id>[0-9a-f]{32})", re.DOTALL)
+_SEGMENT_BYTES = "segment.bytes"
+
+
+class Rows(Protocol):
+    """The user's rows of a store."""
+
+    def get_row(self, key: bytes) -> bytes | None:
+        """Return a row's value."""
+        ...
+
+    def scan_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the rows whose keys begin so, in the order of the keys."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionName:
+    """Which partition of which topic; text is `topic-index`, as Kafka names folders."""
+
+    topic: str
+    index: int
+    topic_id: UUID
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+
+def partition_of(managed_ledger: str) -> PartitionName | None:
+    """Return the partition whose managed ledger has that name, None for any other one."""
+    match = _NAME.fullmatch(managed_ledger)
+    if match is None:
+        return None
+    return PartitionName(match["topic"], int(match["index"]), UUID(hex=match["id"]))
+
+
+class StoredTopics:
+    """What the rows say of partitions.
+
+    Attributes:
+        problems: rows that cannot be read.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.problems: list[str] = []
+        self._rows = rows
+        self._topics: dict[UUID, TopicRecord] = {}
+        for key, row in rows.scan_rows(TOPIC_PREFIX):
+            try:
+                record = records.decode_topic(row)
+            except UnreadableRow as error:
+                name = key[len(TOPIC_PREFIX) :].decode(errors="replace")
+                self.problems.append(f"topic {name}: {error}")
+            else:
+                self._topics[record.topic_id] = record
+
+    def has(self, partition: PartitionName) -> bool:
+        """Whether there is such a topic; without, it was deleted, or its row is lost."""
+        record = self._topics.get(partition.topic_id)
+        return record is not None and partition.index < record.partition_count
+
+    def segment_bytes(self, partition: PartitionName) -> int:
+        """How large the segments of the partition are wanted."""
+        record = self._topics.get(partition.topic_id)
+        value = record.configs.get(_SEGMENT_BYTES) if record is not None else None
+        return int(value if value is not None else CONFIG_KEYS[_SEGMENT_BYTES].default)
+
+    def log_start(self, partition: PartitionName) -> int:
+        """The offset before which records were deleted, 0 when none was set or it is lost."""
+        row = self._rows.get_row(_keys(partition).log_start)
+        try:
+            return records.decode_log_start(row) if row is not None else 0
+        except UnreadableRow:
+            return 0
+
+    def position_before(
+        self, partition: PartitionName, offset: int, ledger_ids: Sequence[int]
+    ) -> Position:
+        """Return where to begin to read for an offset: at its batch, or not far before.
+
+        Args:
+            partition: the partition.
+            offset: the offset.
+            ledger_ids: its ledgers, at least one.
+        """
+        keys = _keys(partition)
+        ends = self._ends(keys)
+        # A ledger without a row is the newest, or not described: the search goes no further.
+        behind = (each for each in ledger_ids if not ends.get(each, offset + 1) <= offset)
+        ledger_id = next(behind, ledger_ids[-1])
+        entry = 0
+        for each in self._intervals(keys, ledger_id):
+            if each.first_offset <= offset:
+                entry = each.first_entry
+        return Position(ledger_id, entry)
+
+    def _ends(self, keys: PartitionKeys) -> dict[int, int]:
+        """Return the offset behind each closed ledger."""
+        ends = {}
+        for key, row in self._rows.scan_rows(keys.spans):
+            (ledger_id,) = ids_behind(key, keys.spans)
+            try:
+                ends[ledger_id] = records.decode_span(ledger_id, row).next_offset
+            except UnreadableRow:
+                continue
+        return ends
+
+    def _intervals(self, keys: PartitionKeys, ledger_id: int) -> list[Interval]:
+        prefix = keys.ledger_intervals(ledger_id)
+        try:
+            return [
+                records.decode_interval(ids_behind(key, prefix)[0], row)
+                for key, row in self._rows.scan_rows(prefix)
+            ]
+        except UnreadableRow:
+            return []
+
+
+class BatchCheck:
+    """Checks entries of partitions: whole batches, their own checksum, offsets without a gap."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, tuple[Position, int]] = {}
+
+    def __call__(self, managed_ledger: str, position: Position, data: bytes) -> str | None:
+        """Return what is wrong with an entry; entries of other managed ledgers may be anything."""
+        if partition_of(managed_ledger) is None:
+            return None
+        try:
+            header = check_batch(data)
+        except BatchError as error:
+            self._ends.pop(managed_ledger, None)
+            return f"the record batch is damaged: {error}"
+        before, expected = self._ends.get(managed_ledger, (position, header.base_offset))
+        self._ends[managed_ledger] = position, header.last_offset + 1
+        if position.entry_id not in (0, before.entry_id + 1):
+            return None  # the entry before could not be read, which was told already
+        if header.base_offset != expected:
+            return f"the record batch begins at offset {header.base_offset}, expected {expected}"
+        return None
+
+
+def check_batch(data: bytes) -> BatchHeader:
+    """Check that an entry is one whole batch.
+
+    Raises:
+        BatchError: it is not.
+    """
+    header = read_header(data)
+    if header.size != len(data):
+        raise CorruptBatch(f"{header.size} bytes in an entry of {len(data)}")
+    verify_checksum(data, header)
+    return header
+
+
+def _keys(partition: PartitionName) -> PartitionKeys:
+    return PartitionKeys(partition.topic_id, partition.index)

@@ -1,0 +1,99 @@
+"""Segment export: the batches of a partition as the folder that an Apache Kafka broker keeps of it.
+
+Rule: batches are written as they are stored, in the order of their offsets; a segment ends before
+the batch with which it would become too large. A folder that holds something is never touched.
+Must not know: where batches come from, what is damaged there.
+
+| name                           | what                                                       |
+|--------------------------------|------------------------------------------------------------|
+| OFFSET.log                     | batches behind each other; OFFSET is that of the first     |
+| OFFSET.index, OFFSET.timeindex | `batches.segment_index`                                    |
+| leader-epoch-checkpoint        | text: version, number of epochs, epoch and its first offset |
+
+What is not there: `partition.metadata`, since the cluster that takes the folder gives the topic its
+id; snapshots of producers, which a broker makes anew from the batches.
+"""
+
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from batches.buffers import Buffer
+from batches.header import BatchHeader
+from batches.segment_index import SegmentIndex
+
+LEADER_EPOCH = 0
+
+
+class SegmentExport:
+    """Writes one folder; a context manager that completes it."""
+
+    def __init__(self, folder: Path, *, segment_bytes: int) -> None:
+        """Make the folder.
+
+        Raises:
+            FileExistsError: it is there and holds something.
+            OSError: it cannot be made.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileExistsError(f"{folder} is not empty")
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._first_offset: int | None = None
+        self._index: SegmentIndex | None = None
+        self._log: IO[bytes] | None = None
+
+    def append(self, batch: Buffer, header: BatchHeader) -> None:
+        """Write a batch whose offsets lie behind all written before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        index = self._index
+        if index is None or not index.has_room(header, self._segment_bytes):
+            self._end_segment()
+            index = self._begin_segment(header.base_offset)
+        assert self._log is not None
+        self._log.write(batch)
+        index.add(header)
+
+    def close(self) -> None:
+        """Complete the last segment and the folder. May be repeated."""
+        self._end_segment()
+        if self._first_offset is not None:
+            text = f"0\n1\n{LEADER_EPOCH} {self._first_offset}\n"
+            (self._folder / "leader-epoch-checkpoint").write_text(text)
+
+    def __enter__(self) -> Self:
+        """Give itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Complete the folder."""
+        self.close()
+
+    def _begin_segment(self, base_offset: int) -> SegmentIndex:
+        if self._first_offset is None:
+            self._first_offset = base_offset
+        self._index = SegmentIndex(base_offset)
+        self._log = self._path("log").open("xb")
+        return self._index
+
+    def _end_segment(self) -> None:
+        if self._index is None or self._log is None:
+            return
+        self._log.close()
+        self._index.end()
+        self._path("index").write_bytes(self._index.offsets)
+        self._path("timeindex").write_bytes(self._index.times)
+        self._index = self._log = None
+
+    def _path(self, suffix: str) -> Path:
+        assert self._index is not None
+        return self._folder / f"{self._index.base_offset:020d}.{suffix}"
