@@ -84,6 +84,24 @@ async def test_trims_run_one_at_a_time(ml: ManagedLedger) -> None:
     assert 1 == len(ml.ledgers)
 
 
+async def test_a_trim_behind_one_that_was_cancelled(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    """It selected the same ledgers once more, and its caller waited for ever."""
+    await add_all(ml, numbers(0, 9))
+    hold = engine.hold_next("commit")
+    cancelled = asyncio.ensure_future(ml.truncate())
+    await hold.reached()
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    second = asyncio.ensure_future(ml.truncate())
+    await asyncio.sleep(0)
+    hold.release()
+    await asyncio.wait_for(second, 5)
+    assert numbers(8, 9) == datas(await ml.read_entries(EARLIEST, 99))
+
+
 async def test_a_trim_beside_a_rollover_under_way(ml: ManagedLedger, engine: FaultyEngine) -> None:
     await add_all(ml, numbers(0, 5))
     hold = engine.hold_next("commit")

@@ -1,25 +1,225 @@
-"""Who owns a managed ledger, and what a store does when something stops halfway."""
+"""Who owns a managed ledger: a stale owner changes nothing and acknowledges nothing."""
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from ledger import (
+    EARLIEST,
+    LATEST,
     AlreadyClosed,
     Corrupt,
     Fenced,
     LedgerError,
     LedgerState,
     LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
     Position,
     StorageFailed,
+    StoreInUse,
 )
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.keys import ID_COUNTER
 from ledger.testing import FaultyEngine
-from tests.ledger.words import OpenStore, all_of
+from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, numbers
+
+Call = Callable[[ManagedLedger], Awaitable[object] | object]
+
+CHANGING: dict[str, Call] = {
+    "roll_over": lambda ml: ml.roll_over(),
+    "set_property": lambda ml: ml.set_property("a", "stale"),
+    "terminate": lambda ml: ml.terminate(),
+    "trim": lambda ml: ml.trim(),
+    "trim_before": lambda ml: ml.trim_before(LATEST),
+    "truncate": lambda ml: ml.truncate(),
+}
+APPENDING: dict[str, Call] = {
+    "add_entry": lambda ml: ml.add_entry(b"stale"),
+    "append_nowait": lambda ml: append(ml, b"stale", never),
+}
+HARMLESS: dict[str, Call] = {
+    "close": lambda ml: ml.close(),
+    "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
+}
+LISTENING = {"add_listener", "remove_listener"}
+OF_COMMITTER_AND_STORE = {
+    "apply", "changed", "confirm", "end_deletion", "fail", "fence", "fence_for_deletion",
+    "progressed", "resend_later", "revert", "settle",
+}  # fmt: skip
+ASKING = {
+    "config", "estimated_backlog_bytes", "find_newest_matching", "first_position",
+    "has_entries_from", "is_valid_position", "last_confirmed_entry", "ledgers",
+    "next_valid_position", "number_of_entries", "previous_position", "properties", "read_cached",
+    "read_entries", "read_entry", "state", "total_size",
+}  # fmt: skip
+
+
+def never(position: Position, error: LedgerError | None) -> None:
+    raise AssertionError(f"{position} was told to a stale owner")
+
+
+async def opened_again(store: LedgerStore, engine: FaultyEngine) -> ManagedLedger:
+    return await store.open_managed_ledger("orders", config=SMALL)
+
+
+async def taken_over(store: LedgerStore, engine: FaultyEngine) -> ManagedLedger:
+    newer = await LedgerStore.open(None, engine=engine, clock=store.clock)
+    return await newer.open_managed_ledger("orders", config=SMALL)
+
+
+async def taken_after_a_power_cut(store: LedgerStore, engine: FaultyEngine) -> ManagedLedger:
+    engine.drop_unsynced()
+    return await taken_over(store, engine)
+
+
+async def deleted_and_made_again(store: LedgerStore, engine: FaultyEngine) -> ManagedLedger:
+    await store.delete_managed_ledger("orders")
+    return await opened_again(store, engine)
+
+
+WAYS = (opened_again, taken_over, taken_after_a_power_cut, deleted_and_made_again)
+Way = Callable[[LedgerStore, FaultyEngine], Awaitable[ManagedLedger]]
+
+
+def stored(engine: FaultyEngine) -> tuple[list[tuple[bytes, bytes]], list[int]]:
+    """Return all rows, and how far each ledger goes that there has ever been."""
+    return engine.scan(b"", b"\xff"), [engine.last_entry(ledger_id) for ledger_id in range(50)]
+
+
+async def refused(call: Call, ml: ManagedLedger) -> LedgerError | None:
+    try:
+        made = call(ml)
+        if isinstance(made, Awaitable):
+            await made
+    except LedgerError as error:
+        return error
+    return None
+
+
+def test_no_method_of_the_handle_is_forgotten() -> None:
+    told = {*CHANGING, *APPENDING, *HARMLESS, *LISTENING, *OF_COMMITTER_AND_STORE, *ASKING}
+    assert told == {name for name in dir(ManagedLedger) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *HARMLESS])
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, way: Way, method: str
+) -> None:
+    await add_all(ml, numbers(0, 9))
+    await ml.set_property("a", "b")
+    newer = await way(store, engine)
+    await newer.add_entry(b"mine")
+    before = stored(engine), newer.ledgers, dict(newer.properties), await all_of(newer)
+    call = {**CHANGING, **APPENDING, **HARMLESS}[method]
+    error = await refused(call, ml)
+    assert (method in HARMLESS) == (error is None)
+    assert error is None or isinstance(error, Fenced)
+    with pytest.raises(Fenced):
+        await ml.read_entries(EARLIEST, 1)
+    await newer._committer.flush()
+    assert before == (stored(engine), newer.ledgers, dict(newer.properties), await all_of(newer))
+    await newer.add_entry(b"still mine")
+    if way in (taken_over, taken_after_a_power_cut):
+        await newer.close()
+
+
+@pytest.mark.parametrize("method", [*CHANGING, *APPENDING])
+async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, method: str
+) -> None:
+    await add_all(ml, numbers(0, 9))
+    told: list[type[LedgerError | None]] = []
+
+    def done(position: Position, error: LedgerError | None) -> None:
+        told.append(type(error))
+
+    hold = engine.hold_next("sync")
+    append(ml, b"x", done)
+    append(ml, b"x", done)
+    await hold.reached()
+    append(ml, b"behind", done)
+    hold.fail()
+    await store.flush()
+    calls = dict(engine.calls)
+    assert isinstance(await refused({**CHANGING, **APPENDING}[method], ml), Fenced)
+    assert ([Fenced] * 3, calls) == (told, engine.calls), "nothing is tried again"
+    engine.drop_unsynced()
+    newer = await taken_over(store, engine)
+    assert numbers(0, 9) == await all_of(newer)
+    await newer.close()
+
+
+@pytest.mark.parametrize("method", list(CHANGING))
+async def test_a_version_that_moved_on_fences_whoever_did_not_know(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, method: str
+) -> None:
+    """Compare and set is what holds when nobody told a handle; it never tries the new version."""
+    await add_all(ml, numbers(0, 5))
+    ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
+    ml._services.versions.reset("orders", 99)
+    before = stored(engine)
+    assert isinstance(await refused(CHANGING[method], ml), Fenced)
+    await store.flush()
+    assert (LedgerState.FENCED, before) == (ml.state, stored(engine))
+    for call in APPENDING.values():
+        assert isinstance(await refused(call, ml), Fenced)
+
+
+async def test_an_append_that_fills_a_ledger_of_somebody_else_is_the_last_one(
+    store: LedgerStore, ml: ManagedLedger
+) -> None:
+    """It said that nothing was appended, and was told of its entry afterwards all the same."""
+    await add_all(ml, numbers(0, 2))
+    ml._services.versions.reset("orders", 99)
+    told: list[LedgerError | None] = []
+    append(ml, b"3", lambda position, error: told.append(error))
+    await store.flush()
+    assert ([None], LedgerState.FENCED) == (told, ml.state)
+
+
+OWNER = """
+import asyncio, sys
+from ledger import LedgerStore
+
+async def own(path):
+    async with LedgerStore.open(path) as store:
+        ml = await store.open_managed_ledger("orders")
+        await ml.add_entry(b"theirs")
+        print("owned", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+
+asyncio.run(own(sys.argv[1]))
+"""
+
+
+async def test_a_folder_of_another_process_is_refused_until_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", OWNER, str(tmp_path), stdin=PIPE, stdout=PIPE
+    )
+    try:
+        assert owner.stdout is not None
+        assert b"owned\n" == await owner.stdout.readline()
+        with pytest.raises(StoreInUse, match=str(tmp_path)):
+            await LedgerStore.open(tmp_path)
+    finally:
+        owner.kill()
+        await owner.wait()
+    async with LedgerStore.open(tmp_path) as store:
+        ml = await store.open_managed_ledger("orders")
+        assert [b"theirs"] == await all_of(ml)
+        await ml.add_entry(b"ours")
+
+
+# What stops halfway
 
 
 async def test_a_start_that_fails_lets_go_of_the_folder(tmp_path: Path) -> None:
