@@ -21,7 +21,7 @@ class Supervisor:
     def __init__(self, on_crash: Callable[[BaseException], None] | None = None) -> None:
         """Args: on_crash: called on the loop, once per crashed task, after it was logged."""
         self._on_crash = on_crash
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their beginning
         self._closed = False
 
     @property
@@ -54,7 +54,7 @@ class Supervisor:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
         """
         task = self._start(work, name)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._work_finished)
         return await asyncio.shield(task)
 
     async def close(self) -> None:
@@ -74,11 +74,16 @@ class Supervisor:
             work.close()
             raise RuntimeError(f"supervisor is closed, cannot start {name}")
         task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
+        self._tasks[task] = None
         return task
 
+    def _work_finished(self, task: asyncio.Task[Any]) -> None:
+        del self._tasks[task]
+        if not task.cancelled():
+            task.exception()  # a caller that was cancelled does not come for it
+
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        del self._tasks[task]
         if task.cancelled():
             return
         error = task.exception()

@@ -1,6 +1,8 @@
 """No background task is forgotten: crashes are reported, the rest is ended by close()."""
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 
@@ -106,6 +108,42 @@ async def test_work_to_be_finished_goes_on_when_its_caller_is_cancelled() -> Non
     await supervisor.close()
     with pytest.raises(RuntimeError):
         await supervisor.finish(returns(7), "late")
+
+
+async def test_what_finished_work_raises_without_its_caller_is_reported_to_nobody() -> None:
+    """The event loop would report it, at some odd moment, as an exception never retrieved."""
+    supervisor, going, reported = Supervisor(), asyncio.Event(), list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    async def work() -> None:
+        await going.wait()
+        raise ValueError("broken")
+
+    caller = asyncio.ensure_future(supervisor.finish(work(), "work"))
+    await turn()
+    caller.cancel()
+    await turn()
+    going.set()
+    await turn()
+    del caller
+    gc.collect()
+    assert ([], 0) == (reported, supervisor.task_count)
+
+
+async def test_close_cancels_tasks_in_the_order_in_which_they_began() -> None:
+    supervisor, ended = Supervisor(), list[int]()
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    for number in range(50):
+        supervisor.spawn(work(number), "endless")
+    await turn()
+    await supervisor.close()
+    assert list(range(50)) == ended
 
 
 async def test_close_cancels_work_to_be_finished() -> None:
