@@ -204,12 +204,19 @@ class LedgerListState:
     @property
     def total_entries(self) -> int:
         """Confirmed entries of all ledgers."""
-        return self._rank(self.lac.ledger_id, self.lac.entry_id + 1)
+        return self.progress_of(self.lac)
 
     def number_of_entries(self, start: Position, end: Position) -> int:
         """Count the entries that exist from `start` to `end`, both included."""
-        upto = self._rank(end.ledger_id, end.entry_id + 1)
-        return max(0, upto - self._rank(start.ledger_id, start.entry_id))
+        return max(0, self.progress_of(end) - self._rank(start.ledger_id, start.entry_id))
+
+    def progress_of(self, position: Position) -> int:
+        """Count the entries that exist up to a position, with it: how far its holder has come.
+
+        The last entry of one ledger and the place before the next one differ as coordinates and
+        are the same progress.
+        """
+        return self._rank(position.ledger_id, position.entry_id + 1)
 
     def locate(self, index: int) -> Position:
         """Return the position of the `index`-th existing entry, counted from 0."""

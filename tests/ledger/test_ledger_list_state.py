@@ -1,6 +1,6 @@
 """The list of ledgers against a model that knows every entry by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -8,15 +8,16 @@ import pytest
 
 from ledger.ledger_list_state import LedgerInfo, LedgerListState
 from ledger.position import EARLIEST, LATEST, Position
-from ledger.records import ManagedLedgerRecord
+from ledger.records import LedgerRecord, ManagedLedgerRecord
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
 IDS = (2, 4, 5)
 OPEN_ID = 7
+COUNTS = (0, 1, 3)
 GRID = [
     EARLIEST,
     LATEST,
-    *(Position(ledger_id, entry_id) for ledger_id in range(9) for entry_id in range(-1, 5)),
+    *(Position(ledger_id, entry_id) for ledger_id in range(1, 9) for entry_id in range(-1, 5)),
 ]
 
 
@@ -62,34 +63,46 @@ class Model:
         last = [entry for entry in self.entries if entry.ledger_id < p.ledger_id]
         return last[-1] if last else Position(earlier[0], -1)
 
+    def progress_of(self, p: Position) -> int:
+        return sum(entry <= p for entry in self.entries)
+
     def first_position(self) -> Position:
         if not self.counts or min(self.counts) > self.lac.ledger_id:
             return Position(self.lac.ledger_id, -1)
         return Position(min(self.counts), -1)
 
 
-def cases() -> Iterator[tuple[LedgerListState, Model]]:
-    """Make all lists of up to three closed ledgers, open or terminated, whole or trimmed."""
-    for counts in (c for n in range(4) for c in product((0, 1, 3), repeat=n)):
+def cases(counts_of_each: Sequence[int] = COUNTS) -> Iterator[tuple[LedgerListState, Model]]:
+    """Make all lists of up to four ledgers, open or terminated, whole or trimmed."""
+    for counts in (c for n in range(4) for c in product(counts_of_each, repeat=n)):
         records = [closed(id_, count) for id_, count in zip(IDS, counts, strict=False)]
-        by_id = {record.ledger_id: record.entries for record in records}
-        last = [Position(id_, count - 1) for id_, count in by_id.items() if count]
-        for confirmed in (0, 1, 2):
-            state = ledger_list(*records, opened(OPEN_ID), confirmed=confirmed)
-            lac = Position(OPEN_ID, confirmed - 1)
-            if not confirmed and last:
-                lac = last[-1]
-            yield state, Model({**by_id, OPEN_ID: confirmed}, OPEN_ID, lac)
-            trimmed = ledger_list(*records, opened(OPEN_ID), confirmed=confirmed)
-            trimmed.apply(change(trimmed, removed=list(by_id)[:2]))
-            rest = {id_: by_id[id_] for id_ in list(by_id)[2:]}
-            yield trimmed, Model({**rest, OPEN_ID: confirmed}, OPEN_ID, lac)
-        end = last[-1] if last else Position(2, -1)
-        yield ledger_list(*records, terminated_at=end), Model(by_id, None, end)
+        last = [Position(each.ledger_id, each.entries - 1) for each in records if each.entries]
+        for confirmed in (*counts_of_each, None):
+            end = last[-1] if last else Position(OPEN_ID if confirmed is not None else 2, -1)
+            if confirmed:
+                end = Position(OPEN_ID, confirmed - 1)
+            for gone in range(len(records) + 1):
+                yield trimmed(records, confirmed, end, gone)
+
+
+def trimmed(
+    records: list[LedgerRecord], confirmed: int | None, lac: Position, gone: int
+) -> tuple[LedgerListState, Model]:
+    """Make one list, of which the first `gone` ledgers were deleted; None confirmed: terminated."""
+    if confirmed is None:
+        state = ledger_list(*records, terminated_at=lac)
+    else:
+        state = ledger_list(*records, opened(OPEN_ID), confirmed=confirmed)
+    if gone:
+        state.apply(change(state, removed=[record.ledger_id for record in records[:gone]]))
+    kept = {record.ledger_id: record.entries for record in records[gone:]}
+    if confirmed is None:
+        return state, Model(kept, None, lac)
+    return state, Model({**kept, OPEN_ID: confirmed}, OPEN_ID, lac)
 
 
 def test_positions_are_as_the_rules_say_in_every_small_list() -> None:
-    for state, model in cases():
+    for state, model in cases(range(4)):
         assert model.lac == state.lac
         assert model.first_position() == state.first_position
         for p in GRID:
@@ -97,6 +110,16 @@ def test_positions_are_as_the_rules_say_in_every_small_list() -> None:
             assert model.next_valid(p) == state.next_valid(p), (p, model)
             assert model.previous(p) == state.previous(p), (p, model)
             assert (p <= model.lac) == state.has_entries_from(p), (p, model)
+            assert model.progress_of(p) == state.progress_of(p), (p, model)
+
+
+def test_places_between_which_nothing_is_are_the_same_progress() -> None:
+    """The last entry of a ledger and the place before the next one are different coordinates."""
+    state = ledger_list(closed(2, 3), closed(4, 1), opened(7), confirmed=2)
+    order = ["2:-1", "2:0", "2:1", "2:2 2:9 3:5 4:-1", "4:0 5:0 7:-1", "7:0", "7:1 7:9 8:0"]
+    places = [[pos(text) for text in same.split()] for same in order]
+    found = [{state.progress_of(place) for place in same} for same in places]
+    assert [{progress} for progress in range(7)] == found
 
 
 def test_reads_are_placed_at_the_first_existing_entry() -> None:
