@@ -34,8 +34,8 @@ _EVERYTHING = b"", b"\xff"
 class IndexImage:
     """An index to look at; `index` takes what a start would replay."""
 
-    def __init__(self, source: Path) -> None:
-        """Open it and read every row once.
+    def __init__(self, source: Path | None) -> None:
+        """Open it and read every row once; None stands for an index that knows nothing.
 
         Raises:
             StorageError: it is damaged; the message says where.
@@ -54,7 +54,8 @@ class IndexImage:
                 raise
         except StorageError as error:
             self._folder.cleanup()
-            raise type(error)(str(error).replace(str(target), str(source))) from error
+            told = str(error).replace(str(target), str(source or target))
+            raise type(error)(told) from error
         except BaseException:
             self._folder.cleanup()
             raise
@@ -63,6 +64,10 @@ class IndexImage:
         """Take in the groups behind the watermark."""
         for placed in scan.groups():
             self.index.add(placed)
+        self.settle()
+
+    def settle(self) -> None:
+        """Make visible what was added to the index."""
         self.index.begin_flush()
         self.index.end_flush()
 
@@ -97,8 +102,8 @@ class IndexImage:
         self._folder.cleanup()
 
 
-def _link(source: Path, target: Path) -> None:
-    if not source.is_dir():
+def _link(source: Path | None, target: Path) -> None:
+    if source is None or not source.is_dir():
         return  # a start makes a new index and replays the whole log
     for path in source.iterdir():
         if path.suffix == ".sst":

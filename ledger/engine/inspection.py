@@ -4,6 +4,9 @@ Rule: the folder is locked and only read. What is checked is what the next start
 index with what it would replay, and the end of the log as it would be cut.
 Must not know: what entries and rows mean.
 
+Who only wants to read gets more than a start would serve: groups behind damage, and without an
+index whatever the log alone has.
+
 | looked at                     | against                                          |
 |-------------------------------|--------------------------------------------------|
 | every frame of every log file | its checksums, and the commit frame of its group |
@@ -29,9 +32,11 @@ from ledger.engine.log_files import LogFiles
 from ledger.engine.log_scan import LogScan
 from ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
 from ledger.engine.read_plan import Span, plan_spans
-from ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
+from ledger.engine.recovery_plan import CutOff, Refuse, Watermark, plan_recovery
+from ledger.engine.salvage import Salvage
 
 PLACES_COUNT = 1000
+NOTHING = Watermark(1, 0, 0)
 _KeepFault: TypeAlias = Callable[[int, FrameFault], bool]
 
 
@@ -52,11 +57,17 @@ class FolderInspection:
         damages: what was found so far.
         torn_tail: what the next start will cut off, None if nothing; that is no damage.
         file_count, group_count, entry_count: whole ones in the log.
-        has_index: False when the index cannot be opened; what is behind it cannot be asked then.
+        has_index: False when the index cannot be opened; what is behind it cannot be asked then,
+            unless it comes from the log alone.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_for_reading: bool = False) -> None:
         """Lock the folder and look at its log.
+
+        Args:
+            folder: the data folder.
+            is_for_reading: look only at what the index does not cover yet; what a start would
+                refuse to take is salvaged.
 
         Raises:
             FolderUnusable: there is no store in it, or it cannot be read.
@@ -65,6 +76,7 @@ class FolderInspection:
         self.damages: list[Damage] = []
         self.torn_tail: str | None = None
         self.has_index = False
+        self._is_for_reading = is_for_reading
         self._walked: dict[int, WalkedFile] = {}
         self._image: IndexImage
         self._open = ExitStack()
@@ -100,23 +112,40 @@ class FolderInspection:
         """Return the ids of all ledgers that have entries."""
         return self._image.ledger_ids()
 
-    def entries(self, ledger_id: int) -> Iterator[tuple[EntryPlace, str, bytes | Damage]]:
-        """Yield every entry of a ledger: its place, the file of it, and its data or the damage."""
-        next_entry = 0
-        while places := self._image.places(ledger_id, next_entry, PLACES_COUNT):
+    def places(self, ledger_id: int, first_entry: int = 0) -> Iterator[list[EntryPlace]]:
+        """Yield where the entries of a ledger are, many at a time."""
+        while places := self._image.places(ledger_id, first_entry, PLACES_COUNT):
+            yield places
+            first_entry = places[-1].entry_id + 1
+
+    def entries(
+        self, ledger_id: int, first_entry: int = 0
+    ) -> Iterator[tuple[EntryPlace, str, bytes | Damage]]:
+        """Yield the entries of a ledger: place, path of the file, and the data or the damage."""
+        for places in self.places(ledger_id, first_entry):
             for span in plan_spans(places):
                 yield from self._check_span(ledger_id, span)
-            next_entry = places[-1].entry_id + 1
+
+    def path(self, file: int) -> str:
+        """Return where a log file is."""
+        return str(self._files.path(file))
 
     # Inside
 
     def _look(self, folder: Path) -> None:
         log = folder / data_folder.LOG
-        if not log.is_dir():
-            self.damages.append(Damage(str(log), -1, "the folder is missing"))
-            return
         self._files = LogFiles(log, is_read_only=True)
         self._open.callback(self._files.close)
+        if not log.is_dir():
+            self.damages.append(Damage(str(log), -1, "the folder is missing"))
+            if self._is_for_reading:
+                self._open_image(folder / data_folder.INDEX)
+            return
+        if not self._is_for_reading:
+            self._walk()
+        self._open_index(folder / data_folder.INDEX)
+
+    def _walk(self) -> None:
         before: int | None = None
         for number in self._files.numbers():
             if number - 1 not in self._walked:
@@ -124,21 +153,43 @@ class FolderInspection:
             with self._files.use(number) as descriptor:
                 self._walked[number] = walked = walk_file(descriptor, number, before)
             before = walked.last_group if walked.last_group is not None else before
-        self._open_index(folder / data_folder.INDEX)
 
     def _open_index(self, folder: Path) -> None:
         """Open the image and compare; without one every fault of the log counts as damage."""
+        if (error := self._open_image(folder)) is None:
+            self.has_index = True
+            self._check_end()
+            if not self._is_for_reading:
+                self._check_space()
+            return
+        end = (1 << 32, 0)
+        if self._is_for_reading:
+            torn_at = self._salvage(NOTHING)
+            if torn_at is not None:
+                end = torn_at
+                self._is_torn(*torn_at, "no commit frame stands behind it")
+        hint = "; a start without this folder makes it anew" if self._is_log_whole() else ""
+        self.damages.append(Damage(str(folder), -1, f"{error}{hint}"))
+        self._add_faults(lambda file, fault: (file, fault.position) < end)
+
+    def _open_image(self, folder: Path) -> StorageError | None:
+        """Open an image of the index, an empty one for a reader; return why it is none."""
+        failure = None
         try:
             self._image = IndexImage(folder)
         except StorageError as error:
-            hint = "; a start without this folder makes it anew" if self._is_log_whole() else ""
-            self.damages.append(Damage(str(folder), -1, f"{error}{hint}"))
-            self._add_faults(lambda file, fault: True)
-            return
-        self.has_index = True
+            if not self._is_for_reading:
+                return error
+            failure = error
+            self._image = IndexImage(None)
         self._open.callback(self._image.close)
-        self._check_end()
-        self._check_space()
+        return failure
+
+    def _salvage(self, start: Watermark) -> tuple[int, int] | None:
+        """Take what stands behind a place; return file and position of a torn end."""
+        salvage = Salvage(self._image, self._files, start)
+        self._walked |= salvage.walked
+        return salvage.torn_at
 
     def _is_log_whole(self) -> bool:
         is_from_the_first = [*self._walked] == [*range(1, len(self._walked) + 1)]
@@ -147,7 +198,7 @@ class FolderInspection:
     def _check_end(self) -> None:
         """Replay what a start replays, and decide as it does about what stands at the end."""
         watermark = self._image.index.watermark
-        if watermark.group == 0 and not self._walked:
+        if watermark.group == 0 and not self._files.numbers():
             return  # killed before anything was written
         scan = LogScan(self._files, watermark)
         self._image.replay(scan)
@@ -161,11 +212,15 @@ class FolderInspection:
         end = (1 << 32, 0)
         if isinstance(plan, CutOff):
             end = (plan.file, plan.position)
-            path = self._files.path(plan.file)
-            self.torn_tail = f"{path} from position {plan.position} on: {plan.reason}"
+            self._is_torn(*end, plan.reason)
         elif isinstance(plan, Refuse):
+            if self._is_for_reading:
+                self._salvage(scan.end)
             self._refused(plan)
         self._add_faults(lambda file, fault: (file, fault.position) < end)
+
+    def _is_torn(self, file: int, position: int, reason: str) -> None:
+        self.torn_tail = f"{self._files.path(file)} from position {position} on: {reason}"
 
     def _refused(self, plan: Refuse) -> None:
         """Tell what a start would say, unless the walk has found the very frame in that group."""

@@ -125,7 +125,7 @@ def _read_group(window: LogWindow, before: Watermark) -> PlacedGroup:
         body = window.view(position + HEADER_SIZE, header.body_length)
         if crc32c(body) != header.body_crc:
             raise FrameDamaged(f"the body of the frame at {position} fails its CRC")
-        _take_frame(group, header, body)
+        take_frame(group, header, body)
         crcs.append(header.header_crc)
         position += HEADER_SIZE + header.body_length
     found = frames.decode_commit(window.view(position, COMMIT_SIZE), file=file, position=position)
@@ -138,7 +138,12 @@ def _read_group(window: LogWindow, before: Watermark) -> PlacedGroup:
     return PlacedGroup(group, start, end, len(crcs))
 
 
-def _take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview) -> None:
+def take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview) -> None:
+    """Add the content of a frame to a group.
+
+    Raises:
+        FrameDamaged: the body makes no sense.
+    """
     if header.kind == frames.ENTRY:
         group.entries.append((header.ledger_id, header.entry_id, body))
     elif header.kind == frames.ROWS:

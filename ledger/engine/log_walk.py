@@ -5,14 +5,21 @@ trusted the walk goes on at the next commit frame, the only one that can be told
 Must not know: what is done about damage, the index.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
 from ledger.engine import frames
+from ledger.engine.base import CommitGroup
+from ledger.engine.entry_log import Place, PlacedGroup
 from ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
-from ledger.engine.log_scan import LogWindow, find_commits
+from ledger.engine.log_scan import LogWindow, find_commits, take_frame
+
+TakeGroup: TypeAlias = Callable[[PlacedGroup], None]
+"""Gets what can be read of a group that has a commit frame, as long as it stands without a gap from
+the beginning of the group; an entry whose data is damaged is among it."""
 
 
 class FrameFault(NamedTuple):
@@ -34,6 +41,7 @@ class WalkedFile:
         last_group: number of the last group, None when that is not known.
         faults: in order of their positions.
         entry_bytes: bytes of entry frames per ledger, as the space rows of the index count them.
+        torn_at: where a group begins behind which no commit frame follows, None if none does.
     """
 
     group_count: int = 0
@@ -41,6 +49,7 @@ class WalkedFile:
     last_group: int | None = None
     faults: list[FrameFault] = field(default_factory=list)
     entry_bytes: dict[int, int] = field(default_factory=dict)
+    torn_at: int | None = None
 
 
 @dataclass(slots=True)
@@ -50,22 +59,40 @@ class _Group:
     start: int
     crcs: list[int] = field(default_factory=list)
     is_damaged: bool = False
+    content: CommitGroup = field(default_factory=CommitGroup)
 
 
-def walk_file(descriptor: int, file: int, group_before: int | None) -> WalkedFile:
-    """Look at every frame of a file; `group_before` is the last group of the file before."""
-    return _Walk(LogWindow(descriptor), file, group_before).go()
+def walk_file(
+    descriptor: int,
+    file: int,
+    group_before: int | None,
+    *,
+    start: int = 0,
+    take: TakeGroup | None = None,
+) -> WalkedFile:
+    """Look at every frame of a file.
+
+    Args:
+        descriptor: the file.
+        file: its number.
+        group_before: the last group before `start`, None if that is not known.
+        start: where a group begins.
+        take: who wants the content of the groups.
+    """
+    return _Walk(LogWindow(descriptor), file, group_before, take).go(start)
 
 
 class _Walk:
-    def __init__(self, window: LogWindow, file: int, group_before: int | None) -> None:
+    def __init__(
+        self, window: LogWindow, file: int, group_before: int | None, take: TakeGroup | None
+    ) -> None:
         self._window = window
         self._file = file
+        self._take = take
         self._found = WalkedFile()
         self._found.last_group = group_before
 
-    def go(self) -> WalkedFile:
-        position = 0
+    def go(self, position: int) -> WalkedFile:
         while not self._window.is_zero_from(position):
             position = self._group(position)
         return self._found
@@ -80,7 +107,7 @@ class _Walk:
                 position = self._frame(group, position)
             except FrameDamaged as damaged:
                 self._found.faults.append(FrameFault(position, str(damaged)))
-                return self._behind(position)
+                return self._behind(group, position)
 
     def _frame(self, group: _Group, position: int) -> int:
         """Check a frame of any kind but commit; return its end."""
@@ -93,11 +120,14 @@ class _Walk:
             raise FrameDamaged(f"the file ends at {self._window.size}, inside the frame")
         body = self._window.view(position + HEADER_SIZE, header.body_length)
         group.crcs.append(header.header_crc)
-        if crc32c(body) != header.body_crc:
+        is_whole = crc32c(body) == header.body_crc
+        if not is_whole:
             group.is_damaged = True
             self._found.faults.append(FrameFault(position, "the body fails its CRC", *ids))
         elif header.kind == frames.ENTRY:
             self._found.entry_count += 1
+        if self._take is not None and (is_whole or header.kind == frames.ENTRY):
+            take_frame(group.content, header, body)
         if header.kind == frames.ENTRY:
             sizes = self._found.entry_bytes
             sizes[ids[0]] = sizes.get(ids[0], 0) + HEADER_SIZE + header.body_length
@@ -120,11 +150,19 @@ class _Walk:
             self._found.faults.append(FrameFault(position, reason))
         elif not group.is_damaged:
             self._found.group_count += 1
+        self._give(group, position, found.group)
         return position + COMMIT_SIZE
 
-    def _behind(self, position: int) -> int:
+    def _behind(self, group: _Group, position: int) -> int:
         """Return where the group behind a damaged header begins; the end when there is none."""
         self._found.last_group = None
         for commit in find_commits(self._window, self._file, position + 1):
+            self._give(group, commit.position, commit.group)
             return commit.position + COMMIT_SIZE
+        self._found.torn_at = group.start
         return self._window.size
+
+    def _give(self, group: _Group, commit_at: int, number: int) -> None:
+        if self._take is not None:
+            end = Place(self._file, commit_at + COMMIT_SIZE, number)
+            self._take(PlacedGroup(group.content, group.start, end, len(group.crcs)))
