@@ -1,37 +1,32 @@
-"""Inspection of a stopped store: what is damaged, and which managed ledgers it concerns.
+"""Inspection of a stopped store: what is damaged, what is in it, and the entries themselves.
 
-Rule: nothing is changed and nothing is repaired. Every entry of every managed ledger is read; what
-the bytes mean is judged by a function of the caller. Blocking from beginning to end.
-Must not know: Kafka, who asks. A face of this room, but not part of the one that servers load.
+Rule: nothing is changed and nothing is repaired. Blocking from beginning to end. This is the face
+for whoever looks into folders, apart from the one that servers load.
+Must not know: Kafka, who asks.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
 
-from ledger import keys
 from ledger.engine import data_folder
 from ledger.engine.errors import StorageError
-from ledger.engine.inspection import Damage, FolderInspection
-from ledger.errors import Corrupt, from_engine
-from ledger.position import Position
-from ledger.records import LedgerRecord, decode_counter, decode_ledger, decode_managed_ledger
+from ledger.engine.inspection import FolderInspection
+from ledger.errors import from_engine
+from ledger.ledger_check import CheckEntry, LedgerCheck, Problem
+from ledger.records import LedgerRecord
+from ledger.stopped_store import StoppedStore, StoredManagedLedger, StoredState, Verification
 
-CheckEntry: TypeAlias = Callable[[str, Position, bytes], str | None]
-"""Called with a managed ledger's name, a position and the entry; returns what is wrong with it.
-Positions of one managed ledger come in order."""
-
-
-class Problem(NamedTuple):
-    """One thing that is damaged; numbers are -1, and the name empty, where they are not known."""
-
-    file: str
-    position: int
-    reason: str
-    ledger_id: int
-    entry_id: int
-    managed_ledger: str
+__all__ = [
+    "CheckEntry",
+    "Inspection",
+    "LedgerRecord",
+    "Problem",
+    "StoppedStore",
+    "StoredManagedLedger",
+    "StoredState",
+    "Verification",
+    "inspect_folder",
+]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,103 +64,11 @@ def inspect_folder(path: str | Path, *, check_entry: CheckEntry) -> Inspection:
             entry_count=engine.entry_count,
             torn_tail=engine.torn_tail,
         )
-        looking = _Looking(engine, str(folder / data_folder.INDEX), check_entry)
+        check = LedgerCheck(engine, str(folder / data_folder.INDEX), check_entry)
         if engine.has_index:
-            looking.look_at_all()
-        found.managed_ledger_count = looking.managed_ledger_count
-        found.problems = looking.problems()
+            check.look_at_all()
+        found.managed_ledger_count = check.managed_ledger_count
+        found.problems = check.problems()
         return found
     finally:
         engine.close()
-
-
-class _Looking:
-    """One pass over everything that the index knows."""
-
-    def __init__(self, engine: FolderInspection, index: str, check_entry: CheckEntry) -> None:
-        self.managed_ledger_count = 0
-        self._engine = engine
-        self._index = index
-        self._check_entry = check_entry
-        self._names: dict[int, str] = {}
-        self._problems: list[Problem] = []
-
-    def look_at_all(self) -> None:
-        newest_id = 0
-        for key, row in self._engine.scan(*keys.managed_ledger_range()):
-            self.managed_ledger_count += 1
-            newest_id = max(newest_id, self._look_at(keys.managed_ledger_name(key), row))
-        for ledger_id in self._engine.ledger_ids():
-            newest_id = max(newest_id, ledger_id)
-            if ledger_id not in self._names:
-                self._wrong("has entries, but belongs to no managed ledger", ledger_id)
-        self._look_at_counter(newest_id)
-
-    def problems(self) -> list[Problem]:
-        """Everything found, a damaged frame once, with the names of those whose data it is."""
-        told = {(each.file, each.position) for each in self._problems}
-        damages = [self._named(each) for each in self._engine.damages]
-        own = [each for each in damages if each.position < 0 or each[:2] not in told]
-        return [*own, *self._problems]
-
-    def _look_at(self, name: str, row: bytes) -> int:
-        """Look at one managed ledger; return the newest id in it."""
-        try:
-            head = decode_managed_ledger(row)
-        except Corrupt as error:
-            self._problems.append(Problem(self._index, -1, str(error), -1, -1, name))
-            return 0
-        newest_id = head.managed_ledger_id
-        for key, value in self._engine.scan(*keys.ledger_range(head.managed_ledger_id)):
-            ledger_id = keys.ledger_id_in(key)
-            newest_id = max(newest_id, ledger_id)
-            self._names[ledger_id] = name
-            try:
-                self._look_at_ledger(decode_ledger(ledger_id, value))
-            except Corrupt as error:
-                self._wrong(str(error), ledger_id)
-        return newest_id
-
-    def _look_at_ledger(self, record: LedgerRecord) -> None:
-        """Read every entry of a ledger; closed ones must have what their record says."""
-        ledger_id = record.ledger_id
-        name = self._names[ledger_id]
-        next_entry, size = 0, 0
-        for place, path, data in self._engine.entries(ledger_id):
-            self._expect_up_to(place.entry_id, next_entry, ledger_id)
-            next_entry = place.entry_id + 1
-            size += place.data_length
-            if not isinstance(data, bytes):
-                self._problems.append(self._named(data))
-            elif wrong := self._check_entry(name, Position(ledger_id, place.entry_id), data):
-                self._problems.append(
-                    Problem(path, place.position, wrong, ledger_id, place.entry_id, name)
-                )
-        if next_entry < record.entries:
-            self._expect_up_to(record.entries, next_entry, ledger_id)
-        elif record.closed_ms and (next_entry, size) != (record.entries, record.size):
-            self._wrong(
-                f"{next_entry} entries of {size} bytes, its record has {record.entries} "
-                f"of {record.size}", ledger_id,
-            )  # fmt: skip
-
-    def _expect_up_to(self, found: int, expected: int, ledger_id: int) -> None:
-        if found != expected:
-            self._wrong(f"entries {expected} to {found - 1} are not in the index", ledger_id)
-
-    def _look_at_counter(self, newest_id: int) -> None:
-        row = self._engine.get(keys.ID_COUNTER)
-        try:
-            next_id = decode_counter(row) if row is not None else 1
-        except Corrupt as error:
-            self._wrong(str(error))
-            return
-        if next_id <= newest_id:
-            self._wrong(f"the next id is {next_id}, but {newest_id} is in use")
-
-    def _wrong(self, reason: str, ledger_id: int = -1) -> None:
-        name = self._names.get(ledger_id, "")
-        self._problems.append(Problem(self._index, -1, reason, ledger_id, -1, name))
-
-    def _named(self, damage: Damage) -> Problem:
-        return Problem(*damage, self._names.get(damage.ledger_id, ""))

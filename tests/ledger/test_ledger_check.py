@@ -1,0 +1,106 @@
+"""What an inspection says of managed ledgers, with damage that only their records show."""
+
+from pathlib import Path
+
+import pytest
+
+from ledger import LedgerStore, ManagedLedgerConfig, Position, keys
+from ledger.engine.base import CommitGroup
+from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.inspection import Inspection, Problem, inspect_folder
+from ledger.records import LedgerRecord, encode_counter, encode_ledger
+from tests.ledger.words import add_all, numbers
+
+TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
+
+
+def nothing_wrong(name: str, position: Position, data: bytes) -> None:
+    """Every entry will do."""
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A store with `orders` (ledgers 2 and 3 full, 4 with one entry) and `empty`."""
+    async with LedgerStore.open(tmp_path) as store:
+        ml = await store.open_managed_ledger("orders", config=TWO)
+        await add_all(ml, numbers(0, 4))
+        await store.open_managed_ledger("empty")
+    return tmp_path
+
+
+def planted(folder: Path, *rows: tuple[bytes, bytes | None], drops: tuple[int, ...] = ()) -> None:
+    """Write rows as only a fault of ours would."""
+    engine = LogRocksdbEngine(folder)
+    head = [key for key, _ in engine.scan(*keys.managed_ledger_range())]
+    assert 2 == len(head)
+    group = CommitGroup(rows=list(rows), drops=list(drops))
+    engine.commit(group, sync=True)
+    engine.index(group)
+    engine.close()
+
+
+def reasons(found: Inspection) -> list[tuple[int, str, str]]:
+    return [(each.ledger_id, each.managed_ledger, each.reason) for each in found.problems]
+
+
+def test_damaged_entry_is_told_once_with_its_owner(folder: Path) -> None:
+    log = folder / "log" / "00000001.log"
+    raw = bytearray(log.read_bytes())
+    found = inspect_folder(folder, check_entry=lambda name, position, data: "x")
+    place = found.problems[2]
+    raw[place.position + 40] ^= 1
+    log.write_bytes(raw)
+    expected = Problem(
+        str(log), place.position, "the data fails its CRC", place.ledger_id, 0, "orders"
+    )
+    assert [expected] == inspect_folder(folder, check_entry=nothing_wrong).problems
+
+
+def ledger_ids(folder: Path) -> list[int]:
+    found = inspect_folder(folder, check_entry=lambda name, position, data: "x")
+    return sorted({each.ledger_id for each in found.problems})
+
+
+def test_entries_without_a_managed_ledger(folder: Path) -> None:
+    first, second, _ = ledger_ids(folder)
+    planted(folder, (keys.ledger_key(1, first), None), (keys.ledger_key(1, second), None))
+    reason = "has entries, but belongs to no managed ledger"
+    expected = [(first, "", reason), (second, "", reason)]
+    assert expected == reasons(inspect_folder(folder, check_entry=nothing_wrong))
+
+
+def test_records_that_promise_too_much(folder: Path) -> None:
+    first, second, last = ledger_ids(folder)
+    planted(
+        folder,
+        (keys.ledger_key(1, first), encode_ledger(_closed(first, entries=2, size=7))),
+        (keys.ledger_key(1, last), encode_ledger(_closed(last, entries=3, size=3))),
+        (keys.ID_COUNTER, encode_counter(second)),
+        drops=(second,),
+    )
+    found = reasons(inspect_folder(folder, check_entry=nothing_wrong))
+    assert (first, "orders", "2 entries of 2 bytes, its record has 2 of 7") in found
+    assert (second, "orders", "entries 0 to 1 are not in the index") in found
+    assert (last, "orders", "entries 1 to 2 are not in the index") in found
+    assert found[-1][2].startswith(f"the next id is {second}, but ")
+    assert 4 == len(found)
+
+
+def _closed(ledger_id: int, *, entries: int, size: int) -> LedgerRecord:
+    return LedgerRecord(ledger_id=ledger_id, entries=entries, size=size, closed_ms=1)
+
+
+def test_records_that_cannot_be_read(folder: Path) -> None:
+    first = ledger_ids(folder)[0]
+    planted(
+        folder,
+        (keys.managed_ledger_key("empty"), b"\x09"),
+        (keys.ledger_key(1, first), b""),
+        (keys.ID_COUNTER, b""),
+    )
+    found = reasons(inspect_folder(folder, check_entry=nothing_wrong))
+    assert [
+        (-1, "empty", "managed ledger record: expected 37 bytes, got 1"),
+        (first, "orders", "ledger record: expected 33 bytes, got 0"),
+        (-1, "", "counter record: expected 9 bytes, got 0"),
+    ] == found
