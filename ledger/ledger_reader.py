@@ -6,20 +6,17 @@ the error when it comes back for the rest. Cold reads do not fill the cache.
 Must not know: who reads, appends. Theory: PIP-480.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import accumulate
 
 from ledger.engine.base import Buffer
 from ledger.entry import Entry
+from ledger.entry_search import EntrySearch
 from ledger.errors import (
-    Corrupt,
     Fenced,
     InvalidArgument,
     InvalidPosition,
     LedgerError,
     NonRecoverable,
-    StorageFailed,
 )
 from ledger.ledger_list_state import LedgerListState
 from ledger.position import LATEST, Position
@@ -49,6 +46,7 @@ class LedgerReader:
         self._services = services
         self._cache = services.cache
         self._check_readable = check_readable
+        self.search = EntrySearch(state, self.read_entry, check_readable)
 
     def read_cached(
         self, start: Position, count: int, bytes_max: int | None, max_position: Position
@@ -139,44 +137,6 @@ class LedgerReader:
             raise NonRecoverable(f"the storage has nothing at {position}")
         return Entry(position, buffers[0])
 
-    async def find_newest_matching(self, matches: Callable[[Entry], bool]) -> Position | None:
-        """Return the newest entry for which `matches` holds; None if not even for the first.
-
-        It must hold for all entries up to some point and for none behind it. Entries that cannot be
-        read, or are trimmed meanwhile, are skipped.
-        """
-        self._check_readable()
-        positions = _Positions(self._state)
-        low = await self._probe_from(positions, 0, len(positions), matches)
-        if low is None or not low[1]:
-            return None
-        last = len(positions) - 1
-        if last > low[0]:
-            high = await self._probe_from(positions, last, last + 1, matches)
-            if high is not None and high[1]:
-                return positions[last]
-        below, above = low[0], last if last > low[0] else last + 1
-        while above - below > 1:
-            middle = (below + above) // 2
-            probe = await self._probe_from(positions, middle, above, matches)
-            if probe is not None and probe[1]:
-                below = probe[0]
-            else:
-                above = middle
-        return positions[below]
-
-    async def _probe_from(
-        self, positions: "_Positions", index: int, end: int, matches: Callable[[Entry], bool]
-    ) -> tuple[int, bool] | None:
-        """Ask about the first readable entry from `index` on; None when there is none."""
-        for candidate in range(index, end):
-            try:
-                entry = await self.read_entry(positions[candidate])
-            except (NonRecoverable, Corrupt, StorageFailed, InvalidPosition):
-                continue
-            return candidate, matches(entry)
-        return None
-
     async def _step(
         self, place: Position, count: int, bytes_left: int, max_position: Position
     ) -> tuple[Sequence[Buffer], bool]:
@@ -225,22 +185,6 @@ class LedgerReader:
     def _next_place(self, place: Position, taken: int, max_position: Position) -> Position | None:
         next_place = self._state.place(Position(place.ledger_id, place.entry_id + taken))
         return None if next_place is None or next_place > max_position else next_place
-
-
-class _Positions:
-    """The entries that existed at one moment, by index from 0."""
-
-    def __init__(self, state: LedgerListState) -> None:
-        self._infos = [info for info in state.infos() if info.entries]
-        self._ends = list(accumulate(info.entries for info in self._infos))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    def __getitem__(self, index: int) -> Position:
-        at = bisect_right(self._ends, index)
-        before = self._ends[at - 1] if at else 0
-        return Position(self._infos[at].ledger_id, index - before)
 
 
 def _take(entries: list[Entry], place: Position, buffers: Sequence[Buffer], bytes_left: int) -> int:

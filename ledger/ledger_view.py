@@ -12,6 +12,9 @@ from ledger.ledger_list_state import LedgerInfo, LedgerListState
 from ledger.ledger_reader import LedgerReader
 from ledger.position import LATEST, Position
 
+CLOCK_SKEW_MS = 10_000
+"""Between those who give entries their time and those who close ledgers; as in Pulsar."""
+
 
 class LedgerView:
     """The asking half of `ManagedLedger`. Methods without await never block."""
@@ -61,8 +64,34 @@ class LedgerView:
         return await self._reader.read_entry(position)
 
     async def find_newest_matching(self, predicate: Callable[[Entry], bool]) -> Position | None:
-        """Search for the newest entry that matches; all before it must, none behind it may."""
-        return await self._reader.find_newest_matching(predicate)
+        """Search for the newest entry that matches; all before it must, none behind it may.
+
+        Entries that are damaged, or trimmed meanwhile, are passed over.
+
+        Raises:
+            Fenced, StorageFailed: as for `read_entries`.
+        """
+        return await self._reader.search.newest_matching(predicate)
+
+    async def find_newest_before(
+        self,
+        timestamp_ms: int,
+        time_of: Callable[[Entry], int],
+        *,
+        clock_skew_ms: int | None = CLOCK_SKEW_MS,
+    ) -> Position | None:
+        """Search for the newest entry of before a time; a reset to that time goes behind it.
+
+        Args:
+            timestamp_ms: entries of this time or later are too new.
+            time_of: gives an entry's time; times rise along the log.
+            clock_skew_ms: how far times may be off the clock by which ledgers are closed, which
+                narrows the search; None when they come from somewhere else altogether.
+
+        Raises:
+            Fenced, StorageFailed: as for `read_entries`.
+        """
+        return await self._reader.search.newest_before(timestamp_ms, time_of, clock_skew_ms)
 
     # Looking
 

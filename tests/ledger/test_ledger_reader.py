@@ -1,7 +1,6 @@
 """The cursorless read, rule by rule (PIP-480), from memory and from the storage."""
 
 import asyncio
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from ledger import (
     EARLIEST,
     LATEST,
     Corrupt,
-    Entry,
     Fenced,
     InvalidArgument,
     InvalidPosition,
@@ -29,10 +27,6 @@ from ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, datas, numbers, pos
 
 COLD = StoreConfig(cache_bytes=0)
-
-
-def at_most(number: int) -> Callable[[Entry], bool]:
-    return lambda entry: int(entry.data) <= number
 
 
 async def written(
@@ -317,7 +311,7 @@ async def read_in_advance(store: LedgerStore) -> int:
     return store._services.cold_reads.ahead_bytes
 
 
-# read_entry and find_newest_matching
+# read_entry
 
 
 async def test_read_entry_reads_exactly_one(ten: tuple[ManagedLedger, list[Position]]) -> None:
@@ -331,39 +325,3 @@ async def test_read_entry_reads_exactly_one(ten: tuple[ManagedLedger, list[Posit
             await ml.read_entry(missing)
     with pytest.raises(InvalidArgument):
         await ml.read_entry("1:1")  # type: ignore[arg-type]
-
-
-async def test_find_newest_equals_a_linear_scan(
-    ten: tuple[ManagedLedger, list[Position]],
-) -> None:
-    ml, positions = ten
-    for newest in range(-1, 12):
-        expected = positions[min(newest, 9)] if newest >= 0 else None
-        assert expected == await ml.find_newest_matching(at_most(newest)), newest
-
-
-async def test_find_newest_in_a_trimmed_log(ten: tuple[ManagedLedger, list[Position]]) -> None:
-    ml, positions = ten
-    await ml.trim_before(positions[8])
-    assert positions[8] == await ml.find_newest_matching(at_most(8))
-    assert None is await ml.find_newest_matching(at_most(3))
-
-
-async def test_find_newest_in_an_empty_log(open_store: OpenStore) -> None:
-    ml = await (await open_store()).open_managed_ledger("orders")
-    assert None is await ml.find_newest_matching(lambda entry: True)
-
-
-async def test_find_newest_skips_what_cannot_be_read(open_store: OpenStore) -> None:
-    """Whichever of the reads fail, the answer is a readable entry that matches, or none."""
-    engine = FaultyEngine(None)
-    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
-    for failing in range(6):
-        for _ in range(failing):
-            engine.fail_next("read", EntryCorrupt(1, 1, "checksum"))
-        found = await ml.find_newest_matching(at_most(6))
-        assert found is not None
-        assert found in positions[failing:7]
-    for _ in range(10):
-        engine.fail_next("read", EntryCorrupt(1, 1, "checksum"))
-    assert None is await ml.find_newest_matching(lambda entry: True)
