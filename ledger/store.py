@@ -133,6 +133,9 @@ class LedgerStore:
             self._is_closed = True
             return
         self._is_closed = True
+        for lock in list(self._locks.values()):
+            async with lock:
+                pass  # an opening or a deletion under way ends first, and still can be written
         await asyncio.gather(*(handle.close() for handle in list(self._handles.values())))
         self._handles.clear()
         await self._committer.close()
@@ -167,8 +170,8 @@ class LedgerStore:
                 await self._committer.flush()
             self._check_usable()
             state = await self._recover(name)
-            self._check_usable()
             self._names.add(name)
+            self._check_usable()
             self._services.versions.reset(name, state.head.version)
             handle = ManagedLedger(name, state, self._services, config, self._forget)
             self._handles[name] = handle
@@ -188,6 +191,7 @@ class LedgerStore:
 
     async def _delete_managed_ledger(self, name: str) -> None:
         async with self._lock_of(name):
+            self._check_usable()
             handle = self._handles.get(name)
             if handle is not None:
                 handle.fence_for_deletion()
@@ -370,7 +374,10 @@ class LedgerStore:
     async def _delete_rows(self, name: str) -> None:
         if name not in self._names:
             return
-        rows, ledger_ids = await self._services.pool.run(_rows_to_delete, self._engine, name)
+        try:
+            rows, ledger_ids = await self._services.pool.run(_rows_to_delete, self._engine, name)
+        except Exception as error:
+            raise from_engine(error) from error
         await self._commit_rows(rows, drops=ledger_ids)
         for ledger_id in ledger_ids:
             self._services.cache.drop(ledger_id)
