@@ -17,6 +17,7 @@ from ledger.testing import FaultyEngine
 from tests.batches.words import NOW_MS
 from tests.topics.words import House, append, house, outcome, submit
 from topics.errors import OffsetOutOfRange, StorageFailed
+from topics.keys import PartitionKeys, ids_behind
 from topics.partition_log import PartitionLog
 from topics.partition_reader import BYTES_UNKNOWN
 
@@ -135,6 +136,7 @@ class PartitionAgainstList(RuleBasedStateMachine):
             await self.log.enforce_retention()
             await self.here.registry.alter_configs("orders", {"retention.bytes": None})
 
+        self.run(self.log.delete_records(self.log_start))  # a crash may have cut that off
         before = self.log.size_bytes
         self.run(work())
         assert self.log.size_bytes >= min(before, size)
@@ -184,12 +186,56 @@ class PartitionAgainstList(RuleBasedStateMachine):
             self.remember(data, base)
             self.sequence += count
 
+    @rule(
+        part=st.floats(0, 1),
+        later=st.integers(0, 4),
+        moment=st.sampled_from(["commit", "sync"]),
+    )
+    def crash_while_trimming(
+        self, part: float, later: int, moment: Literal["commit", "sync"]
+    ) -> None:
+        """Whichever step is cut off, the log start is the old or the new one."""
+        self.run(self._crash_while_trimming(int(self.end * part), later, moment))
+
+    async def _crash_while_trimming(
+        self, offset: int, later: int, moment: Literal["commit", "sync"]
+    ) -> None:
+        for _ in range(later):
+            self.engine.delay_next(moment, 0)
+        hold = self.engine.hold_next(moment)
+        trimming = asyncio.ensure_future(self.log.delete_records(offset))
+        reaching = asyncio.ensure_future(hold.reached())
+        await asyncio.wait([trimming, reaching], return_when=asyncio.FIRST_COMPLETED)
+        was_answered = trimming.done()
+        self.engine.drop_unsynced()
+        reaching.cancel()
+        await asyncio.gather(trimming, reaching, return_exceptions=True)
+        await self.stack.aclose()
+        await self._open()
+        moved = max(offset, self.log_start)
+        assert self.log.log_start_offset in ({moved} if was_answered else {moved, self.log_start})
+        self.log_start = self.log.log_start_offset
+
+    @rule()
+    def rows_are_of_ledgers_that_are_there(self) -> None:
+        self.run(self.here.store.flush())
+        keys = PartitionKeys(self.log.topic_id, 0)
+        kept = {info.ledger_id for info in self.log._ledger.ledgers}
+        for prefix in (keys.spans, keys.intervals):
+            found = [ids_behind(key, prefix) for key, _ in self.here.store.scan_rows(prefix)]
+            assert {ids[0] for ids in found} <= kept
+
     @rule(after=st.integers(-2, 55))
     def find_time(self, after: int) -> None:
         alive = [(time, offset) for offset, time, _ in self.records if offset >= self.log_start]
         first = next((each for each in alive if each[0] >= NOW_MS + after), None)
         assert first == self.run(self.log.offset_for_timestamp(NOW_MS + after))
         newest = min(alive, key=lambda each: (-each[0], each[1]), default=None)
+        if alive:
+            middle = alive[len(alive) // 2][1]
+            position = self.run(self.log._reader._lookup.find(middle))
+            entry = self.run(self.log._ledger.read_entry(position))
+            assert middle in [record.offset for record in iterate_records(entry.buffer)]
         assert newest == self.run(self.log.max_timestamp_offset())
 
     @rule(part=st.floats(0, 1), max_bytes=st.integers(1, 2000), first=st.booleans())
