@@ -14,9 +14,10 @@ from ledger.errors import Corrupt
 from ledger.position import Position
 from ledger.records import LedgerRecord, decode_counter, decode_ledger, decode_managed_ledger
 
-CheckEntry: TypeAlias = Callable[[str, Position, bytes], str | None]
+CheckEntry: TypeAlias = Callable[[str, Position, bytes | None], str | None]
 """Called with a managed ledger's name, a position and the entry; returns what is wrong with it.
-Positions of one managed ledger come in order."""
+Positions of one managed ledger come in order. None stands for an entry that cannot be read, which
+is told without asking."""
 
 
 class Problem(NamedTuple):
@@ -107,6 +108,7 @@ class LedgerCheck:
             self.entry_bytes += place.data_length
             if not isinstance(data, bytes):
                 self._problems.append(self._named(data))
+                self._check_entry(name, Position(ledger_id, place.entry_id), None)
             elif wrong := self._check_entry(name, Position(ledger_id, place.entry_id), data):
                 self._problems.append(
                     Problem(path, place.position, wrong, ledger_id, place.entry_id, name)

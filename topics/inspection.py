@@ -15,14 +15,13 @@ from batches.errors import BatchError, CorruptBatch
 from batches.header import BatchHeader, read_header, verify_checksum
 from ledger import Position
 from topics import records
-from topics.config_keys import CONFIG_KEYS
 from topics.errors import UnreadableRow
 from topics.keys import TOPIC_PREFIX, PartitionKeys, ids_behind
 from topics.offset_index import Interval
 from topics.records import TopicRecord
+from topics.topic_config import TopicDefaults, effective_config
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<index>\d+)/(?P<id>[0-9a-f]{32})", re.DOTALL)
-_SEGMENT_BYTES = "segment.bytes"
 
 
 class Rows(Protocol):
@@ -83,10 +82,10 @@ class StoredTopics:
         return record is not None and partition.index < record.partition_count
 
     def segment_bytes(self, partition: PartitionName) -> int:
-        """How large the segments of the partition are wanted."""
+        """How large the segments of the partition are wanted; what the server says is not known."""
         record = self._topics.get(partition.topic_id)
-        value = record.configs.get(_SEGMENT_BYTES) if record is not None else None
-        return int(value if value is not None else CONFIG_KEYS[_SEGMENT_BYTES].default)
+        configs = record.configs if record is not None else {}
+        return effective_config(configs, TopicDefaults()).segment_bytes
 
     def log_start(self, partition: PartitionName) -> int:
         """The offset before which records were deleted, 0 when none was set or it is lost."""
@@ -145,8 +144,11 @@ class BatchCheck:
     def __init__(self) -> None:
         self._ends: dict[str, tuple[Position, int]] = {}
 
-    def __call__(self, managed_ledger: str, position: Position, data: bytes) -> str | None:
+    def __call__(self, managed_ledger: str, position: Position, data: bytes | None) -> str | None:
         """Return what is wrong with an entry; entries of other managed ledgers may be anything."""
+        if data is None:
+            self._ends.pop(managed_ledger, None)  # the next one has nothing to be held against
+            return None
         if partition_of(managed_ledger) is None:
             return None
         try:

@@ -11,7 +11,7 @@ from tests.ledger.words import add_all, numbers
 TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
 
 
-def nothing_wrong(name: str, position: Position, data: bytes) -> None:
+def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
     """Every entry will do."""
 
 
@@ -26,9 +26,9 @@ async def folder(tmp_path: Path) -> Path:
 
 
 def test_whole_store(folder: Path) -> None:
-    asked: list[tuple[str, Position, bytes]] = []
+    asked: list[tuple[str, Position, bytes | None]] = []
 
-    def check(name: str, position: Position, data: bytes) -> None:
+    def check(name: str, position: Position, data: bytes | None) -> None:
         asked.append((name, position, data))
 
     found = inspect_folder(folder, check_entry=check)
@@ -41,7 +41,7 @@ def test_whole_store(folder: Path) -> None:
 
 
 def test_what_the_caller_finds_wrong_names_the_place(folder: Path) -> None:
-    def check(name: str, position: Position, data: bytes) -> str | None:
+    def check(name: str, position: Position, data: bytes | None) -> str | None:
         return "not liked" if data == b"3" else None
 
     [problem] = inspect_folder(folder, check_entry=check).problems

@@ -14,7 +14,7 @@ from tests.ledger.words import add_all, numbers
 TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
 
 
-def nothing_wrong(name: str, position: Position, data: bytes) -> None:
+def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
     """Every entry will do."""
 
 
@@ -53,7 +53,13 @@ def test_damaged_entry_is_told_once_with_its_owner(folder: Path) -> None:
     expected = Problem(
         str(log), place.position, "the data fails its CRC", place.ledger_id, 0, "orders"
     )
-    assert [expected] == inspect_folder(folder, check_entry=nothing_wrong).problems
+    asked: list[bytes | None] = []
+
+    def check(name: str, position: Position, data: bytes | None) -> None:
+        asked.append(data)
+
+    assert [expected] == inspect_folder(folder, check_entry=check).problems
+    assert [b"0", b"1", None, b"3", b"4"] == asked
 
 
 def ledger_ids(folder: Path) -> list[int]:

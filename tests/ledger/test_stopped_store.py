@@ -170,7 +170,7 @@ def test_records_that_cannot_be_read(folder: Path) -> None:
 def test_verification_of_all_and_of_one(folder: Path) -> None:
     damage(folder, b"13")
 
-    def dislike(name: str, position: Position, data: bytes) -> str | None:
+    def dislike(name: str, position: Position, data: bytes | None) -> str | None:
         return "not liked" if data in {b"last", b"11"} else None
 
     def told(problems: list[Problem]) -> set[tuple[str, str]]:

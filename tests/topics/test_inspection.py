@@ -55,8 +55,9 @@ def test_topics_that_are_there() -> None:
 
 def test_segment_bytes_are_the_topics_or_kafkas_default() -> None:
     partition = PartitionName("orders", 0, ID)
-    rows = Rows({topic_key("orders"): topic_row(**{"segment.bytes": "2097152"})})
-    assert 2097152 == StoredTopics(rows).segment_bytes(partition)
+    for name in ("segment.bytes", "internal.segment.bytes"):
+        rows = Rows({topic_key("orders"): topic_row(**{name: "2097152"})})
+        assert 2097152 == StoredTopics(rows).segment_bytes(partition)
     assert 1 << 30 == StoredTopics(Rows()).segment_bytes(partition)
 
 
@@ -130,6 +131,14 @@ def test_batches_are_checked_one_after_the_other() -> None:
     assert asked(stored(20, "i")) is None
     assert next(entry_ids), "an entry that could not be read"
     assert asked(stored(29, "j")) is None
+
+
+def test_batch_behind_an_unreadable_one_may_begin_anywhere() -> None:
+    """The unreadable one was the last of its ledger, so positions do not show the gap."""
+    check, name = BatchCheck(), managed_ledger_name("orders", ID, 0)
+    assert check(name, Position(1, 0), bytes(stored(0, "a"))) is None
+    assert check(name, Position(1, 1), None) is None
+    assert check(name, Position(2, 0), bytes(stored(5, "b"))) is None
 
 
 def test_entries_of_other_managed_ledgers_may_be_anything() -> None:
