@@ -16,6 +16,7 @@ import kledger
 NOUNS = {
     "serve": "run a server",
     "doctor": "check a stopped store, say what is damaged",
+    "ledger": "look into the managed ledgers of a stopped store, export what is readable",
 }
 
 EXIT_FAILURE = 1

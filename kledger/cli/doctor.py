@@ -6,11 +6,10 @@ folder is only read.
 
 import argparse
 
-from batches.errors import BatchError, CorruptBatch
-from batches.header import read_header, verify_checksum
 from kledger.cli import EXIT_FAILURE, mistake
-from ledger import LedgerError, Position, StoreInUse, StoreUnusable
+from ledger import LedgerError, StoreInUse, StoreUnusable
 from ledger.inspection import Inspection, Problem, inspect_folder
+from topics.inspection import BatchCheck, partition_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +41,7 @@ def described(problem: Problem) -> str:
         where += f" at position {problem.position}"
     whose = []
     if problem.managed_ledger:
-        whose.append(partition_of(problem.managed_ledger))
+        whose.append(owner(problem.managed_ledger))
     if problem.entry_id >= 0:
         whose.append(f"entry {problem.ledger_id}:{problem.entry_id}")
     elif problem.ledger_id >= 0:
@@ -60,32 +59,9 @@ def summary(found: Inspection) -> str:
     )
 
 
-def partition_of(managed_ledger: str) -> str:
-    """Return topic-partition for the managed ledger of one; any other name as it is."""
-    partition, slash, _ = managed_ledger.rpartition("/")
-    return f"partition {partition}" if slash else f"managed ledger {managed_ledger}"
-
-
-class BatchCheck:
-    """Checks entries as stored record batches: their own checksum, and offsets without a gap."""
-
-    def __init__(self) -> None:
-        self._ends: dict[str, tuple[Position, int]] = {}
-
-    def __call__(self, managed_ledger: str, position: Position, data: bytes) -> str | None:
-        """Return what is wrong with an entry."""
-        try:
-            header = read_header(data)
-            if header.size != len(data):
-                raise CorruptBatch(f"{header.size} bytes in an entry of {len(data)}")
-            verify_checksum(data, header)
-        except BatchError as error:
-            self._ends.pop(managed_ledger, None)
-            return f"the record batch is damaged: {error}"
-        before, expected = self._ends.get(managed_ledger, (position, header.base_offset))
-        self._ends[managed_ledger] = position, header.last_offset + 1
-        if position.entry_id not in (0, before.entry_id + 1):
-            return None  # the entry before could not be read, which was told already
-        if header.base_offset != expected:
-            return f"the record batch begins at offset {header.base_offset}, expected {expected}"
-        return None
+def owner(managed_ledger: str) -> str:
+    """Return the partition whose managed ledger it is; any other one by its name."""
+    partition = partition_of(managed_ledger)
+    if partition is None:
+        return f"managed ledger {managed_ledger}"
+    return f"partition {partition}"

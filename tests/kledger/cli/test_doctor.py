@@ -2,18 +2,13 @@
 
 import asyncio
 import os
-from itertools import count
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from batches.header import refresh_checksum
 from kledger.cli import run
-from kledger.cli.doctor import BatchCheck
 from kledger.process import ServerProcess
-from ledger import Position
-from tests.batches.words import batch
 
 RECORDS = 30
 
@@ -116,35 +111,3 @@ def test_wrong_folders_are_mistakes(
         code, [line] = told(data, capsys)
     assert (2, f"kledger: data folder {data} is in use") == (code, line)
     assert 2 == run(["doctor"])
-
-
-def test_batches_are_checked_one_after_the_other() -> None:
-    check = BatchCheck()
-
-    def stored(offset: int, *values: str) -> bytearray:
-        data = bytearray(batch(*values))
-        data[0:8] = offset.to_bytes(8, "big")
-        refresh_checksum(data)
-        return data
-
-    entry_ids = count()
-
-    def asked(data: bytes | bytearray) -> str | None:
-        return check("orders-0/x", Position(1, next(entry_ids)), bytes(data))
-
-    assert asked(stored(7, "a", "b")) is None
-    assert check("orders-1/x", Position(2, 0), bytes(stored(3, "a"))) is None
-    assert asked(stored(9, "c")) is None
-    assert "the record batch begins at offset 11, expected 10" == asked(stored(11, "d"))
-    assert asked(stored(12, "e")) is None
-    damaged = stored(13, "f")
-    damaged[-1] ^= 1
-    assert "the record batch is damaged: checksum" in (asked(damaged) or "")
-    assert asked(stored(14, "g")) is None
-    assert "the record batch is damaged: 71 bytes in an entry of 75" == asked(
-        stored(15, "h") + b"tail"
-    )
-    assert "the record batch is damaged: batch of 3 bytes" in (asked(b"abc") or "")
-    assert asked(stored(20, "i")) is None
-    assert next(entry_ids), "an entry that could not be read"
-    assert asked(stored(29, "j")) is None

@@ -1,0 +1,271 @@
+"""kledger ledger: look into the managed ledgers of a stopped store, and export what is readable.
+
+The folder is only read: what a start would cut off or make anew stays as it is, and is told. With a
+lost or damaged index everything comes from the log alone, as far as it goes.
+
+Exit code 0: done, nothing is damaged; 1: something is damaged, or was left out of an export;
+2: a mistake of the caller: no such name, no store, a store in use.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from kledger.cli import EXIT_FAILURE, failure, ledger_dump, mistake
+from kledger.cli.doctor import described
+from kledger.cli.ledger_dump import FORMATS, Place, Request
+from kledger.cli.ledger_text import details, listed, table
+from ledger import LedgerError, StoreInUse, StoreUnusable
+from ledger.inspection import Problem, StoppedStore, StoredManagedLedger
+from topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
+
+_VERBS = {
+    "list": "every managed ledger, one a line",
+    "show": "one managed ledger with all its ledgers",
+    "verify": "read every entry and compare it with its checksums and with the records",
+    "dump": "export what is readable",
+}
+_EXIT_CODES = "exit code 0: nothing is damaged; 1: something is; 2: a mistake of the caller"
+
+
+class UnknownName(Exception):
+    """There is no such managed ledger, or the name fits several."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their flags."""
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    added = {}
+    for verb, what in _VERBS.items():
+        added[verb] = each = verbs.add_parser(
+            verb, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=_EXIT_CODES,
+            allow_abbrev=False,
+        )  # fmt: skip
+        each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
+        if verb != "dump":
+            each.add_argument("--json", action="store_true", help="one JSON document")
+    whose = "a name of `ledger list`, or TOPIC-PARTITION"
+    added["show"].add_argument("name", metavar="NAME", help=whose)
+    added["verify"].add_argument("name", metavar="NAME", nargs="?", help=f"{whose}; all without")
+    dump = added["dump"]
+    dump.add_argument("name", metavar="NAME", help=whose)
+    place = "POSITION (LEDGER:ENTRY), or OFFSET of a partition"
+    dump.add_argument(
+        "--from", metavar="PLACE", dest="start", type=Place.parse,
+        help=f"{place}; without, a partition begins at its log start",
+    )  # fmt: skip
+    dump.add_argument("--to", metavar="PLACE", dest="end", type=Place.parse,
+                      help=f"the last one wanted: {place}")  # fmt: skip
+    dump.add_argument("--limit", metavar="N", type=_count, help="so many lines of text, or entries")
+    dump.add_argument("--output", metavar="DIR", type=Path, help="write files into this folder")
+    dump.add_argument(
+        "--format", choices=FORMATS, default="text",
+        help="text: a line for each record of a partition, or each entry of anything else, to "
+        "standard output without --output; raw: a file with the bytes of each entry; kafka: a "
+        "folder TOPIC-PARTITION with segments and indexes as Apache Kafka has them, whole batches",
+    )  # fmt: skip
+    dump.add_argument(
+        "--as", metavar="TOPIC-PARTITION", dest="partition", type=_partition,
+        help="take the entries for batches of that partition: for ledgers whose name is lost",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Open the store and do one verb; return the exit code."""
+    verbs: dict[str, Callable[[StoppedStore, argparse.Namespace], int]] = {
+        "list": list_all, "show": show, "verify": verify, "dump": dump,
+    }  # fmt: skip
+    try:
+        with StoppedStore(arguments.data) as store:
+            code = verbs[arguments.verb](store, arguments)
+            sys.stdout.flush()
+            return code
+    except (StoreInUse, StoreUnusable, UnknownName) as error:
+        return mistake(str(error))
+    except LedgerError as error:
+        return failure(str(error))
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def list_all(store: StoppedStore, arguments: argparse.Namespace) -> int:
+    """List every managed ledger."""
+    topics = StoredTopics(store)
+    found = [listed(store, topics, each) for each in store.managed_ledgers()]
+    if arguments.json:
+        return _as_json(store, topics, {"managed_ledgers": found})
+    columns = {
+        "name": "NAME", "partition": "PARTITION", "state": "STATE", "ledger_count": "LEDGERS",
+        "entries": "ENTRIES", "bytes": "BYTES", "first_position": "FIRST", "last_position": "LAST",
+        "log_start_offset": "LOG START", "log_end_offset": "LOG END",
+        "property_count": "PROPERTIES",
+    }  # fmt: skip
+    _print_lines(table(list(columns.values()), [[each[key] for key in columns] for each in found]))
+    return _tell_damages(store, topics, store.damages)
+
+
+def show(store: StoppedStore, arguments: argparse.Namespace) -> int:
+    """Show one managed ledger with all its ledgers."""
+    topics = StoredTopics(store)
+    stored = find(store, topics, arguments)
+    fields = details(store, topics, stored)
+    if arguments.json:
+        return _as_json(store, topics, fields, stored)
+    ledgers = fields.pop("ledgers")
+    properties = fields.pop("properties")
+    _print_lines(f"{key.replace('_', ' ')}: {_plain(value)}" for key, value in fields.items())
+    _print_lines(f"property {json.dumps(key)}: {json.dumps(properties[key])}" for key in properties)
+    headings = ["LEDGER", "ENTRIES", "BYTES", "CLOSED", "NEWEST", "LOG FILES"]
+    rows = [
+        [each["ledger_id"], each["entries"], each["bytes"], each["closed"], each["newest"],
+         " ".join(Path(path).name for path in each["log_files"])]
+        for each in ledgers
+    ]  # fmt: skip
+    _print_lines(table(headings, rows))
+    return _tell_damages(store, topics, _concerning(store, stored))
+
+
+def verify(store: StoppedStore, arguments: argparse.Namespace) -> int:
+    """Read every entry of one managed ledger, or of all."""
+    topics = StoredTopics(store)
+    stored = find(store, topics, arguments) if arguments.name is not None else None
+    found = store.verify(stored, BatchCheck())
+    problems = [*map(described, found.problems), *topics.problems]
+    if arguments.json:
+        fields = {
+            "managed_ledgers": found.managed_ledger_count, "entries": found.entry_count,
+            "bytes": found.entry_bytes, "torn_tail": store.torn_tail,
+            "problems": [*map(_problem, found.problems), *map(_row_problem, topics.problems)],
+        }  # fmt: skip
+        print(json.dumps(fields, indent=2))
+        return EXIT_FAILURE if problems else 0
+    _print_lines(problems)
+    if store.torn_tail is not None:
+        print(f"note: the next start cuts off the trace of a crash: {store.torn_tail}")
+    count = len(problems)
+    outcome = "nothing is damaged" if not count else f"{count} problem{'s' if count > 1 else ''}"
+    print(
+        f"{outcome}: read {found.entry_count} entries with {found.entry_bytes} bytes of "
+        f"{found.managed_ledger_count} managed ledgers"
+    )
+    return EXIT_FAILURE if problems else 0
+
+
+def dump(store: StoppedStore, arguments: argparse.Namespace) -> int:
+    """Export what is readable of one managed ledger."""
+    topics = StoredTopics(store)
+    stored = find(store, topics, arguments)
+    request = Request(
+        stored=stored, partition=arguments.partition or partition_of(stored.name),
+        start=arguments.start, end=arguments.end, limit=arguments.limit, output=arguments.output,
+        format=arguments.format,
+    )  # fmt: skip
+    output = arguments.output
+    if output is not None and output.resolve().is_relative_to(Path(arguments.data).resolve()):
+        return mistake(f"--output {output} lies in the folder of the store, which is only read")
+    code = _tell_damages(store, topics, _concerning(store, stored))
+    try:
+        left_out = ledger_dump.dump(store, topics, request, _tell)
+    except ledger_dump.CannotDump as error:
+        return mistake(str(error))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return failure(f"the export cannot be written: {error}")
+    return EXIT_FAILURE if left_out else code
+
+
+def find(
+    store: StoppedStore, topics: StoredTopics, arguments: argparse.Namespace
+) -> StoredManagedLedger:
+    """Find a managed ledger by its name, or by the partition whose it is.
+
+    Raises:
+        UnknownName: there is none, or several topics of that name have left one.
+    """
+    name: str = arguments.name
+    if (stored := store.find(name)) is not None:
+        return stored
+    partitions: list[tuple[str, PartitionName]] = []
+    for each in store.names():
+        partition = partition_of(each)
+        if partition is not None and str(partition) == name:
+            partitions.append((each, partition))
+    living = [pair for pair in partitions if topics.has(pair[1])]
+    names = [each for each, _ in (living or partitions)]
+    how = f"list them with: kledger ledger list --data {arguments.data}"
+    if len(names) > 1:
+        raise UnknownName(f"{name} stands for {', '.join(names)}: say which; {how}")
+    found = store.find(names[0]) if names else None
+    if found is None:
+        raise UnknownName(f"there is no managed ledger {name!r} in {arguments.data}; {how}")
+    return found
+
+
+def _concerning(store: StoppedStore, stored: StoredManagedLedger) -> list[Problem]:
+    """Return the damages of the folder that can be those of a managed ledger."""
+    own = {each.ledger_id for each in stored.ledgers} | {-1}
+    return [each for each in store.damages if each.ledger_id in own]
+
+
+def _tell_damages(store: StoppedStore, topics: StoredTopics, damages: Iterable[Problem]) -> int:
+    """Tell beside the result what is wrong with the folder; return the exit code for it."""
+    problems = [*map(described, damages), *topics.problems]
+    for problem in problems:
+        _tell(f"damaged: {problem}")
+    if store.torn_tail is not None:
+        _tell(f"note: the next start cuts off the trace of a crash: {store.torn_tail}")
+    return EXIT_FAILURE if problems else 0
+
+
+def _as_json(
+    store: StoppedStore,
+    topics: StoredTopics,
+    fields: dict[str, Any],
+    stored: StoredManagedLedger | None = None,
+) -> int:
+    damages = store.damages if stored is None else _concerning(store, stored)
+    problems = [*map(_problem, damages), *map(_row_problem, topics.problems)]
+    fields |= {"torn_tail": store.torn_tail, "problems": problems}
+    print(json.dumps(fields, indent=2))
+    return EXIT_FAILURE if problems else 0
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {key: None if value in {-1, ""} else value for key, value in problem._asdict().items()}
+
+
+def _row_problem(reason: str) -> dict[str, Any]:
+    return _problem(Problem("", -1, reason, -1, -1, ""))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)
+
+
+def _plain(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def _tell(text: str) -> None:
+    print(f"kledger: {text}", file=sys.stderr)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, got {text!r}")
+    return int(text)
+
+
+def _partition(text: str) -> PartitionName:
+    partition = partition_of(f"{text}/{UUID(int=0).hex}")
+    if partition is None:
+        raise argparse.ArgumentTypeError(f"expected TOPIC-PARTITION, got {text!r}")
+    return partition

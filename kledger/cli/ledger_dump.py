@@ -1,0 +1,249 @@
+"""Export of a managed ledger: what is readable, as text, as bytes, or as Kafka's segments.
+
+Rule: entries pass through one by one. What cannot be read is left out and told; nothing that is
+there already is written over.
+Must not know: the command line.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Self, TypeAlias
+
+from batches.errors import BatchError
+from batches.header import BatchHeader
+from batches.reader import iterate_records
+from kledger.cli.doctor import described
+from kledger.cli.ledger_text import entry_line, record_line
+from ledger import EARLIEST, Entry, Position
+from ledger.inspection import Problem, StoppedStore, StoredManagedLedger
+from topics.inspection import PartitionName, StoredTopics, check_batch
+from topics.segment_export import SegmentExport
+
+FORMATS = ("text", "raw", "kafka")
+
+Found: TypeAlias = tuple[Entry, BatchHeader | None]
+"""An entry, and the head of the batch that it is when it belongs to a partition."""
+Tell: TypeAlias = Callable[[str], None]
+
+
+class CannotDump(Exception):
+    """The request makes no sense for this managed ledger, or for the folder that is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a managed ledger: a position, or an offset."""
+
+    position: Position | None
+    offset: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read LEDGER:ENTRY or a whole number; raises ValueError."""
+        if ":" in text:
+            return cls(Position.parse(text), None)
+        return cls(None, int(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to export, and how.
+
+    Attributes:
+        partition: whose batches the entries are, None when they are anything.
+        start, end: the first and the last one wanted.
+        limit: so many lines of text, or entries.
+        output: None is standard output.
+    """
+
+    stored: StoredManagedLedger
+    partition: PartitionName | None
+    start: Place | None = None
+    end: Place | None = None
+    limit: int | None = None
+    output: Path | None = None
+    format: str = "text"
+
+    @property
+    def file_name(self) -> str:
+        """What the export of this managed ledger is called in a folder."""
+        return str(self.partition or re.sub(r"[^A-Za-z0-9._-]", "_", self.stored.name))
+
+
+def dump(store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell) -> int:
+    """Export; return how much was left out.
+
+    Args:
+        store: the store.
+        topics: its topics.
+        request: what is wanted.
+        tell: gets a line for everything that is left out.
+
+    Raises:
+        CannotDump: nothing was written.
+        OSError: the export cannot be written.
+    """
+    _check(request)
+    reading = _Reading(store, topics, request, tell)
+    if request.format == "text":
+        _write_text(request, islice(reading.lines(), request.limit))
+    else:
+        write = _write_raw if request.format == "raw" else _write_segments
+        count = write(request, islice(reading.found(), request.limit), topics)
+        print(f"{count} entries of {request.stored.name} written to {request.output}")
+    return reading.left_out
+
+
+def _check(request: Request) -> None:
+    name = request.stored.name
+    if request.partition is None:
+        if request.format == "kafka":
+            raise CannotDump(f"{name} is no partition; export it as text or raw")
+        for place in (request.start, request.end):
+            if place is not None and place.offset is not None:
+                raise CannotDump(f"{name} is no partition: say LEDGER:ENTRY, not {place.offset}")
+    if request.output is None and request.format != "text":
+        raise CannotDump(f"--format {request.format} needs --output DIR")
+
+
+class _Reading:
+    """One pass over the entries that are wanted.
+
+    Attributes:
+        left_out: how many notices were given.
+    """
+
+    def __init__(
+        self, store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell
+    ) -> None:
+        self.left_out = 0
+        self._store = store
+        self._stored = request.stored
+        self._is_partition = request.partition is not None
+        self._tell = tell
+        start, end = request.start, request.end
+        self._end = end.position if end is not None else None
+        self._end_offset = end.offset if end is not None else None
+        self._start = start.position if start is not None else None
+        self._start_offset = start.offset if start is not None else None
+        if request.partition is not None and self._start is None:
+            if self._start_offset is None:
+                self._start_offset = topics.log_start(request.partition)
+            ids = [each.ledger_id for each in request.stored.ledgers]
+            if ids:
+                self._start = topics.position_before(request.partition, self._start_offset, ids)
+        self._next_offset: int | None = None
+
+    def found(self) -> Iterator[Found]:
+        """Yield what is readable and wanted."""
+        for each in self._store.entries(self._stored, self._start or EARLIEST):
+            if isinstance(each, Problem):
+                if self._end is not None and Position(each.ledger_id, each.entry_id) > self._end:
+                    return
+                self._leave_out(described(each))
+                self._next_offset = None
+                continue
+            if self._end is not None and each.position > self._end:
+                return
+            if not self._is_partition:
+                yield each, None
+                continue
+            header = self._header(each)
+            if header is None:
+                continue
+            if self._end_offset is not None and header.base_offset > self._end_offset:
+                return
+            if self._start_offset is None or header.last_offset >= self._start_offset:
+                yield each, header
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each record of a partition, for each entry of anything else."""
+        for entry, header in self.found():
+            if header is None:
+                yield entry_line(entry)
+                continue
+            try:
+                for record in iterate_records(entry.buffer):
+                    if self._is_wanted(record.offset):
+                        yield record_line(entry.position, header, record)
+            except BatchError as error:
+                self._leave_out(f"entry {entry.position}: the records cannot be read: {error}")
+
+    def _is_wanted(self, offset: int) -> bool:
+        start, end = self._start_offset, self._end_offset
+        return (start is None or offset >= start) and (end is None or offset <= end)
+
+    def _header(self, entry: Entry) -> BatchHeader | None:
+        """Check a batch by itself and behind the one before; None when it cannot be used."""
+        try:
+            header = check_batch(entry.data)
+        except BatchError as error:
+            self._leave_out(f"entry {entry.position}: the record batch is damaged: {error}")
+            self._next_offset = None
+            return None
+        expected = self._next_offset
+        if expected is not None and header.base_offset < expected:
+            self._leave_out(
+                f"entry {entry.position}: begins at offset {header.base_offset}, "
+                f"expected {expected}"
+            )
+            return None
+        if expected is not None and header.base_offset > expected:
+            last = header.base_offset - 1
+            self._leave_out(f"offsets {expected} to {last} are missing before {entry.position}")
+        self._next_offset = header.last_offset + 1
+        return header
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out += 1
+        self._tell(f"left out: {what}")
+
+
+def _write_text(request: Request, lines: Iterable[str]) -> None:
+    if request.output is None:
+        for line in lines:
+            sys.stdout.write(line + "\n")
+        return
+    request.output.mkdir(parents=True, exist_ok=True)
+    path = request.output / f"{request.file_name}.txt"
+    if path.exists():
+        raise CannotDump(f"{path} exists already")
+    with path.open("x") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def _write_raw(request: Request, found: Iterable[Found], topics: StoredTopics) -> int:
+    """Write a file for each entry: LEDGER-ENTRY.bin."""
+    folder = _new_folder(request)
+    folder.mkdir(parents=True, exist_ok=True)
+    count = 0
+    for entry, _ in found:
+        ledger_id, entry_id = entry.position
+        (folder / f"{ledger_id}-{entry_id}.bin").write_bytes(entry.buffer)
+        count += 1
+    return count
+
+
+def _write_segments(request: Request, found: Iterable[Found], topics: StoredTopics) -> int:
+    assert request.partition is not None
+    segment_bytes = topics.segment_bytes(request.partition)
+    count = 0
+    with SegmentExport(_new_folder(request), segment_bytes=segment_bytes) as export:
+        for entry, header in found:
+            assert header is not None
+            export.append(entry.buffer, header)
+            count += 1
+    return count
+
+
+def _new_folder(request: Request) -> Path:
+    """Return the folder of this managed ledger, which holds nothing yet."""
+    assert request.output is not None
+    folder = request.output / request.file_name
+    if folder.is_dir() and any(folder.iterdir()):
+        raise CannotDump(f"{folder} is not empty")
+    return folder

@@ -1,0 +1,210 @@
+"""`kledger ledger dump`: what is exported of whole and of damaged managed ledgers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from batches.reader import iterate_batches, iterate_records
+from kledger.cli.ledger_dump import Place
+from ledger import Position
+from tests.batches.words import NOW_MS
+from tests.kledger.cli.stores import BATCHES, RECORDS, Told, batch, contents, flip
+
+Capture = pytest.CaptureFixture[str]
+COUNT = BATCHES * RECORDS
+
+
+def offsets(told: Told) -> list[int]:
+    return [int(line.split()[1].removeprefix("offset=")) for line in told.out]
+
+
+def positions(told: Told) -> list[str]:
+    return [line.split()[0] for line in told.out]
+
+
+def test_text_of_a_partition(stopped: Path, capsys: Capture) -> None:
+    told = Told(capsys, "dump", "orders-0", "--data", stopped)
+    assert (0, [], [*range(COUNT)]) == (told.code, told.err, offsets(told))
+    position = positions(told)[0]
+    headers = 'header:"h"[1]="1" header:"h"=null'
+    assert [
+        f'{position} offset=0 timestamp={NOW_MS} key[2]="k\\xff" value[8]="value 00"',
+        f'{position} offset=1 timestamp={NOW_MS} key=null value[8]="value 01"',
+        f'{position} offset=2 timestamp={NOW_MS} key=null value[8]="value 02" {headers}',
+    ] == told.out[:3]
+    assert BATCHES == len(set(positions(told)))
+
+
+def test_text_of_anything_else(stopped: Path, capsys: Capture) -> None:
+    told = Told(capsys, "dump", "events/all", "--data", stopped)
+    assert 0 == told.code
+    assert ['data[10]="event', '\\"0\\"\\x0a"'] == told.out[0].split()[1:]
+    assert 5 == len(told.out)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--from", "7"], [*range(7, COUNT)]),
+        (["--to", "7"], [*range(8)]),
+        (["--from", "4", "--to", "4"], [4]),
+        (["--limit", "4"], [0, 1, 2, 3]),
+        (["--from", "10", "--limit", "2"], [10, 11]),
+        (["--from", "10", "--limit", "0"], []),
+        (["--from", "99"], []),
+    ],
+)
+def test_a_part_by_offsets(
+    stopped: Path, capsys: Capture, words: list[str], expected: list[int]
+) -> None:
+    told = Told(capsys, "dump", "orders-0", "--data", stopped, *words)
+    assert (0, expected) == (told.code, offsets(told))
+
+
+@pytest.mark.parametrize("name", ["orders-0", "events/all"])
+def test_a_part_by_positions(stopped: Path, capsys: Capture, name: str) -> None:
+    whole = Told(capsys, "dump", name, "--data", stopped).out
+    places = list(dict.fromkeys(line.split()[0] for line in whole))
+    told = Told(capsys, "dump", name, "--data", stopped, "--from", places[1], "--to", places[3])
+    assert [line for line in whole if line.split()[0] in places[1:4]] == told.out
+
+
+def test_text_into_a_folder(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
+    out = tmp_path / "out"
+    for name, file in (("orders-0", "orders-0.txt"), ("events/all", "events_all.txt")):
+        printed = Told(capsys, "dump", name, "--data", stopped).out
+        assert 0 == Told(capsys, "dump", name, "--data", stopped, "--output", out).code
+        assert printed == (out / file).read_text().splitlines()
+    told = Told(capsys, "dump", "orders-0", "--data", stopped, "--output", out)
+    assert (2, [f"kledger: {out / 'orders-0.txt'} exists already"]) == (told.code, told.err)
+
+
+def test_raw_entries(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
+    words = ("dump", "events/all", "--data", stopped, "--format", "raw", "--output", tmp_path)
+    assert 0 == Told(capsys, *words).code
+    places = positions(Told(capsys, "dump", "events/all", "--data", stopped))
+    files = {path.name: path.read_bytes() for path in (tmp_path / "events_all").iterdir()}
+    assert {
+        f"{place.replace(':', '-')}.bin": b'event "%d"\n' % number
+        for number, place in enumerate(places)
+    } == files
+    assert 2 == Told(capsys, *words).code
+
+
+def segments(folder: Path) -> dict[str, list[int]]:
+    """Give the offsets of the records in each log file."""
+    found = {}
+    for path in sorted(folder.glob("*.log")):
+        batches = iterate_batches(path.read_bytes())
+        found[path.stem] = [each.offset for _, data in batches for each in iterate_records(data)]
+    return found
+
+
+def test_kafkas_segments(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
+    before = contents(stopped)
+    words = ("dump", "orders-0", "--data", stopped, "--format", "kafka", "--output", tmp_path)
+    told = Told(capsys, *words)
+    assert 0 == told.code
+    assert told.out[0].startswith(f"{BATCHES} entries of orders-0/")
+    folder = tmp_path / "orders-0"
+    assert {
+        f"{start:020d}": [*range(start, start + 2 * RECORDS)] for start in (0, 6, 12)
+    } == segments(folder)
+    data = (folder / f"{0:020d}.log").read_bytes()
+    assert bytes(batch(0)[16:]) == data[16 : len(batch(0))]
+    assert {".log", ".index", ".timeindex", ""} == {path.suffix for path in folder.iterdir()}
+    told = Told(capsys, *words)
+    assert (2, [f"kledger: {folder} is not empty"]) == (told.code, told.err)
+    assert before == contents(stopped)
+
+
+def test_kafkas_segments_from_an_offset_on(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
+    """Batches stay whole."""
+    words = ("--from", 4, "--to", 6, "--format", "kafka", "--output", tmp_path)
+    assert 0 == Told(capsys, "dump", "orders-0", "--data", stopped, *words).code
+    assert {f"{3:020d}": [*range(3, 9)]} == segments(tmp_path / "orders-0")
+    assert "0\n1\n0 3\n" == (tmp_path / "orders-0" / "leader-epoch-checkpoint").read_text()
+
+
+@pytest.mark.parametrize("format_", ["text", "raw", "kafka"])
+def test_damaged_entry_is_left_out_and_told(
+    spoilt: Path, tmp_path: Path, capsys: Capture, format_: str
+) -> None:
+    flip(spoilt, b"value 10")
+    out = tmp_path / "out"
+    words = ("dump", "orders-0", "--data", spoilt, "--format", format_, "--output", out)
+    told = Told(capsys, *words)
+    assert 1 == told.code
+    [notice] = told.err
+    assert notice.startswith("kledger: left out: ")
+    assert notice.endswith("the data fails its CRC")
+    if format_ == "text":
+        lines = (out / "orders-0.txt").read_text().splitlines()
+        assert COUNT - RECORDS == len(lines)
+    elif format_ == "raw":
+        assert BATCHES - 1 == len([*(out / "orders-0").iterdir()])
+    else:
+        found = [offset for part in segments(out / "orders-0").values() for offset in part]
+        assert [*range(9), *range(12, COUNT)] == found
+
+
+def test_index_and_a_log_file_lost(spoilt: Path, capsys: Capture) -> None:
+    shutil.rmtree(spoilt / "index")
+    told = Told(capsys, "dump", "orders-0", "--data", spoilt)
+    assert (0, [*range(COUNT)]) == (told.code, offsets(told))
+    (spoilt / "log" / "00000001.log").rename(spoilt / "log" / "00000002.log")
+    told = Told(capsys, "list", "--data", spoilt)
+    assert 1 == told.code
+    assert ["NAME"] == [line.split()[0] for line in told.out]
+    assert any("the file is missing" in line for line in told.err)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["events/all", "--format", "kafka", "--output", "x"], "events/all is no partition; "),
+        (["events/all", "--from", "7"], "events/all is no partition: say LEDGER:ENTRY, not 7"),
+        (["orders-0", "--format", "kafka"], "--format kafka needs --output DIR"),
+        (["orders-0", "--format", "raw"], "--format raw needs --output DIR"),
+    ],
+)
+def test_requests_that_make_no_sense(
+    stopped: Path, capsys: Capture, words: list[str], expected: str
+) -> None:
+    told = Told(capsys, "dump", *words, "--data", stopped)
+    assert (2, [], 1) == (told.code, told.out, len(told.err))
+    assert told.err[0].startswith(f"kledger: {expected}")
+
+
+def test_nothing_is_written_into_the_store(stopped: Path, capsys: Capture) -> None:
+    for output in (stopped, stopped / "log" / "out"):
+        told = Told(capsys, "dump", "orders-0", "--data", stopped, "--output", output)
+        assert 2 == told.code
+        assert "lies in the folder of the store" in told.err[0]
+
+
+def test_entries_that_are_no_batches_are_left_out(
+    stopped: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    """A partition's name given to entries of something else."""
+    words = ("--as", "events-0", "--format", "kafka", "--output", tmp_path)
+    told = Told(capsys, "dump", "events/all", "--data", stopped, *words)
+    assert (1, 5) == (told.code, len(told.err))
+    assert "the record batch is damaged: batch of 10 bytes" in told.err[0]
+    assert [] == [*(tmp_path / "events-0").iterdir()]
+
+
+def test_batches_under_another_name(stopped: Path, tmp_path: Path, capsys: Capture) -> None:
+    words = ("--as", "other-7", "--format", "kafka", "--output", tmp_path)
+    assert 0 == Told(capsys, "dump", "orders-0", "--data", stopped, *words).code
+    found = [offset for part in segments(tmp_path / "other-7").values() for offset in part]
+    assert [*range(COUNT)] == found
+
+
+def test_places() -> None:
+    assert Place(Position(5, 120), None) == Place.parse("5:120")
+    assert Place(None, 120) == Place.parse("120")
+    for text in ("", "a", "5:", "5:x", "1.5"):
+        with pytest.raises(ValueError):  # noqa: PT011 - argparse makes a line of it
+            Place.parse(text)
