@@ -33,6 +33,8 @@ from runtime.tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 WARNINGS_PER_SECOND = 1
+LAZY_ROWS_MAX = 8
+"""Rows that may wait for a group to come; who reads what they describe does without them."""
 SLOW_COMMIT_MS = 2
 """A commit on the loop that took longer sends the next group to the helper thread."""
 
@@ -52,7 +54,8 @@ class Committer:
 
     `entries`, `rows`, `drops`, `operations` and `size` are the group being collected. They are
     open to the append path of managed ledgers, which adds to them itself (rows by `add_rows`) and
-    then calls `arm` unless `is_armed`; everyone else calls `submit_rows`.
+    then calls `arm` unless `is_armed`; everyone else calls `submit_rows`. What nobody called `arm`
+    for waits for a group that somebody else needs.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Committer:
         )
         self._sync = sync
         self._flight: _Flight | None = None
+        self._is_due = False  # a turn ended behind a group under way: the next one is wanted
         self._was_slow = False
         # On a full disk every attempt of every producer ends here.
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
@@ -127,6 +131,18 @@ class Committer:
         """
         self.submit_ticket(RowsTicket(done), rows, drops)
 
+    def submit_rows_lazily(self, rows: Iterable[Row], done: RowsDone) -> None:
+        """Commit rows with the next group that is needed anyway: they cost no sync of their own.
+
+        When more than LAZY_ROWS_MAX rows wait, that group is needed.
+
+        Raises:
+            Fenced: the committer has stopped; `done` is not called.
+        """
+        self._add(RowsTicket(done), rows)
+        if len(self.rows) > LAZY_ROWS_MAX and not self.is_armed:
+            self.arm()
+
     def submit_ticket(
         self, ticket: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
     ) -> None:
@@ -135,13 +151,16 @@ class Committer:
         Raises:
             Fenced: the committer has stopped.
         """
+        self._add(ticket, rows)
+        self.drops.extend(drops)
+        if not self.is_armed:
+            self.arm()
+
+    def _add(self, ticket: Submitter, rows: Iterable[Row]) -> None:
         if self.fatal is not None:
             raise Fenced(str(self.fatal))
         self.add_rows(rows)
-        self.drops.extend(drops)
         self.operations.append((ticket, EARLIEST, 0, b"", _ignore))
-        if not self.is_armed:
-            self.arm()
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Put rows into the group being collected, for an operation that the caller adds."""
@@ -184,7 +203,7 @@ class Committer:
     def on_drained(self, callback: Callable[[], None]) -> None:
         """Call back once, on the loop, when at most half of the limits is in use."""
         self._drained.append(callback)
-        if self._flight is None and not self.operations:
+        if self._flight is None and not self.is_armed:
             self._loop.call_soon(self._maybe_drained)
 
     def _maybe_drained(self) -> None:
@@ -202,7 +221,9 @@ class Committer:
 
     def _turn_ended(self) -> None:
         self.is_armed = False
-        if self._flight is None and self.operations:
+        if self._flight is not None:
+            self._is_due = True
+        elif self.operations:
             self._start()
 
     def _start(self) -> None:
@@ -225,6 +246,7 @@ class Committer:
         group = CommitGroup(entries=self.entries, rows=self.rows, drops=self.drops)
         flight = _Flight(group, self.operations, self.size)
         self.entries, self.rows, self.drops, self.operations, self.size = [], [], [], [], 0
+        self._is_due = False
         return flight
 
     def _commit_on_loop(self, flight: _Flight) -> None:
@@ -273,7 +295,7 @@ class Committer:
 
     def _conclude(self, flight: _Flight) -> None:
         """Confirm a group, with the next one on its way already."""
-        if self.operations and not self.is_armed:
+        if self._is_due and not self.is_armed:
             self._continue()
         self._confirm(flight.operations)
         self._maybe_checkpoint()

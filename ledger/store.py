@@ -228,6 +228,19 @@ class LedgerStore:
         stored = [(keys.user_key(key), value) for key, value in rows]
         self._committer.submit_rows(stored, done)
 
+    def append_rows_lazily(self, rows: Sequence[Row], done: RowsDone) -> None:
+        """Make rows durable with whatever is made durable next, at the latest by `close`.
+
+        For rows that can be worked out again: until then a crash takes them. `rows` and `done` as
+        for `append_rows_nowait`.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped; `done` is not called.
+        """
+        self._check_usable()
+        stored = [(keys.user_key(key), value) for key, value in rows]
+        self._committer.submit_rows_lazily(stored, done)
+
     async def put_rows(self, rows: Sequence[Row]) -> None:
         """Make rows durable, all or none.
 

@@ -197,7 +197,7 @@ class PartitionNotes:
         return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
 
     def _write_soon(self, rows: Sequence[IndexRow], *, with_checkpoint: bool) -> None:
-        """Put rows into the next group; those that fail are tried again with later ones."""
+        """Put rows into a group to come; those that fail are tried again with later ones."""
         written, self._unwritten = self._unwritten, []
         written += [self._encode(row) for row in rows]
         lasting = list(written)
@@ -209,7 +209,7 @@ class PartitionNotes:
                 self._unwritten += lasting
 
         try:
-            self._store.append_rows_nowait(written, done)
+            self._store.append_rows_lazily(written, done)
         except LedgerError as error:
             done(error)
 

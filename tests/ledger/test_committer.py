@@ -2,131 +2,18 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 
-from ledger.committer import Committer
-from ledger.engine.base import CommitGroup, StorageEngine
+from ledger.committer import LAZY_ROWS_MAX, Committer
 from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.engine.memory import MemoryEngine
 from ledger.errors import Fenced, LedgerError, StorageFailed
-from ledger.operations import Operation
-from ledger.position import Position
 from ledger.testing import FaultyEngine, ManualClock
 from runtime.blocking import BlockingPool
 from runtime.tasks import Supervisor
-
-IN_MEMORY = 1 << 60
-
-
-class Recorder:
-    """A submitter of entries of one ledger; writes down what it is told."""
-
-    def __init__(self, committer: Committer, name: str = "", ledger_id: int = 1) -> None:
-        self.committer = committer
-        self.name = name
-        self.ledger_id = ledger_id
-        self.heard: list[str] = []
-        self.next_entry = 0
-        self.on_confirm: Callable[[int], None] = lambda entry_id: None
-
-    def append(self, size: int = 10) -> None:
-        """Do what a managed ledger does."""
-        committer, entry_id = self.committer, self.next_entry
-        self.next_entry += 1
-        position = Position(self.ledger_id, entry_id)
-        committer.entries.append((self.ledger_id, entry_id, bytes(size)))
-        committer.operations.append((self, position, 0, b"", lambda position, error: None))
-        committer.size += size
-        if not committer.is_armed:
-            committer.arm()
-
-    def confirm(self, operation: Operation) -> None:
-        self.heard.append(f"confirm {operation[1].entry_id}")
-        self.on_confirm(operation[1].entry_id)
-
-    def progressed(self) -> None:
-        self.heard.append("progressed")
-
-    def revert(self) -> None:
-        self.heard.append("revert")
-
-    def fail(self, operation: Operation, error: LedgerError) -> None:
-        self.heard.append(f"fail {operation[1].entry_id} {type(error).__name__}")
-
-    def settle(self) -> None:
-        self.heard.append("settle")
-
-
-class WatchedEngine(MemoryEngine):
-    """Writes down what was committed in which thread, and can be made to want a checkpoint."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.threads: list[str] = []
-        self.on_commit: Callable[[], None] = lambda: None
-        self.on_checkpoint: Callable[[], None] = lambda: None
-        self.wants_checkpoint = False
-        self.index_error: Exception | None = None
-
-    def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        is_main = threading.current_thread() is threading.main_thread()
-        self.threads.append("loop" if is_main else "thread")
-        self.on_commit()
-        super().commit(group, sync=sync)
-
-    def index(self, group: CommitGroup) -> None:
-        if self.index_error is not None:
-            raise self.index_error
-        super().index(group)
-
-    def checkpoint_due(self) -> bool:
-        return self.wants_checkpoint
-
-    def checkpoint(self) -> None:
-        self.wants_checkpoint = False
-        self.on_checkpoint()
-
-
-class Bench:
-    """A committer and what it stopped with."""
-
-    def __init__(self, committer: Committer, fatal: list[LedgerError]) -> None:
-        self.committer = committer
-        self.fatal = fatal
-
-
-@asynccontextmanager
-async def bench(
-    engine: StorageEngine,
-    *,
-    sync: bool = True,
-    on_loop_bytes_max: int = 0,
-    queue_bytes_max: int = 1 << 30,
-    queue_count_max: int = 1 << 30,
-    clock: ManualClock | None = None,
-) -> AsyncIterator[Bench]:
-    fatal: list[LedgerError] = []
-    pool, supervisor = BlockingPool(1), Supervisor()
-    committer = Committer(
-        engine,
-        sync=sync,
-        on_loop_bytes_max=on_loop_bytes_max,
-        queue_bytes_max=queue_bytes_max,
-        queue_count_max=queue_count_max,
-        clock=clock or ManualClock(),
-        pool=pool,
-        supervisor=supervisor,
-        on_fatal=fatal.append,
-    )
-    try:
-        yield Bench(committer, fatal)
-    finally:
-        await committer.close()
-        await supervisor.close()
-        pool.close()
+from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, bench
+from tests.ledger.words import settled
 
 
 async def test_what_is_submitted_in_one_turn_is_one_group() -> None:
@@ -138,6 +25,53 @@ async def test_what_is_submitted_in_one_turn_is_one_group() -> None:
         await on.committer.flush()
         assert [f"confirm {n}" for n in range(50)] + ["progressed"] == recorder.heard
         assert (1, 1) == (engine.calls["commit"], engine.calls["sync"])
+
+
+async def test_lazy_rows_wait_for_a_group_that_somebody_needs() -> None:
+    """They begin none, neither when idle nor behind a group, and come in order."""
+    engine = FaultyEngine(None)
+    async with bench(engine) as on:
+        recorder = Recorder(on.committer)
+
+        def lazily(error: LedgerError | None) -> None:
+            recorder.heard.append(f"lazy {error}")
+
+        on.committer.submit_rows_lazily([(b"a", b"1")], lazily)
+        await settled(ManualClock())
+        assert 0 == engine.calls["commit"]
+        hold = engine.hold_next("commit")
+        recorder.append()
+        await hold.reached()
+        on.committer.submit_rows_lazily([(b"a", b"2")], lazily)
+        confirmed = asyncio.Event()
+        recorder.on_confirm = lambda _: confirmed.set()
+        hold.release()
+        await confirmed.wait()
+        await settled(ManualClock())
+        assert ["lazy None", "confirm 0", "progressed"] == recorder.heard
+        assert (1, b"1") == (engine.calls["commit"], engine.get(b"a"))
+        await on.committer.flush()
+        assert (2, b"2") == (engine.calls["commit"], engine.get(b"a"))
+
+
+async def test_many_lazy_rows_are_need_enough() -> None:
+    engine = WatchedEngine()
+    async with bench(engine, on_loop_bytes_max=IN_MEMORY) as on:
+        for number in range(LAZY_ROWS_MAX + 1):
+            assert [] == engine.threads
+            on.committer.submit_rows_lazily([(b"%d" % number, b"")], lambda error: None)
+        await asyncio.sleep(0)
+        assert ["loop"] == engine.threads
+
+
+async def test_lazy_rows_hold_nobody_up() -> None:
+    """Who waits for the queue to drain is called although rows wait in it."""
+    async with bench(MemoryEngine(), on_loop_bytes_max=IN_MEMORY) as on:
+        drained: list[int] = []
+        on.committer.submit_rows_lazily([(b"a", b"")], lambda error: None)
+        on.committer.on_drained(lambda: drained.append(1))
+        await asyncio.sleep(0)
+        assert [1] == drained
 
 
 async def test_the_next_group_collects_while_one_is_under_way() -> None:

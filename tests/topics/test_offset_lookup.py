@@ -247,6 +247,7 @@ async def test_the_cost_of_a_look_up_does_not_grow_with_the_log(
     async with house(engine, store_config=config, is_closed_well=False) as here:
         log = await here.log(configs={"internal.segment.bytes": str(40_000 * BATCH_BYTES)})
         await append_many(log, count)
+        await here.store.flush()
         if not is_restarted:
             await check_costs(log, engine, opened, count)
     if is_restarted:

@@ -68,6 +68,7 @@ async def test_lost_index_rows_are_worked_out_again() -> None:
         for index in range(30):
             await append(log, batch(str(index), "x" * 20))
         keys = PartitionKeys(log.topic_id, 0)
+        await here.store.flush()
         rows = here.store.scan_rows(keys.prefix)
         assert len(rows) > 10
         await here.store.put_rows([(key, None) for key, _ in rows])
