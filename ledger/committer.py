@@ -201,15 +201,15 @@ class Committer:
         )
 
     def on_drained(self, callback: Callable[[], None]) -> None:
-        """Call back once, on the loop, when at most half of the limits is in use."""
+        """Call back once, on the loop, when at most half of the limits is in use, or never will."""
         self._drained.append(callback)
-        if self._flight is None and not self.is_armed:
+        if self.fatal is not None or (self._flight is None and not self.is_armed):
             self._loop.call_soon(self._maybe_drained)
 
     def _maybe_drained(self) -> None:
-        if (
-            not self._drained
-            or self.queued_bytes > self._queue_bytes_max // 2
+        # Nothing is accepted any more by one that has stopped, so who waits must not wait for room.
+        if self.fatal is None and (
+            self.queued_bytes > self._queue_bytes_max // 2
             or self.queued_count > self._queue_count_max // 2
         ):
             return

@@ -21,6 +21,7 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
     StorageFailed,
+    StoreConfig,
     StoreInUse,
 )
 from ledger.engine.base import CommitGroup
@@ -336,6 +337,23 @@ async def test_a_store_that_closes_lets_openings_and_deletions_end(
     assert [first, AlreadyClosed] == [type(each) for each in outcomes]
     again = await open_store(engine=engine)
     assert (["orders"] if op == "commit" else []) == again.managed_ledger_names()
+
+
+async def test_who_waits_for_room_hears_that_the_store_was_fenced(open_store: OpenStore) -> None:
+    """The group under way counted for ever, as nobody was told any more that it had landed."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=StoreConfig(committer_queue_bytes_max=4))
+    ml = await store.open_managed_ledger("orders")
+    hold = engine.hold_next("sync")
+    append(ml, b"large enough")
+    await hold.reached()
+    heard: list[str] = []
+    store.on_drained(lambda: heard.append("before"))
+    await open_store(engine=engine)
+    assert ["before"] == heard
+    store.on_drained(lambda: heard.append("after"))
+    await asyncio.sleep(0)
+    assert ["before", "after"] == heard
 
 
 async def test_a_listener_that_raises_keeps_nobody_from_being_fenced(
