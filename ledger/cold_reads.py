@@ -1,6 +1,8 @@
 """Cold reads: entries from the storage, for readers that are behind what is in memory.
 
-Rule: who reads on where an earlier read ended gets the next piece read in advance, one at a time.
+Rule: what the page cache has is copied at once, on the loop. For what a disk has to deliver there
+is a thread, and who reads on where an earlier read ended gets the next piece read in advance, one
+at a time.
 Entries never change, so a piece that was read early is as good as a late one. What is read at once
 is bounded in bytes and waits in order; what was read in advance is bounded too, the oldest goes.
 Must not know: managed ledgers, what memory holds.
@@ -27,6 +29,8 @@ from runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
+RESIDENT_BYTES_PER_TURN = 4 << 20
+"""What is copied on the loop in one turn, about a millisecond of work; threads do the rest."""
 ENDS_MAX = 1024
 """Reads that are remembered, to notice who reads on."""
 Place: TypeAlias = tuple[int, int]
@@ -65,6 +69,7 @@ class ColdReads:
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._pieces: OrderedDict[Place, _Piece] = OrderedDict()
         self._ends: OrderedDict[Place, None] = OrderedDict()
+        self._turn_bytes = 0  # copied from the page cache
 
     async def read(
         self, ledger_id: int, first: int, *, count: int, upto: int, bytes_max: int
@@ -83,10 +88,13 @@ class ColdReads:
             NonRecoverable, Corrupt, StorageFailed, Fenced: the first entry cannot be read.
         """
         place = ledger_id, first
+        last = min(upto, first + count) - 1
+        if resident := self._read_resident(place, last, bytes_max):
+            return resident
         is_reading_on = self._ends.pop(place, self) is None
         buffers = await self._take_ahead(place, min(count, upto - first), bytes_max)
         if not buffers:
-            buffers = await self._read_now(place, min(upto, first + count) - 1, bytes_max)
+            buffers = await self._read_now(place, last, bytes_max)
         end = first + len(buffers)
         self._ends[ledger_id, end] = None
         if len(self._ends) > ENDS_MAX:
@@ -94,6 +102,26 @@ class ColdReads:
         if is_reading_on and end < upto:
             self._read_ahead((ledger_id, end), min(upto, end + count) - 1, bytes_max)
         return buffers
+
+    # From the page cache
+
+    def _read_resident(self, place: Place, last: int, bytes_max: int) -> Sequence[Buffer]:
+        """Return what the page cache has, nothing where it lacks something or the turn is full."""
+        if self._turn_bytes >= RESIDENT_BYTES_PER_TURN:
+            return ()
+        try:
+            buffers = self._engine.read_resident(*place, last, bytes_max)
+        except Exception as error:
+            raise from_engine(error) from error
+        if buffers is None:
+            return ()
+        if not self._turn_bytes:
+            asyncio.get_running_loop().call_soon(self._turn_ended)
+        self._turn_bytes += _size(buffers)
+        return buffers
+
+    def _turn_ended(self) -> None:
+        self._turn_bytes = 0
 
     # In advance
 

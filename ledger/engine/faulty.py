@@ -195,6 +195,11 @@ class FaultyEngine:
         self._refuse_former_life(life)
         return self._inner.read(ledger_id, first_entry, last_entry, bytes_max)
 
+    def read_resident(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> None:
+        """Never: a read passes "read", which may hold it."""
+
     def last_entry(self, ledger_id: int) -> int:
         """Return the newest entry id of a ledger."""
         return self._inner.last_entry(ledger_id)

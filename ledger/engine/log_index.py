@@ -166,6 +166,22 @@ class LogIndex:
     ) -> list[EntryPlace]:
         """Return where the entries of an unbroken run are, as many as fit; one always fits."""
         self._settle()
+        return self._places(ledger_id, first_entry, last_entry, bytes_max)
+
+    def places_nowait(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[EntryPlace]:
+        """Do the same, or return nothing where that could take a sync of the log."""
+        if self._waiting:
+            with self._lock:
+                self._write_waiting(wait=False)
+                if self._waiting:
+                    return []
+        return self._places(ledger_id, first_entry, last_entry, bytes_max)
+
+    def _places(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[EntryPlace]:
         found: list[EntryPlace] = []
         size = 0
         start = entry_key(ENTRY_PREFIX, ledger_id, first_entry)

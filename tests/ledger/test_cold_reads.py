@@ -8,8 +8,9 @@ import pytest
 
 from ledger.cold_reads import ENDS_MAX, ColdReads
 from ledger.config import StoreConfig
-from ledger.engine.base import CommitGroup
-from ledger.errors import NonRecoverable, StorageFailed, TooManyRequests
+from ledger.engine.base import Buffer, CommitGroup
+from ledger.engine.errors import EntryCorrupt
+from ledger.errors import Corrupt, NonRecoverable, StorageFailed, TooManyRequests
 from ledger.testing import FaultyEngine, ManualClock
 from runtime.blocking import BlockingPool
 from runtime.tasks import Supervisor
@@ -48,8 +49,10 @@ def entries(first: int, last: int) -> list[bytes]:
 
 
 @asynccontextmanager
-async def bench(read_ahead: int = 1000, **limits: int) -> AsyncIterator[Bench]:
-    engine, pool, supervisor = FaultyEngine(None), BlockingPool(), Supervisor()
+async def bench(
+    read_ahead: int = 1000, engine: FaultyEngine | None = None, **limits: int
+) -> AsyncIterator[Bench]:
+    engine, pool, supervisor = engine or FaultyEngine(None), BlockingPool(), Supervisor()
     group = CommitGroup(entries=[(1, n, data) for n, data in enumerate(entries(0, COUNT - 1))])
     engine.commit(group, sync=True)
     engine.index(group)
@@ -175,3 +178,40 @@ async def test_missing_entry_is_told() -> None:
     async with bench() as on:
         with pytest.raises(NonRecoverable):
             await on.cold.read(2, 0, count=1, upto=1, bytes_max=SIZE)
+
+
+# From the page cache
+
+
+class AllResident(FaultyEngine):
+    """An engine whose page cache has everything; what a thread reads is counted all the same."""
+
+    def read_resident(  # type: ignore[override]
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> list[Buffer] | None:
+        """Read past the faults."""
+        return self._inner.read(ledger_id, first_entry, last_entry, bytes_max)
+
+
+async def test_what_is_resident_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a limit in each turn of the loop; the rest is read in threads."""
+    monkeypatch.setattr("ledger.cold_reads.RESIDENT_BYTES_PER_TURN", 3 * SIZE)
+    async with bench(engine=AllResident(None)) as on:
+        for turn in range(3):
+            assert entries(0, 1) == await on.read(0)
+            assert entries(50, 51) == await on.read(50)
+            assert turn == on.reads
+            assert entries(90, 91) == await on.read(90)
+            assert turn + 1 == on.reads
+            await on.at_rest()
+
+
+async def test_a_damaged_resident_entry_is_told() -> None:
+    class Damaged(AllResident):
+        def read_resident(self, *_: object) -> None:
+            raise EntryCorrupt(1, 0, "planted")
+
+    async with bench(engine=Damaged(None)) as on:
+        with pytest.raises(Corrupt):
+            await on.read(0)
+        assert 0 == on.reads

@@ -22,11 +22,21 @@ from ledger import (
     StoreConfig,
 )
 from ledger.engine.errors import EntryCorrupt, EntryMissing
+from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.ledger_reader import STEP_ENTRIES_MAX
 from ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, datas, numbers, pos
 
 COLD = StoreConfig(cache_bytes=0)
+
+
+class NothingResident(LogRocksdbEngine):
+    """An engine whose page cache is empty."""
+
+    def read_resident(
+        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+    ) -> None:
+        """Never."""
 
 
 async def written(
@@ -296,8 +306,12 @@ async def test_reading_on_is_read_in_advance_on_disk_only(
     for engine in (None, FaultyEngine(None), FaultyEngine(tmp_path / "faulty")):
         store = await open_store(engine=engine, config=COLD)
         assert 0 == await read_in_advance(store)
-    async with LedgerStore.open(tmp_path / "disk", config=COLD) as store:
+    async with LedgerStore.open(tmp_path / "memory", config=COLD) as store:
+        assert 0 == await read_in_advance(store)
+    disk = NothingResident(tmp_path / "disk")
+    async with LedgerStore.open(None, engine=disk, config=COLD) as store:
         assert 25 == await read_in_advance(store)
+    disk.close()
 
 
 async def read_in_advance(store: LedgerStore) -> int:

@@ -87,6 +87,15 @@ def test_read_returns_what_fits_and_at_least_one(
     assert [payload(each) for each in expected] == engine.read(7, first, last, bytes_max)
 
 
+def test_resident_read_is_the_same_or_nothing(engine: Engine) -> None:
+    store(engine, *map(group_of, range(10)))
+    for first, last, bytes_max in ((0, 9, 1 << 20), (0, 9, 79), (4, 4, 0), (8, 100, 1 << 20)):
+        expected = engine.read(7, first, last, bytes_max)
+        assert engine.read_resident(7, first, last, bytes_max) in (None, expected)
+    assert not engine.read_resident(7, 10, 11, 100)
+    assert not engine.read_resident(8, 0, 11, 100)
+
+
 def test_read_of_interleaved_ledgers_takes_the_right_ones(engine: Engine) -> None:
     for number in range(50):
         store(

@@ -140,15 +140,58 @@ def test_damaged_entry_below_the_watermark_is_told_and_others_are_served(tmp_pat
     engine = LogRocksdbEngine(tmp_path)
     store(engine, *map(group_of, range(10)))
     engine.close()
-    raw = bytearray(log_file(tmp_path).read_bytes())
-    raw[raw.index(payload(4))] ^= 1
-    log_file(tmp_path).write_bytes(raw)
+    flip(tmp_path, payload(4))
 
     engine = LogRocksdbEngine(tmp_path)
     with pytest.raises(EntryCorrupt, match="entry 7:4: the data fails its CRC"):
         engine.read(7, 0, 9, 1 << 20)
     assert [payload(3)] == engine.read(7, 3, 3, 1 << 20)
     assert [payload(5)] == engine.read(7, 5, 5, 1 << 20)
+    engine.close()
+
+
+def flip(folder: Path, data: bytes) -> None:
+    """Damage the first byte of an entry."""
+    raw = bytearray(log_file(folder).read_bytes())
+    raw[raw.index(data)] ^= 1
+    log_file(folder).write_bytes(raw)
+
+
+@pytest.fixture
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on a file system that tells what its page cache lacks; one in memory does not."""
+    folder = tmp_path_factory.mktemp("disk")
+    with (folder / "probe").open("wb+") as probe:
+        probe.write(b"x")
+        probe.flush()
+        try:
+            os.preadv(probe.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+        except OSError:
+            pytest.skip("no RWF_NOWAIT here")
+    (folder / "probe").unlink()
+    return folder
+
+
+def test_resident_read_needs_every_byte_in_memory(disk: Path) -> None:
+    """What was just written is there; what a file does not hold is not."""
+    engine = LogRocksdbEngine(disk, file_bytes_max=10_000)
+    store(engine, *(group_of(number, size=4000) for number in range(6)), sync=False)
+    engine.checkpoint()
+    assert [payload(number, 4000) for number in range(6)] == engine.read_resident(7, 0, 5, 1 << 20)
+    os.truncate(log_file(disk, 1), 6000)
+    assert [payload(0, 4000)] == engine.read_resident(7, 0, 0, 1 << 20)
+    for first, last in ((0, 1), (1, 1)):
+        assert engine.read_resident(7, first, last, 1 << 20) is None
+    engine.close()
+
+
+def test_resident_read_checks_what_it_returns(disk: Path) -> None:
+    engine = LogRocksdbEngine(disk)
+    store(engine, group_of(0), group_of(1))
+    flip(disk, payload(0))
+    with pytest.raises(EntryCorrupt, match="entry 7:0: the data fails its CRC"):
+        engine.read_resident(7, 0, 1, 100)
+    assert [payload(1)] == engine.read_resident(7, 1, 1, 100)
     engine.close()
 
 
