@@ -25,8 +25,9 @@ RENAMED: Mapping[str, Rename] = {
     "log.dir": ("server.data", 1),
     "log.dirs": ("server.data", 1),
     "listeners": ("server.kafka", 1),
-    # Pulsar.
+    # Pulsar, and the storage below it.
     "clusterName": ("kafka.cluster_id", 1),
+    "compactionRateByBytes": ("storage.log_rewrite_bytes_per_second", 1),
     "managedLedgerCacheSizeMB": ("storage.cache_bytes", MIB),
     "managedLedgerMaxSizePerLedgerMbytes": ("topics.log_segment_bytes", MIB),
     "managedLedgerMaxLedgerRolloverTimeMinutes": ("topics.log_roll_ms", MINUTE_MS),

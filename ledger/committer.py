@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from ledger.commit_thread import CommitThread
-from ledger.engine.base import Buffer, CommitGroup, StorageEngine
+from ledger.engine.base import Buffer, CommitGroup, Move, StorageEngine
 from ledger.engine.errors import StorageWriteFailed
 from ledger.errors import Fenced, LedgerError, from_engine
 from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
@@ -94,6 +94,10 @@ class Committer:
         self.is_armed = False
         self.turn_ms = 0
         self.fatal: LedgerError | None = None
+        self.on_space: Callable[[], None] = _nobody
+        """Called when ledgers were dropped, and after a checkpoint: space may have become free."""
+        self._moves: list[Move] = []
+        self._seals = False
         self._engine = engine
         self._on_loop_bytes_max = on_loop_bytes_max
         self._queue_bytes_max = queue_bytes_max
@@ -157,16 +161,32 @@ class Committer:
             self.arm()
 
     def _add(self, ticket: Submitter, rows: Iterable[Row]) -> None:
-        if self.fatal is not None:
-            raise Fenced(str(self.fatal))
+        self._refuse_after_stop()
         self.add_rows(rows)
         self.operations.append((ticket, EARLIEST, 0, b"", _ignore))
+
+    def submit_group(self, group: CommitGroup, done: RowsDone) -> None:
+        """Commit what the engine wants to be moved, with everything else that is collected.
+
+        Raises:
+            Fenced: the committer has stopped; `done` is not called.
+        """
+        self._refuse_after_stop()
+        self.entries += group.entries
+        self._moves += group.moves
+        self._seals = self._seals or group.seals
+        self.size += sum(len(data) for _, _, data in group.entries)
+        self.submit_ticket(RowsTicket(done), group.rows, group.drops)
 
     def add_rows(self, rows: Iterable[Row]) -> None:
         """Put rows into the group being collected, for an operation that the caller adds."""
         rows = list(rows)
         self.rows += rows
         self.size += sum(len(key) + (len(value) if value else 0) for key, value in rows)
+
+    def _refuse_after_stop(self) -> None:
+        if self.fatal is not None:
+            raise Fenced(str(self.fatal))
 
     async def flush(self) -> None:
         """Wait until all that was submitted so far is confirmed or has failed."""
@@ -240,10 +260,13 @@ class Committer:
 
     @property
     def _collects_nothing(self) -> bool:
-        return not (self.entries or self.rows or self.drops)
+        return not (self.entries or self.rows or self.drops or self._seals)
 
     def _take_collected(self) -> _Flight:
         group = CommitGroup(entries=self.entries, rows=self.rows, drops=self.drops)
+        if self._moves or self._seals:
+            group.moves, group.seals = self._moves, self._seals
+            self._moves, self._seals = [], False
         flight = _Flight(group, self.operations, self.size)
         self.entries, self.rows, self.drops, self.operations, self.size = [], [], [], [], 0
         self._is_due = False
@@ -298,7 +321,9 @@ class Committer:
         if self._is_due and not self.is_armed:
             self._continue()
         self._confirm(flight.operations)
-        self._maybe_checkpoint()
+        if flight.group.drops:
+            self.on_space()
+        self.maybe_checkpoint()
         if self._drained:
             self._maybe_drained()
 
@@ -406,8 +431,9 @@ class Committer:
 
     # Checkpoints
 
-    def _maybe_checkpoint(self) -> None:
-        if self._checkpointing is None and self._engine.checkpoint_due():
+    def maybe_checkpoint(self) -> None:
+        """Begin a checkpoint if the engine wants one."""
+        if self._checkpointing is None and self.fatal is None and self._engine.checkpoint_due():
             work = self._checkpoint()
             self._checkpointing = self._supervisor.spawn(work, "ledger checkpoint")
 
@@ -420,11 +446,16 @@ class Committer:
             self.stop(from_engine(error))
         finally:
             self._checkpointing = None
+        self.on_space()
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:
     """Return everyone who submitted one of the operations, once, in order of the first."""
     return list(dict.fromkeys(map(itemgetter(0), operations)))
+
+
+def _nobody() -> None:
+    """Whoever wants to know about space sets `on_space`."""
 
 
 def _ignore(position: Position, error: LedgerError | None) -> None:

@@ -29,6 +29,9 @@ class StoreConfig:
         committer_queue_count_max: the same for the number of appends.
         cold_read_bytes_max: what is read from the storage at once; further reads wait.
         cold_reads_waiting_max: more reads than this waiting, and one more gets TooManyRequests.
+        log_rewrite_bytes_per_second: pace at which what is alive in mostly dead log files is
+            written again, so that these can go; 0 = never.
+        log_dead_percent_max: share of the log that may be dead before that begins.
         read_ahead_bytes_max: limit of what is read in advance for readers behind the cache; 0 = no
             reading in advance.
     """
@@ -40,6 +43,8 @@ class StoreConfig:
     cold_read_bytes_max: int = 64 * MIB
     cold_reads_waiting_max: int = 10_000
     read_ahead_bytes_max: int = 16 * MIB
+    log_rewrite_bytes_per_second: int = 16 * MIB
+    log_dead_percent_max: int = 20
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -50,6 +55,12 @@ class StoreConfig:
         _check_at_least("cold_read_bytes_max", self.cold_read_bytes_max, 1)
         _check_at_least("cold_reads_waiting_max", self.cold_reads_waiting_max, 0)
         _check_at_least("read_ahead_bytes_max", self.read_ahead_bytes_max, 0)
+        _check_at_least("log_rewrite_bytes_per_second", self.log_rewrite_bytes_per_second, 0)
+        _check_at_least("log_dead_percent_max", self.log_dead_percent_max, 10)
+        if self.log_dead_percent_max > 100:
+            raise InvalidArgument(
+                f"log_dead_percent_max: expected at most 100, got {self.log_dead_percent_max}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

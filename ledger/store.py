@@ -31,6 +31,7 @@ from ledger.opening import Snapshot, load_snapshot, recovered_state
 from ledger.operations import Row, RowsDone, submitted
 from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions, StoreServices
+from ledger.space_reclaim import SpaceReclaim
 from ledger.threads import StoreThreads
 from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
@@ -68,6 +69,7 @@ class LedgerStore:
         self._engine: StorageEngine
         self._committer: Committer
         self._services: StoreServices
+        self._reclaim: SpaceReclaim
         self._names: set[str] = set()
         self._handles: dict[str, ManagedLedger] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -138,6 +140,7 @@ class LedgerStore:
                 pass  # an opening or a deletion under way ends first, and still can be written
         await asyncio.gather(*(handle.close() for handle in list(self._handles.values())))
         self._handles.clear()
+        await self._reclaim.close()
         await self._committer.close()
         await self._services.supervisor.close()
         if _stores.get(id(self._engine)) is self:
@@ -303,6 +306,11 @@ class LedgerStore:
         """Wait until all that was submitted so far is confirmed or has failed."""
         await self._committer.flush()
 
+    async def reclaim_step(self) -> int | None:
+        """Do at once, and without pace, the next piece of what frees space; see `SpaceReclaim`."""
+        self._check_usable()
+        return await self._reclaim.step()
+
     @property
     def cached_bytes(self) -> int:
         """Bytes of the entries that are in memory."""
@@ -359,6 +367,11 @@ class LedgerStore:
             timers=Timers(self.clock, supervisor),
             supervisor=supervisor,
         )
+        self._reclaim = SpaceReclaim(
+            self._engine, self._committer, self.config,
+            clock=self.clock, pool=pool, supervisor=supervisor,
+        )  # fmt: skip
+        self._reclaim.start()
         _stores[id(self._engine)] = self
         self._is_open = True
 

@@ -9,6 +9,7 @@ Must not know: how pieces are committed, what time it is.
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TypeAlias
 
@@ -82,20 +83,24 @@ class LogRewrite:
         self._file = None
         state = os.statvfs(self._files.folder)
         return plan_rewrite(
-            [
-                FileSpace(file, self._size(file, end), self._index.live_bytes(file))
-                for file in self._files.numbers()
-                if file not in self._left_alone
-            ],
+            self._spaces(end),
             current=end.file,
             dead_share_max=dead_share_max,
             dead_bytes_min=self._dead_bytes_min,
             free_bytes=state.f_bavail * state.f_frsize,
         )
 
-    def _size(self, file: int, end: Place) -> int:
-        """Return what a file takes, in the last one without the zeros behind the end."""
-        return end.position if file == end.file else self._files.size(file)
+    def _spaces(self, end: Place) -> list[FileSpace]:
+        """Measure the files, the last one without the zeros behind the end."""
+        spaces: list[FileSpace] = []
+        for file in self._files.numbers():
+            live_bytes = self._index.live_bytes(file)
+            if file == end.file:
+                spaces.append(FileSpace(file, end.position, live_bytes))
+            elif live_bytes and file not in self._left_alone:
+                with suppress(FileNotFoundError):  # a checkpoint took it meanwhile
+                    spaces.append(FileSpace(file, self._files.size(file), live_bytes))
+        return spaces
 
     def _begin(self, file: int) -> None:
         self._file = file

@@ -58,6 +58,9 @@ def test_limits_can_be_switched_off(values: dict[str, int]) -> None:
         {"cold_read_bytes_max": 0},
         {"cold_reads_waiting_max": -1},
         {"read_ahead_bytes_max": -1},
+        {"log_rewrite_bytes_per_second": -1},
+        {"log_dead_percent_max": 9},
+        {"log_dead_percent_max": 101},
     ],
 )
 def test_a_store_setting_that_cannot_work_is_refused(values: dict[str, object]) -> None:

@@ -1,0 +1,150 @@
+"""Space reclaim: gives the disk back what deleted ledgers took, at a pace that others do not feel.
+
+Rule: it moves piece after piece through the committer's ordinary groups, one at a time, while the
+engine finds something worth it; it sleeps until ledgers were dropped, or a checkpoint has moved on.
+A failure ends the search until then; nothing has to be undone, as every piece is asked for anew.
+Must not know: files, what is in a piece.
+
+| it waits           | until                                                 |
+|--------------------|-------------------------------------------------------|
+| nothing to do      | ledgers were dropped, or a checkpoint was made        |
+| between two pieces | the pace lets the next one begin                      |
+| producers pause    | the committer's queue has room again                  |
+| a write failed     | as if there were nothing to do                        |
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from ledger.committer import Committer
+from ledger.config import StoreConfig
+from ledger.engine.base import CommitGroup, StorageEngine
+from ledger.errors import LedgerError, from_engine
+from ledger.operations import submitted
+from runtime.blocking import BlockingRunner
+from runtime.clock import Clock
+from runtime.pace import Pace, pace_by
+from runtime.signal import Signal
+from runtime.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+PIECE_BYTES = 256 * 1024
+"""Data in one piece: what a producer's group may have to wait for."""
+
+
+class SpaceReclaim:
+    """The background work of one store; `step` alone does it without pace, one piece per call."""
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        committer: Committer,
+        config: StoreConfig,
+        *,
+        clock: Clock,
+        pool: BlockingRunner,
+        supervisor: Supervisor,
+    ) -> None:
+        """Make one that does nothing yet.
+
+        Args:
+            engine: knows what is worth moving.
+            committer: of that engine.
+            config: how much may be dead, and how fast to go.
+            clock: of the pace.
+            pool: where the engine looks and reads.
+            supervisor: of the task.
+        """
+        self.moved_bytes = 0
+        """Data that was written again so far."""
+        self._engine = engine
+        self._committer = committer
+        self._dead_share_max = config.log_dead_percent_max / 100
+        self._bytes_per_second = config.log_rewrite_bytes_per_second
+        self._clock = clock
+        self._pool = pool
+        self._supervisor = supervisor
+        self._changed = Signal()
+        self._is_closing = False
+        self._is_waiting = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to work in the background; looks at once, for what a former life has left."""
+        if not self._bytes_per_second:
+            return
+        self._committer.on_space = self._changed.notify
+        self._task = self._supervisor.spawn(self._work(), "ledger space")
+
+    async def close(self) -> None:
+        """Stop, after the piece that is under way. May be repeated."""
+        self._is_closing = True
+        if self._task is not None:
+            if self._is_waiting:
+                self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def step(self) -> int | None:
+        """Move the next piece.
+
+        Returns:
+            The bytes moved; 0 when the search goes on; None when nothing is worth it now.
+
+        Raises:
+            StorageFailed, Corrupt: it could not be read or written; nothing has changed.
+            Fenced: the store has stopped.
+        """
+        try:
+            group = await self._pool.run(self._next_moves)
+        except Exception as error:
+            raise from_engine(error) from error
+        if group is None:
+            self._committer.maybe_checkpoint()
+            return None
+        if group.is_empty:
+            return 0
+        await submitted(lambda done: self._committer.submit_group(group, done))
+        moved_bytes = sum(len(data) for _, _, data in group.entries)
+        self.moved_bytes += moved_bytes
+        return moved_bytes
+
+    # Inside
+
+    def _next_moves(self) -> CommitGroup | None:
+        return self._engine.next_moves(dead_share_max=self._dead_share_max, bytes_max=PIECE_BYTES)
+
+    async def _work(self) -> None:
+        period_ms = 1000 * PIECE_BYTES / self._bytes_per_second
+        pace = pace_by(self._clock, period_ms=period_ms)
+        while not self._is_closing:
+            version = self._changed.version
+            try:
+                await self._move_all(pace)
+            except LedgerError as error:
+                if self._committer.fatal is not None:
+                    return
+                logger.warning("dead space is kept for now: %s", error)
+            if not self._is_closing:
+                await self._waiting(self._changed.wait_beyond(version))
+
+    async def _move_all(self, pace: Pace) -> None:
+        while not self._is_closing and (moved_bytes := await self.step()) is not None:
+            if moved_bytes and not self._is_closing:
+                await self._waiting(pace.acquire())
+            if self._committer.is_saturated and not self._is_closing:
+                await self._waiting(self._room_in_queue())
+
+    async def _waiting(self, what: Awaitable[object]) -> None:
+        """Wait where `close` may interrupt; a piece is never left half-way."""
+        self._is_waiting = True
+        try:
+            await what
+        finally:
+            self._is_waiting = False
+
+    async def _room_in_queue(self) -> None:
+        drained = Signal()
+        self._committer.on_drained(drained.notify)
+        await drained.wait()

@@ -1,0 +1,267 @@
+"""Deleting gives the disk back: paced, woken by deletions alone, and harmless when it fails."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from ledger.engine.base import CommitGroup
+from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.errors import Fenced, StorageFailed
+from ledger.space_reclaim import PIECE_BYTES
+from ledger.testing import FaultyEngine, ManualClock
+from tests.ledger.words import OpenStore, all_of
+
+FILE_BYTES = 200_000
+ENTRY_BYTES = 8_000
+SEGMENTS = ManagedLedgerConfig(max_entries_per_ledger=5)
+BY_HAND = StoreConfig(log_rewrite_bytes_per_second=0)
+FAST = StoreConfig(log_rewrite_bytes_per_second=PIECE_BYTES * 1000)  # a piece per millisecond
+
+
+def entry(number: int) -> bytes:
+    return (b"%08d" % number) * (ENTRY_BYTES // 8)
+
+
+def log_bytes(folder: Path) -> int:
+    """Return what the sealed files of the log take."""
+    size = 0
+    for path in sorted((folder / "log").iterdir())[:-1]:
+        with suppress(FileNotFoundError):  # a checkpoint took it meanwhile
+            size += path.stat().st_size
+    return size
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> LogRocksdbEngine:
+    return LogRocksdbEngine(tmp_path, file_bytes_max=FILE_BYTES, durability="os")
+
+
+async def fill(store: LedgerStore, *, count: int = 100) -> list[ManagedLedger]:
+    """Append to ten managed ledgers in turn, so that every file has some of each."""
+    handles = [
+        await store.open_managed_ledger(f"ml-{number}", config=SEGMENTS) for number in range(10)
+    ]
+    for number in range(count):
+        await handles[number % 10].add_entry(entry(number))
+    return handles
+
+
+async def delete_most(store: LedgerStore) -> None:
+    for number in range(1, 10):
+        await store.delete_managed_ledger(f"ml-{number}")
+
+
+async def reclaim_all(store: LedgerStore) -> int:
+    steps = 0
+    while await store.reclaim_step() is not None:
+        steps += 1
+    return steps
+
+
+async def advanced(clock: ManualClock, store: LedgerStore, is_done: Callable[[], bool]) -> int:
+    """Let time pass, a millisecond at a time, until something holds; returns how much it took."""
+    for passed_ms in range(5000):
+        if is_done():
+            return passed_ms
+        clock.advance(1)
+        await store.run_blocking(int)  # behind what the pool has in hand
+        await asyncio.sleep(0)
+    raise AssertionError("it never happens")
+
+
+async def test_deleted_managed_ledgers_give_their_space_back(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
+) -> None:
+    store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
+    kept = (await fill(store))[0]
+    before, entries = log_bytes(tmp_path), await all_of(kept)
+    await delete_most(store)
+    await advanced(clock, store, lambda: log_bytes(tmp_path) < before // 4)
+    assert entries == await all_of(kept)
+    assert [entry(number) for number in range(0, 100, 10)] == entries
+    await store.close()
+    on_disk.close()
+
+
+async def test_trim_gives_its_space_back(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
+) -> None:
+    store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
+    handles = await fill(store, count=200)
+    before = log_bytes(tmp_path)
+    for handle in handles:
+        await handle.truncate()
+    await advanced(clock, store, lambda: log_bytes(tmp_path) < before // 2)
+    await store.close()
+    on_disk.close()
+
+
+async def test_space_of_a_former_life_is_given_back_after_the_start(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
+) -> None:
+    store = await open_store(engine=on_disk, config=replace(BY_HAND, durability="os"))
+    await fill(store)
+    await delete_most(store)
+    await store.close()
+    before = log_bytes(tmp_path)
+    store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
+    await advanced(clock, store, lambda: log_bytes(tmp_path) < before // 4)
+    await store.close()
+    on_disk.close()
+
+
+async def test_pieces_keep_the_pace(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
+) -> None:
+    """A piece every 100 ms. A piece is all that is alive in one of these small files."""
+    slow = StoreConfig(durability="os", log_rewrite_bytes_per_second=PIECE_BYTES * 10)
+    store = await open_store(engine=on_disk, config=slow)
+    await fill(store)
+    await delete_most(store)
+    reclaim = store._reclaim
+    moved = [reclaim.moved_bytes]
+    times: list[int] = []
+    while len(times) < 3:
+        times.append(await advanced(clock, store, lambda: reclaim.moved_bytes > moved[-1]))
+        moved.append(reclaim.moved_bytes)
+    assert all(passed >= 95 for passed in times[1:])
+    await store.close()
+    on_disk.close()
+
+
+async def test_store_without_deletions_never_looks(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
+) -> None:
+    looked = 0
+
+    class Counting(FaultyEngine):
+        def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
+            nonlocal looked
+            looked += 1
+            return super().next_moves(dead_share_max=dead_share_max, bytes_max=bytes_max)
+
+    store = await open_store(engine=Counting(on_disk))
+    await store.run_blocking(int)
+    assert 1 == looked
+    handle = await store.open_managed_ledger("ml", config=SEGMENTS)
+    for number in range(20):
+        await handle.add_entry(entry(number))
+    for _ in range(100):
+        clock.advance(60_000)
+        await asyncio.sleep(0)
+    assert 1 == looked
+    await handle.truncate()
+    await advanced(clock, store, lambda: looked > 1)
+    await store.close()
+    on_disk.close()
+
+
+async def test_step_by_hand(
+    open_store: OpenStore, on_disk: LogRocksdbEngine, tmp_path: Path
+) -> None:
+    """The way of a simulation: no task, no pace."""
+    store = await open_store(engine=on_disk, config=replace(BY_HAND, durability="os"))
+    kept = (await fill(store))[0]
+    before = log_bytes(tmp_path)
+    await delete_most(store)
+    assert await reclaim_all(store) > 3
+    await store.close()
+    on_disk.checkpoint()
+    assert log_bytes(tmp_path) < before // 4
+    assert kept.total_size == 10 * ENTRY_BYTES
+    on_disk.close()
+
+
+async def test_failed_write_is_no_loss_and_no_end(
+    open_store: OpenStore,
+    clock: ManualClock,
+    on_disk: LogRocksdbEngine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = FaultyEngine(on_disk)
+    store = await open_store(engine=engine, config=BY_HAND)
+    kept = (await fill(store))[0]
+    entries, before = await all_of(kept), log_bytes(tmp_path)
+    await delete_most(store)
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await reclaim_all(store)
+    assert entries == await all_of(kept)
+    await reclaim_all(store)
+    await store.close()
+    on_disk.checkpoint()
+    assert log_bytes(tmp_path) < before // 4
+    on_disk.close()
+
+
+async def test_failed_write_in_the_background_waits_for_the_next_deletion(
+    open_store: OpenStore,
+    clock: ManualClock,
+    on_disk: LogRocksdbEngine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    engine = FaultyEngine(on_disk)
+    store = await open_store(engine=engine, config=BY_HAND)
+    kept = (await fill(store))[0]
+    before, entries = log_bytes(tmp_path), await all_of(kept)
+    await delete_most(store)
+    await store.close()
+
+    engine.fail_next("commit", OSError(28, "No space left on device"))
+    store = await open_store(engine=engine, config=FAST)
+    await advanced(clock, store, lambda: "dead space is kept" in caplog.text)
+    kept = await store.open_managed_ledger("ml-0", config=SEGMENTS)
+    assert entries == await all_of(kept)
+    assert log_bytes(tmp_path) >= before
+    await store.open_managed_ledger("short-lived")
+    await store.delete_managed_ledger("short-lived")
+    await advanced(clock, store, lambda: log_bytes(tmp_path) < before // 4)
+    assert entries == await all_of(kept)
+    await store.close()
+    on_disk.close()
+
+
+async def test_fenced_store_moves_nothing(open_store: OpenStore, on_disk: LogRocksdbEngine) -> None:
+    engine = FaultyEngine(on_disk)
+    store = await open_store(engine=engine, config=BY_HAND)
+    await fill(store)
+    await delete_most(store)
+    engine.fail_next("sync")
+    with pytest.raises(Fenced):
+        await reclaim_all(store)
+    with pytest.raises(Fenced):
+        await store.reclaim_step()
+    await store.close()
+    on_disk.close()
+
+
+async def test_close_waits_for_the_piece_under_way(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
+) -> None:
+    engine = FaultyEngine(on_disk)
+    store = await open_store(engine=engine, config=BY_HAND)
+    kept = (await fill(store))[0]
+    entries = await all_of(kept)
+    await delete_most(store)
+    await store.close()
+    store = await open_store(engine=engine, config=FAST)
+    hold = engine.hold_next("commit")
+    await hold.reached()
+    closing = asyncio.ensure_future(store.close())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    hold.release()
+    await closing
+    store = await open_store(engine=engine, config=BY_HAND)
+    again = await store.open_managed_ledger("ml-0", config=SEGMENTS)
+    assert entries == [each.data for each in await again.read_entries(EARLIEST, 100)]
+    await store.close()
+    on_disk.close()
