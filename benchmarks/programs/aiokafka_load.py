@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from benchmarks.programs.command_line import run_load
 from benchmarks.programs.payload import VALUES_COUNT, payload_values
 
 _UNDER_WAY_MAX = 5000
@@ -61,23 +61,5 @@ async def consume(arguments: argparse.Namespace) -> float:
     return elapsed
 
 
-def main() -> None:
-    """Run one load and print what it took."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("verb", choices=["produce", "consume"])
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--record-bytes", type=int, required=True)
-    parser.add_argument("--acks", default="all")
-    parser.add_argument("--codec", default="none")
-    parser.add_argument("--repeats", type=int, default=1)
-    arguments = parser.parse_args()
-    load = produce if arguments.verb == "produce" else consume
-    seconds = sum(asyncio.run(load(arguments)) for _ in range(arguments.repeats))
-    print(json.dumps({"seconds": seconds, "records": arguments.records}))
-
-
 if __name__ == "__main__":
-    main()
+    run_load(lambda each: asyncio.run(produce(each)), lambda each: asyncio.run(consume(each)))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from benchmarks.programs.command_line import run_load
 from benchmarks.programs.payload import VALUES_COUNT, payload_values
 
 _POLL_EVERY = 1000
@@ -81,23 +81,5 @@ def consume(arguments: argparse.Namespace) -> float:
     return elapsed
 
 
-def main() -> None:
-    """Run one load and print what it took."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("verb", choices=["produce", "consume"])
-    parser.add_argument("--bootstrap", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--partitions", type=int, default=1)
-    parser.add_argument("--records", type=int, required=True)
-    parser.add_argument("--record-bytes", type=int, required=True)
-    parser.add_argument("--acks", default="all")
-    parser.add_argument("--codec", default="none")
-    parser.add_argument("--repeats", type=int, default=1)
-    arguments = parser.parse_args()
-    load = produce if arguments.verb == "produce" else consume
-    seconds = sum(load(arguments) for _ in range(arguments.repeats))
-    print(json.dumps({"seconds": seconds, "records": arguments.records}))
-
-
 if __name__ == "__main__":
-    main()
+    run_load(produce, consume)
