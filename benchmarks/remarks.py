@@ -8,13 +8,14 @@ from __future__ import annotations
 from benchmarks.cases import FSYNC, OS
 
 _SYNC = (
-    "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and the hand-over to the"
-    " commit thread wakes two threads. At 64 KiB a batch and five batches in flight a group holds"
-    " about two of them, so this is paid eight times a MB"
+    "A sync costs the kernel about 0.1 ms of CPU, whatever its size, and as much again in switches"
+    " between threads. A client with five batches of 64 KiB in flight leaves little more than one"
+    " batch to a sync, so this is paid a dozen times a MB; what was tried against it stands in"
+    " decision 0002"
 )
 _BEHIND = (
-    "What has left the 64 MiB cache is read from the files into memory again and its checksums are"
-    " computed; Apache Kafka hands the page cache to the socket with sendfile"
+    "What has left the 64 MiB cache is copied from the page cache into memory again and its"
+    " checksums are computed; Apache Kafka hands the page cache to the socket with sendfile"
 )
 _WAKE = (
     "At one batch for each wake-up of the loop, its fixed steps are not shared by anyone; the"
