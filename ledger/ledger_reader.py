@@ -112,6 +112,7 @@ class LedgerReader:
                     continue
                 if entries:
                     return entries
+                self._check_readable()  # entries of a deleted log are missing, not lost
                 raise
             bytes_left = _take(entries, place, buffers, bytes_left)
             if is_cut or not buffers or bytes_left == 0 or len(entries) >= count:
@@ -208,12 +209,12 @@ def _entries(ledger_id: int, first: int, buffers: Sequence[Buffer]) -> list[Entr
 
 
 def _check_arguments(
-    start: Position, count: int, bytes_max: int | None, max_position: Position
+    start: object, count: object, bytes_max: int | None, max_position: object
 ) -> int:
     """Return the byte limit in its inner form; the callers may be untyped."""
     if not isinstance(start, Position):
         raise InvalidArgument(f"start: expected a Position, got {start!r}")
-    if count <= 0:
+    if not isinstance(count, int) or count <= 0:
         raise InvalidArgument(f"count: expected a positive number, got {count!r}")
     if not isinstance(max_position, Position):
         raise InvalidArgument(f"max_position: expected a Position, got {max_position!r}")
