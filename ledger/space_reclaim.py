@@ -8,6 +8,7 @@ Must not know: files, what is in a piece.
 | it waits           | until                                                 |
 |--------------------|-------------------------------------------------------|
 | nothing to do      | ledgers were dropped, or a checkpoint was made        |
+| before it looks    | a moment is over: more may be dropped, or closed      |
 | between two pieces | the pace lets the next one begin                      |
 | producers pause    | the committer's queue has room again                  |
 | a write failed     | as if there were nothing to do                        |
@@ -30,6 +31,8 @@ from runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
+LOOK_DELAY_MS = 1000
+"""Who deletes much deletes it in turn: what goes next is not to be moved before it goes."""
 PIECE_BYTES = 256 * 1024
 """Data in one piece: what a producer's group may have to wait for."""
 
@@ -119,6 +122,7 @@ class SpaceReclaim:
         period_ms = 1000 * PIECE_BYTES / self._bytes_per_second
         pace = pace_by(self._clock, period_ms=period_ms)
         while not self._is_closing:
+            await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
                 await self._move_all(pace)
@@ -130,11 +134,13 @@ class SpaceReclaim:
                 await self._waiting(self._changed.wait_beyond(version))
 
     async def _move_all(self, pace: Pace) -> None:
-        while not self._is_closing and (moved_bytes := await self.step()) is not None:
-            if moved_bytes and not self._is_closing:
+        moved_bytes: int | None = 1
+        while moved_bytes is not None and not self._is_closing:
+            if moved_bytes:  # a search that goes on has used nothing of the pace
                 await self._waiting(pace.acquire())
-            if self._committer.is_saturated and not self._is_closing:
+            if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
+            moved_bytes = await self.step()
 
     async def _waiting(self, what: Awaitable[object]) -> None:
         """Wait where `close` may interrupt; a piece is never left half-way."""
