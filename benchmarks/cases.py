@@ -11,7 +11,7 @@ from typing import Literal
 
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
-    "start", "restart", "cold-consume", "idle-connections", "idle-fetches",
+    "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space", "many-ledgers",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -21,6 +21,7 @@ SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
 # What a name on the command line may end in, and the subjects that it then means.
 DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
+_OWN = (OS, FSYNC)
 _QUICK_SHARE = 0.25
 
 
@@ -83,6 +84,13 @@ CASES = (
         name="idle-fetches", kind="idle-fetches", partitions=100_000, seconds=10, subjects=(OS,)
     ),
     Case(name="restart-1g", kind="restart", record_bytes=10_000, records=107_400, subjects=_PAIR),
+    Case(
+        name="space-2g", kind="space", record_bytes=10_000, records=214_750, seconds=12,
+        subjects=_OWN,
+    ),
+    Case(
+        name="many-ledgers", kind="many-ledgers", partitions=10_000, repeats=10, subjects=_OWN
+    ),
     _produce("produce-10k", 10_000, 30_000),
     _produce("produce-raw-64k", 65_000, 3_000, client="raw"),
     _produce("produce-1k-100p", 1000, 100_000, partitions=100),

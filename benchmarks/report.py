@@ -21,6 +21,12 @@ _UNITS = {
     "ready_s": "log readable s", "cpu_percent": "CPU % of a core",
     "cpu_percent_without": "CPU % without them", "kb_each": "memory KB each",
     "parking_us_per_partition": "CPU µs to park a partition",
+    "idle_s": "seconds, server idle", "busy_s": "seconds, beside a producer",
+    "disk_mb_full": "disk before MB", "disk_mb_left": "disk after MB",
+    "p50_ms_without": "producer's p50 ms before", "p99_ms_without": "producer's p99 ms before",
+    "p50_ms_beside": "producer's p50 ms meanwhile", "p99_ms_beside": "producer's p99 ms meanwhile",
+    "store_open_s": "store open s", "all_open_s": "all managed ledgers open s",
+    "store_rss_mb": "memory of the open store MB", "ledgers": "ledgers",
 }  # fmt: skip
 _HEAD = """\
 # Benchmarks
@@ -112,6 +118,11 @@ def describe(case: Case) -> str:
         words = ["an empty folder; memory two seconds later"]
     elif case.kind == "idle-connections":
         words = ["1,000 connections that asked once, then nothing"]
+    elif case.kind == "space":
+        words = [f"nine of ten topics of {case.payload_bytes / (1 << 30):.1f} GiB deleted"]
+        words += ["seconds until the disk use is below 1.3 of what is alive"]
+    elif case.kind == "many-ledgers":
+        words = [f"{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one"]
     elif case.kind == "idle-fetches":
         words = [f"{case.partitions:,} partitions parked in fetches of 1,000"]
     return ", ".join(words)

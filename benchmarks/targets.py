@@ -110,6 +110,10 @@ def _all() -> Iterator[Target]:
     yield _rate("cold consume 1 KB", "cold-consume-1k", 0.8)
     yield _plain("start to first answered Metadata", "start", "start_s", 0.3, " s")
     yield _plain("idle memory", "start", "idle_rss_mb", 80, " MB")
+    what = "disk use below 1.3 of what is alive, after deleting 90 % of 2 GiB"
+    yield _plain(what, "space-2g", "idle_s", 60, " s")
+    yield _plain("open a store of 10,000 managed ledgers", "many-ledgers", "store_open_s", 2, " s")
+    yield _plain("memory of 100,000 ledgers", "many-ledgers", "rss_mb", 1074, " MB")
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
