@@ -11,7 +11,8 @@ from typing import Literal
 
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
-    "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space", "many-ledgers",
+    "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
+    "ledger", "many-ledgers",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
@@ -58,6 +59,10 @@ def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case
     return replace(case, **({"kind": "consume"} | more))  # type: ignore[arg-type]
 
 
+def _ledger(name: str, record_bytes: int, records: int) -> Case:
+    return Case(name=name, kind="ledger", record_bytes=record_bytes, records=records, subjects=_OWN)
+
+
 CASES = (
     # What the targets hold comes first: behind the time limit a case gets one round only.
     Case(name="start", kind="start", subjects=_PAIR),
@@ -91,6 +96,8 @@ CASES = (
     Case(
         name="many-ledgers", kind="many-ledgers", partitions=10_000, repeats=10, subjects=_OWN
     ),
+    _ledger("ledger-100b", 100, 40_000),
+    _ledger("ledger-64k", 65_536, 2_000),
     _produce("produce-10k", 10_000, 30_000),
     _produce("produce-raw-64k", 65_000, 3_000, client="raw"),
     _produce("produce-1k-100p", 1000, 100_000, partitions=100),

@@ -68,9 +68,13 @@ def _shape(case: Case) -> list[str]:
 
 
 def program(name: str, bootstrap: str, topic: str, *words: str) -> Figures:
-    """Run one of our own load programs and read the line it prints."""
-    command = [sys.executable, "-m", f"benchmarks.programs.{name}", *words]
-    said = run([*command, "--bootstrap", bootstrap, "--topic", topic])
+    """Run one of our own load programs against a server."""
+    return own_program(name, *words, "--bootstrap", bootstrap, "--topic", topic)
+
+
+def own_program(name: str, *words: str) -> Figures:
+    """Run one of our own programs and read the line it prints."""
+    said = run([sys.executable, "-m", f"benchmarks.programs.{name}", *words])
     found: Figures = json.loads(said.splitlines()[-1])
     return found
 

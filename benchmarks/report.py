@@ -26,6 +26,9 @@ _UNITS = {
     "p50_ms_without": "producer's p50 ms before", "p99_ms_without": "producer's p99 ms before",
     "p50_ms_beside": "producer's p50 ms meanwhile", "p99_ms_beside": "producer's p99 ms meanwhile",
     "store_open_s": "store open s", "all_open_s": "all managed ledgers open s",
+    "add_us": "add µs", "add_cpu_us": "add CPU µs", "tail_read_us": "read from memory µs",
+    "tail_read_cpu_us": "read from memory CPU µs", "cold_read_us": "read from the files µs",
+    "cold_read_cpu_us": "read from the files CPU µs",
     "store_rss_mb": "memory of the open store MB", "ledgers": "ledgers",
 }  # fmt: skip
 _HEAD = """\
@@ -121,6 +124,11 @@ def describe(case: Case) -> str:
     elif case.kind == "space":
         words = [f"nine of ten topics of {case.payload_bytes / (1 << 30):.1f} GiB deleted"]
         words += ["seconds until the disk use is below 1.3 of what is alive"]
+    elif case.kind == "ledger":
+        words = [
+            f"the ledger without a server, {case.records:,} entries of {case.record_bytes:,} B"
+        ]
+        words += ["16 adds under way", "each figure for one entry"]
     elif case.kind == "many-ledgers":
         words = [f"{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one"]
     elif case.kind == "idle-fetches":

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from confluent_kafka import KafkaException
 
-from benchmarks import own_server_cases, shared_cases, space_cases
+from benchmarks import ledger_cases, own_server_cases, shared_cases, space_cases
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
 from benchmarks.report import describe
@@ -34,7 +34,8 @@ _MEASURES: dict[str, _Measure] = {
     "idle-connections": own_server_cases.idle_connections,
     "idle-fetches": own_server_cases.idle_fetches,
     "space": space_cases.space,
-    "many-ledgers": space_cases.many_ledgers,
+    "ledger": ledger_cases.operations,
+    "many-ledgers": ledger_cases.many_ledgers,
 }
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {"idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1}

@@ -6,9 +6,7 @@ What is alive is counted as payload alone, so that everything around it counts a
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -18,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from benchmarks import clients
-from benchmarks.cases import OS, Case
+from benchmarks.cases import Case
 from benchmarks.clients import Figures
 from benchmarks.own_server_cases import wait
 from benchmarks.programs.payload import payload_values
@@ -125,13 +123,3 @@ def disk_bytes(folder: Path) -> int:
         except FileNotFoundError:
             continue
     return size
-
-
-def many_ledgers(case: Case, subject: str, testbed: Testbed) -> Figures:
-    """Open a store with many managed ledgers, in a process that does nothing else."""
-    durability = "os" if subject == OS else "fsync"
-    words = ["--durability", durability, "--data", str(testbed.folder)]
-    words += ["--managed-ledgers", str(case.partitions), "--ledgers", str(case.repeats)]
-    said = clients.run([sys.executable, "-m", "benchmarks.programs.many_ledgers", *words])
-    found: Figures = json.loads(said.splitlines()[-1])
-    return found

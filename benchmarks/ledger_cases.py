@@ -1,0 +1,26 @@
+"""Ledger cases: the ledger itself, in a process that does nothing else; no server, no Kafka."""
+
+from __future__ import annotations
+
+from benchmarks import clients
+from benchmarks.cases import OS, Case
+from benchmarks.clients import Figures
+from benchmarks.testbed import Testbed
+
+
+def operations(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Add entries, read them from memory and from the files."""
+    words = ("--entry-bytes", str(case.record_bytes), "--entries", str(case.records))
+    return _measure("ledger_load", subject, testbed, *words)
+
+
+def many_ledgers(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Open a store with many managed ledgers."""
+    words = ("--managed-ledgers", str(case.partitions), "--ledgers", str(case.repeats))
+    return _measure("many_ledgers", subject, testbed, *words)
+
+
+def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
+    durability = "os" if subject == OS else "fsync"
+    place = ("--durability", durability, "--data", str(testbed.folder))
+    return clients.own_program(name, *place, *words)
