@@ -140,16 +140,26 @@ def _value(data: Buffer) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return f'"{text.translate(_ESCAPES)}"'
 
 
-def _escaped(character: str) -> str:
-    if character in {'"', "\\"}:
-        return "\\" + character
-    if character.isprintable():
-        return character
-    data = character.encode("utf-8", "surrogateescape")
-    return "".join(f"\\x{byte:02x}" for byte in data)
+class _Escapes(dict[int, str]):
+    """How each character is shown, worked out when it is met first."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character in {'"', "\\"}:
+            shown = "\\" + character
+        elif character.isprintable():
+            shown = character
+        else:
+            data = character.encode("utf-8", "surrogateescape")
+            shown = "".join(f"\\x{byte:02x}" for byte in data)
+        self[code] = shown
+        return shown
+
+
+_ESCAPES = _Escapes()
 
 
 def _cell(value: object) -> str:
@@ -157,7 +167,7 @@ def _cell(value: object) -> str:
 
 
 def _bare(text: str) -> str:
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def _text(position: Position | None) -> str | None:
