@@ -319,6 +319,8 @@ class ManagedLedger(LedgerView):
             row = self._ledger_row(self._tail.record())
             self._committer.submit_rows([row], _unheard)
         await self._committer.flush()
+        async with self._trim_lock:
+            pass  # a trim that waits for its turn hears that it is too late
         if self._list.open_id is not None:
             self._services.cache.close_run(self._list.open_id)
         self._on_closed(self)

@@ -339,6 +339,23 @@ async def test_a_store_that_closes_lets_openings_and_deletions_end(
     assert (["orders"] if op == "commit" else []) == again.managed_ledger_names()
 
 
+async def test_a_store_that_closes_cancels_nobody_who_waits_to_trim(open_store: OpenStore) -> None:
+    """Behind enough others a caller was cancelled with the tasks of the store."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine)
+    ml = await store.open_managed_ledger("orders", config=SMALL)
+    await add_all(ml, numbers(1, 5))
+    hold = engine.hold_next("commit")
+    trims = [asyncio.ensure_future(ml.truncate()) for _ in range(3000)]
+    await hold.reached()
+    closing = asyncio.ensure_future(store.close())
+    await asyncio.sleep(0)
+    hold.release()
+    outcomes = await asyncio.gather(*trims, return_exceptions=True)
+    await closing
+    assert [type(None), *[AlreadyClosed] * 2999] == [type(each) for each in outcomes]
+
+
 async def test_who_waits_for_room_hears_that_the_store_was_fenced(open_store: OpenStore) -> None:
     """The group under way counted for ever, as nobody was told any more that it had landed."""
     engine = FaultyEngine(None)
