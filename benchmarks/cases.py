@@ -97,7 +97,7 @@ CASES = (
         name="many-ledgers", kind="many-ledgers", partitions=10_000, repeats=10, subjects=_OWN
     ),
     _ledger("ledger-100b", 100, 40_000),
-    _ledger("ledger-64k", 65_536, 2_000),
+    _ledger("ledger-64k", 65_536, 900),
     _produce("produce-10k", 10_000, 30_000),
     _produce("produce-raw-64k", 65_000, 3_000, client="raw"),
     _produce("produce-1k-100p", 1000, 100_000, partitions=100),
