@@ -1,0 +1,187 @@
+"""Random reads against a list of all entries, while the log grows, rolls, shrinks, changes hands.
+
+A failure names the seed of its run, and the run is the same again with it.
+"""
+
+from bisect import bisect_left, bisect_right
+from random import Random
+
+import pytest
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    Entry,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+    StoreConfig,
+)
+from ledger.testing import FaultyEngine
+
+LIMITS = ManagedLedgerConfig(max_entries_per_ledger=9, max_bytes_per_ledger=300)
+READS_PER_CHANGE = 40
+ENTRIES_MAX = 400
+ALL_BYTES = 1 << 30
+
+
+class Log:
+    """A managed ledger, and beside it what must be in it."""
+
+    def __init__(self, seed: int, cache_bytes: int) -> None:
+        self.random = Random(seed)
+        self.cache_bytes = cache_bytes
+        self.engine = FaultyEngine(None)
+        self.positions: list[Position] = []
+        self.datas: list[bytes] = []
+        self.count = 0
+        self.read_count = 0
+        self.from_memory_count = 0
+
+    async def open(self) -> None:
+        config = StoreConfig(durability="os", cache_bytes=self.cache_bytes)
+        self.store = await LedgerStore.open(None, engine=self.engine, config=config)
+        await self.reopen()
+
+    async def reopen(self) -> None:
+        self.ml: ManagedLedger = await self.store.open_managed_ledger("orders", config=LIMITS)
+
+    # What happens to the log
+
+    def submit(self) -> None:
+        """Append; what is confirmed is in the list from then on."""
+        data = b"%d:" % self.count + bytes(self.random.randrange(40))
+        self.count += 1
+
+        def done(position: Position, error: LedgerError | None) -> None:
+            if error is None:
+                self.positions.append(position)
+                self.datas.append(data)
+
+        self.ml.append_nowait(data, 1, 1, done)
+
+    async def change(self) -> None:
+        """Let one thing happen; afterwards the list is what the log must be."""
+        roll = self.random.random()
+        for _ in range(self.random.randrange(1, 12)):
+            self.submit()
+        if roll < 0.10:
+            await self.ml.roll_over()
+        elif roll < 0.20 and self.positions:
+            await self.ml.trim_before(self.random.choice(self.positions))
+        elif roll < 0.22:
+            await self.ml.truncate()
+        elif roll < 0.26:
+            await self.reopen()
+        elif roll < 0.32:
+            self.engine.fail_next("commit")
+        elif len(self.positions) > ENTRIES_MAX:
+            await self.ml.trim_before(self.positions[ENTRIES_MAX // 2])
+        self.forget_gone()
+        self.read_some(3)  # nobody sees what is on its way
+        await self.store.flush()
+        self.forget_gone()
+
+    def forget_gone(self) -> None:
+        """What was deleted is a beginning of the list."""
+        listed = {info.ledger_id for info in self.ml.ledgers}
+        gone = sum(position.ledger_id not in listed for position in self.positions)
+        del self.positions[:gone], self.datas[:gone]
+        assert all(position.ledger_id in listed for position in self.positions)
+
+    # What is read
+
+    def place(self) -> Position:
+        """Return a place that exists, did exist, or never will."""
+        roll = self.random.random()
+        if roll < 0.04 or not self.positions:
+            return self.random.choice((EARLIEST, LATEST))
+        ledger_id, entry_id = self.positions[self.random.randrange(len(self.positions))]
+        if roll < 0.7:
+            return Position(ledger_id, entry_id)
+        ledger_id += self.random.randrange(-3, 4)
+        return Position(ledger_id, self.random.randrange(-1, 12))
+
+    def question(self) -> tuple[Position, int, int | None, Position]:
+        random = self.random
+        count = random.choice((1, 1, 2, 5, 17, 1000))
+        bytes_max = random.choice((None, None, 1, 50, 200))
+        return self.place(), count, bytes_max, LATEST if random.random() < 0.7 else self.place()
+
+    def expected(
+        self, start: Position, count: int, bytes_max: int | None, end: Position
+    ) -> tuple[list[Position], list[bytes]]:
+        """Answer from the list."""
+        first = bisect_left(self.positions, start)
+        upto = min(bisect_right(self.positions, end), first + count)
+        if bytes_max is not None:
+            left = bytes_max
+            for index in range(first, upto):
+                left -= len(self.datas[index])
+                if left < 0 and index > first:
+                    upto = index
+                    break
+        return self.positions[first:upto], self.datas[first:upto]
+
+    def read_some(self, count: int) -> None:
+        """Read what memory has; what it does not have is no answer."""
+        for _ in range(count):
+            start, limit, bytes_max, end = self.question()
+            found = self.ml.read_cached(start, limit, bytes_max, end)
+            if found is not None:
+                self.from_memory_count += 1
+                self.check(found, start, limit, bytes_max, end)
+
+    async def read_one(self) -> None:
+        start, limit, bytes_max, end = self.question()
+        found = await self.ml.read_entries(start, limit, end, bytes_max=bytes_max)
+        self.check(found, start, limit, bytes_max, end)
+
+    def check(
+        self,
+        found: list[Entry],
+        start: Position,
+        limit: int,
+        bytes_max: int | None,
+        end: Position,
+    ) -> None:
+        self.read_count += 1
+        positions, datas = self.expected(start, limit, bytes_max, end)
+        assert positions == [entry[0] for entry in found], (start, limit, bytes_max, end)
+        assert datas == [entry[1] for entry in found], (start, limit, bytes_max, end)
+
+
+async def drive(seed: int, cache_bytes: int, reads: int) -> Log:
+    """Change and read in turns until so many reads were answered."""
+    log = Log(seed, cache_bytes)
+    await log.open()
+    while log.read_count < reads:
+        await log.change()
+        log.read_some(READS_PER_CHANGE)
+        await log.read_one()
+    await log.store.close()
+    return log
+
+
+async def drive_all(reads: int, seed: int) -> None:
+    """Most of it from memory, the rest half or wholly from the storage."""
+    warm = await drive(seed, ALL_BYTES, reads * 90 // 100)
+    half = await drive(seed + 1, 3000, reads * 8 // 100)
+    cold = await drive(seed + 2, 0, reads * 2 // 100)
+    assert warm.from_memory_count > warm.read_count * 9 // 10
+    assert 0 < half.from_memory_count < half.read_count
+    assert reads <= warm.read_count + half.read_count + cold.read_count
+    assert warm.engine.calls["read"] < warm.read_count // 10 < cold.engine.calls["read"] * 100
+
+
+@pytest.mark.parametrize("seed", [1])
+async def test_20_000_random_reads_equal_a_list(seed: int) -> None:
+    await drive_all(20_000, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100])
+async def test_1_000_000_random_reads_equal_a_list(seed: int) -> None:
+    await drive_all(1_000_000, seed)
