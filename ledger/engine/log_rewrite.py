@@ -28,8 +28,8 @@ ROWS_MAX = 512
 """Rows of the index looked at in one call: what holds up other threads stays below 1 ms."""
 ENTRIES_MAX = 256
 """Entries in one piece; the index looks each of them up again when it takes them in."""
-DEAD_SHARE_OF_FILE = 8
-"""What an eighth of a full file takes may be dead in any case."""
+DEAD_SHARE_OF_FILE = 32
+"""What this part of a full file takes, 8 MiB, may be dead in any case."""
 
 ReadSpan: TypeAlias = Callable[[int, Span], list[Buffer]]
 
