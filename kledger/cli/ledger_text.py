@@ -140,7 +140,9 @@ def _value(data: Buffer) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'
+    if not text.isprintable() or '"' in text or "\\" in text:
+        text = text.translate(_ESCAPES)
+    return f'"{text}"'
 
 
 class _Escapes(dict[int, str]):
