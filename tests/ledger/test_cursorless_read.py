@@ -100,6 +100,14 @@ async def test_rule_3_an_end_that_is_trimmed_leaves_nothing(cold: ManagedLedger)
     assert [] == await cold.read_entries(EARLIEST, 99, end)
 
 
+async def test_rule_3_a_start_behind_the_end_is_the_end(cold: ManagedLedger) -> None:
+    """It looped for ever upstream (#14667)."""
+    positions = [entry.position for entry in await cold.read_entries(EARLIEST, 99)]
+    for start in positions:
+        for end in (EARLIEST, *positions[: positions.index(start)]):
+            assert [] == await asyncio.wait_for(cold.read_entries(start, 99, end), 5)
+
+
 # 4 and 5. While the log changes under a read of the storage
 
 

@@ -37,6 +37,7 @@ class Log:
         self.positions: list[Position] = []
         self.datas: list[bytes] = []
         self.count = 0
+        self.last = EARLIEST
         self.read_count = 0
         self.from_memory_count = 0
 
@@ -83,6 +84,18 @@ class Log:
         self.read_some(3)  # nobody sees what is on its way
         await self.store.flush()
         self.forget_gone()
+        self.count_some(3)
+        assert self.last <= self.ml.last_confirmed_entry, "it never goes back"
+        self.last = self.ml.last_confirmed_entry
+
+    def count_some(self, count: int) -> None:
+        """Entries between two places, and from one to the end, are counted exactly."""
+        for _ in range(count):
+            start, end = self.place(), self.place()
+            exact = bisect_right(self.positions, end) - bisect_left(self.positions, start)
+            assert max(0, exact) == self.ml.number_of_entries(start, end), (start, end)
+            backlog = len(self.positions) - bisect_left(self.positions, start)
+            assert backlog == self.ml.number_of_entries(start, LATEST), start
 
     def forget_gone(self) -> None:
         """What was deleted is a beginning of the list."""

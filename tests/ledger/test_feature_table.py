@@ -1,0 +1,187 @@
+"""Which test shows which promise of the managed ledger, and which old mistake of others.
+
+The rows are those of the feature table of the managed ledger's specification; a test that is
+renamed or removed must be followed here. Cursors have tables of their own.
+"""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+
+FEATURES = """
+Ordering of adds
+    ledger/test_managed_ledger.py
+        test_a_thousand_concurrent_adds_keep_their_order
+    ledger/test_states.py
+        test_appends_and_resent_adds_complete_in_order
+    ledger/test_rollover.py
+        test_appends_behind_a_rollover_are_taken_at_once_and_come_in_order
+LAC
+    ledger/test_crash.py
+        test_a_power_cut_at_every_operation
+    ledger/test_random_reads.py
+        test_20_000_random_reads_equal_a_list
+    ledger/test_cursorless_read.py
+        test_rule_4_entries_on_their_way_are_not
+    ledger/test_trim.py
+        test_a_log_that_lost_everything_goes_on_behind_it
+Rollover
+    ledger/test_rollover.py
+        test_the_entry_that_reaches_a_limit_goes_into_the_old_ledger
+    ledger/test_managed_ledger.py
+        test_a_timer_rolls_a_ledger_that_is_old
+        test_a_minimum_age_delays_rollover
+    ledger/test_rollover.py
+        test_an_inactive_ledger_is_rolled_and_an_active_one_is_not
+        test_nothing_rolls_while_the_storage_fails
+    ledger/test_write_tail_state.py
+        test_the_timer_is_spread_by_up_to_five_percent
+Eager next ledger, no empty ledgers left
+    ledger/test_managed_ledger.py
+        test_the_next_ledger_is_created_eagerly
+    ledger/test_store.py
+        test_reopening_without_writing_leaves_one_ledger
+    ledger/test_rollover.py
+        test_an_empty_ledger_that_lost_its_appends_leaves_the_list
+CAS/fencing
+    ledger/test_ownership.py
+        test_a_stale_owner_changes_nothing_and_acknowledges_nothing
+        test_a_version_that_moved_on_fences_whoever_did_not_know
+        test_a_folder_of_another_process_is_refused_until_that_has_ended
+    ledger/test_managed_ledger_changes.py
+        test_a_newer_handle_fences_an_older_one
+Recovery
+    ledger/test_store.py
+        test_what_was_acknowledged_is_there_after_a_crash
+    ledger/test_opening.py
+        test_an_open_ledger_is_counted_from_its_mark_on
+next_valid / previous / is_valid
+    ledger/test_ledger_list_state.py
+        test_positions_are_as_the_rules_say_in_every_small_list
+        test_places_between_which_nothing_is_are_the_same_progress
+Trim
+    ledger/test_trim.py
+        test_every_age_size_and_boundary
+    ledger/test_retention_plan.py
+        test_every_combination_follows_the_rule
+    topics/test_log_start.py
+        test_every_age_size_and_log_start_before_and_after_a_restart
+Delete order
+    ledger/test_trim.py
+        test_a_power_cut_at_every_step_tears_nothing
+        test_a_power_cut_on_disk_leaves_nothing_for_the_doctor
+Cursorless read
+    ledger/test_cursorless_read.py
+        test_rule_1_a_count_must_be_a_positive_number
+        test_rule_2_a_start_that_is_trimmed_goes_on_at_the_next_entry
+        test_rule_3_an_end_that_is_trimmed_leaves_nothing
+        test_rule_4_ledgers_trimmed_meanwhile_are_skipped_or_were_read_before
+        test_rule_5_a_read_at_the_end_returns_at_once
+        test_rule_6_what_was_read_before_a_failure_is_the_answer_and_the_read_stops
+        test_rule_7_nothing_is_pinned
+    ledger/test_ledger_reader.py
+        test_every_start_count_and_end_reads_what_a_list_would
+    ledger/test_random_reads.py
+        test_1_000_000_random_reads_equal_a_list
+    tidy/test_cursorless.py
+        test_a_fetch_reads_without_a_cursor
+find newest
+    ledger/test_entry_search.py
+        test_find_newest_equals_a_linear_scan
+        test_any_log_is_searched_as_a_scan_would
+        test_find_newest_in_a_trimmed_log
+Backlog
+    ledger/test_ledger_list_state.py
+        test_counts_equal_a_linear_count
+    ledger/test_random_reads.py
+        test_20_000_random_reads_equal_a_list
+Terminate
+    ledger/test_managed_ledger_changes.py
+        test_terminate_is_final_and_keeps_what_was_appended
+        test_listeners_hear_of_the_end
+    ledger/test_trim.py
+        test_a_terminated_log_keeps_its_end_when_its_ledgers_go
+Properties
+    ledger/test_managed_ledger_changes.py
+        test_properties_are_durable_and_can_be_deleted
+    ledger/test_ownership.py
+        test_a_version_that_moved_on_fences_whoever_did_not_know
+Cache
+    ledger/test_random_reads.py
+        test_20_000_random_reads_equal_a_list
+    ledger/test_trim.py
+        test_readers_and_cache_follow_a_trim
+    ledger/test_ledger_reader.py
+        test_a_partial_hit_reads_only_what_is_missing
+"""
+
+OLD_MISTAKES = """
+#8284 reading an empty current ledger loops
+    ledger/test_ledger_reader.py
+        test_a_read_of_nothing_but_an_empty_ledger_ends
+#14667 a read position behind the end loops
+    ledger/test_cursorless_read.py
+        test_rule_3_a_start_behind_the_end_is_the_end
+#24515 a read never completes when the cache returns nothing
+    ledger/test_cursorless_read.py
+        test_an_empty_answer_for_a_range_with_entries_ends_the_read
+#24855 negative backlog behind a trim
+    ledger/test_ledger_list_state.py
+        test_counts_equal_a_linear_count
+    ledger/test_random_reads.py
+        test_20_000_random_reads_equal_a_list
+#20898 deletion with a gap
+    ledger/test_retention_plan.py
+        test_deletion_stops_at_the_first_that_must_stay
+#23951 wrong backlog of one that starts in the middle
+    ledger/test_random_reads.py
+        test_20_000_random_reads_equal_a_list
+KoP #1641 #1737 wrong log start after retention
+    topics/test_log_start.py
+        test_every_age_size_and_log_start_before_and_after_a_restart
+KoP #1512 a failed write moves the end
+    topics/test_partition_log.py
+        test_failed_appends_consume_no_offset_and_no_sequence
+"""
+
+
+def rows_of(table: str) -> dict[str, list[tuple[str, str]]]:
+    """Read a table: a row, below it the files, below them the tests."""
+    rows: dict[str, list[tuple[str, str]]] = {}
+    row = file = ""
+    for line in table.strip().splitlines():
+        name = line.strip()
+        match len(line) - len(name):
+            case 0:
+                row = name
+                rows[row] = []
+            case 4:
+                file = name
+            case _:
+                rows[row].append((file, name))
+    return rows
+
+
+@cache
+def names_in(file: str) -> set[str]:
+    """Return the names of all functions of a file."""
+    tree = ast.parse((TESTS / file).read_text("utf-8"))
+    functions = ast.FunctionDef | ast.AsyncFunctionDef
+    return {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+
+
+ROWS = {**rows_of(FEATURES), **rows_of(OLD_MISTAKES)}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_has_tests_that_exist(row: str) -> None:
+    assert ROWS[row]
+    assert [] == [(file, name) for file, name in ROWS[row] if name not in names_in(file)]
+
+
+def test_no_row_is_missing() -> None:
+    assert (15, 8) == (len(rows_of(FEATURES)), len(rows_of(OLD_MISTAKES)))
