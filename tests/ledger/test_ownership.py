@@ -55,8 +55,8 @@ OF_COMMITTER_AND_STORE = {
     "progressed", "resend_later", "revert", "settle",
 }  # fmt: skip
 ASKING = {
-    "config", "estimated_backlog_bytes", "find_newest_matching", "first_position",
-    "has_entries_from", "is_valid_position", "last_confirmed_entry", "ledgers",
+    "config", "estimated_backlog_bytes", "find_newest_before", "find_newest_matching",
+    "first_position", "has_entries_from", "is_valid_position", "last_confirmed_entry", "ledgers",
     "next_valid_position", "number_of_entries", "previous_position", "properties", "read_cached",
     "read_entries", "read_entry", "state", "total_size",
 }  # fmt: skip
