@@ -71,7 +71,8 @@ class Request:
     @property
     def file_name(self) -> str:
         """What the export of this managed ledger is called in a folder."""
-        return str(self.partition or re.sub(r"[^A-Za-z0-9._-]", "_", self.stored.name))
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", str(self.partition or self.stored.name))
+        return f"_{name}" if name.startswith(".") else name
 
 
 def dump(store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell) -> int:

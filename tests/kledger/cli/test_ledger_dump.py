@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from batches.reader import iterate_batches, iterate_records
-from kledger.cli.ledger_dump import Place
+from kledger.cli.ledger_dump import Place, Request
 from ledger import Position
+from ledger.inspection import StoredManagedLedger, StoredState
 from tests.batches.words import NOW_MS
 from tests.kledger.cli.stores import BATCHES, RECORDS, Told, batch, contents, flip
+from topics.inspection import partition_of
 
 Capture = pytest.CaptureFixture[str]
 COUNT = BATCHES * RECORDS
@@ -200,6 +202,21 @@ def test_batches_under_another_name(stopped: Path, tmp_path: Path, capsys: Captu
     assert 0 == Told(capsys, "dump", "orders-0", "--data", stopped, *words).code
     found = [offset for part in segments(tmp_path / "other-7").values() for offset in part]
     assert [*range(COUNT)] == found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("events/all", "events_all"),
+        ("..", "_.."),
+        ("../../up", "_.._.._up"),
+        (f"../up-0/{'0' * 32}", "_.._up-0"),
+        (f"orders-0/{'0' * 32}", "orders-0"),
+    ],
+)
+def test_name_of_a_file_stays_in_the_folder(name: str, expected: str) -> None:
+    stored = StoredManagedLedger(name=name, state=StoredState.OPEN, ledgers=(), head=None)
+    assert expected == Request(stored=stored, partition=partition_of(name)).file_name
 
 
 def test_places() -> None:
