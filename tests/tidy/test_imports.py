@@ -24,7 +24,12 @@ OPEN_TO_PROGRAMS = ("kledger", "batches")
 
 
 # Small benchmarks of one room measure it from inside; all others talk to a running server.
-MEASURED_FROM_INSIDE = {"benchmarks/codec.py", "benchmarks/engine_commit.py"}
+MEASURED_FROM_INSIDE = {
+    "benchmarks/codec.py",
+    "benchmarks/engine_commit.py",
+    "benchmarks/programs/ledger_load.py",
+    "benchmarks/programs/many_ledgers.py",
+}
 
 # From the ground up; rooms of one floor are blind to each other. The same as the contract in
 # pyproject, but with imports that only a type checker makes.
