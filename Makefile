@@ -13,7 +13,7 @@ LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,crc32c cramjam rocks
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo test test-all bench lint format serve lock changelog clean
+.PHONY: help setup setup-peers demo test test-all sim bench lint format serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -70,6 +70,9 @@ test: lint setup-peers ## Everything that is checked before a change lands.
 test-all: lint setup-peers ## The same with everything that is slow.
 	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest compat_tests)
+
+sim: setup ## Run the ledger in a simulator, SEEDS=1000 times with other faults; FIRST=0 is the first.
+	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
 
 bench: setup-peers ## Measure kledger and Apache Kafka side by side; writes docs/BENCHMARKS.md.
 	$(BIN)/python -m benchmarks

@@ -1,0 +1,48 @@
+"""Command line of the simulation: many seeds, or one with its trace.
+
+Rule: a failure shows its seed, where it broke, the end of its trace and how to replay it; the exit
+status tells whether there was one.
+Must not know: how a run works.
+"""
+
+import argparse
+import os
+import sys
+
+from tests.simulation.run import Failure, Run, simulation
+from tests.simulation.seeds import run_seeds
+
+
+def main() -> int:
+    """Do what the arguments say."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first of them")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--trace", action="store_true", help="show all that happens in it")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return replay(options.seed, with_trace=options.trace)
+    failures = run_seeds(
+        range(options.first, options.first + options.seeds), processes=options.processes
+    )
+    for failure in failures:
+        print(failure, end="\n\n")
+    print(f"{options.seeds} seeds from {options.first} on: {'broken' if failures else 'all hold'}")
+    return 1 if failures else 0
+
+
+def replay(seed: int, *, with_trace: bool) -> int:
+    """Run one seed in this process."""
+    with simulation():
+        run = Run(seed)
+        failure: Failure | None = run.go()
+    if with_trace:
+        print("\n".join(run.trace))
+    print(failure or f"seed {seed} holds")
+    return 1 if failure else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""Changing: owners, rollovers, removals, ends and properties of managed ledgers.
+
+Rule: what may be true is noted before the call; a success narrows it to one thing, a failure that
+says "nothing was stored" takes it back, and everything else leaves it open until somebody looks.
+Must not know: how the model checks it.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+
+from ledger import (
+    AlreadyClosed,
+    Corrupt,
+    Fenced,
+    LedgerError,
+    LedgerState,
+    StorageFailed,
+)
+from tests.simulation.broken import check
+from tests.simulation.character import ledger_config
+from tests.simulation.log_model import HandleModel, LogModel, Removal
+from tests.simulation.scene import Attempt, Scene
+
+PROPERTIES = ("x", "y")
+
+
+# Owners
+
+
+def open_log(scene: Scene, log: LogModel) -> None:
+    """Open a managed ledger, or create it; whoever has it open is fenced."""
+    scene.start(f"open {log.name}", _opening(scene, log.name))
+
+
+async def _opening(scene: Scene, name: str) -> None:
+    config = ledger_config(scene.random)
+    store, number = scene.store, next(scene.numbers)
+    did_exist = scene.model.logs[name].exists.copy()
+    scene.changing[name] += 1
+    scene.model.logs[name].exists.add(True)
+    try:
+        ml = await store.open_managed_ledger(name, config=config)
+    except CancelledError:
+        _lose(scene, scene.model.logs[name], number)
+        raise
+    except (StorageFailed, Corrupt) as error:
+        scene.note(f"open {name} failed: {error}")
+        check(scene.faults.count, f"{name}: was not opened, without a reason")
+        if scene.changing[name] == 1 and not scene.orphans:
+            scene.model.logs[name].exists = did_exist
+    except (Fenced, AlreadyClosed) as error:
+        scene.note(f"open {name} failed: {error}")
+        check(scene.may_refuse(store), f"{name}: {error} without a reason")
+    else:
+        check(store is scene.store, f"{name}: a store that was replaced opened it")
+        log = scene.model.logs[name]
+
+        log = scene.model.logs[name] = log.succeeded_by(ml)
+        if log.handle is not None:
+            scene.retire(log.handle)
+        handle = scene.model.opened(log, ml, config)
+        handle.is_losing = _has_later_orphan(scene, name, number)
+        log.may_be_deleted = handle.is_losing or scene.changing[name] > 1
+        log.exists = {True, not log.may_be_deleted}
+        scene.note(f"opened {handle} {config}")
+    finally:
+        scene.changing[name] -= 1
+        _retire_fenced(scene, scene.model.logs[name])
+
+
+def close_handle(scene: Scene) -> None:
+    """Close an owner."""
+    handle = scene.handle()
+    if handle is not None:
+        handle.is_losing = True
+        scene.start(f"close {handle}", _closing(scene, handle))
+
+
+async def _closing(scene: Scene, handle: HandleModel) -> None:
+    await handle.ml.close()
+    waiting = [write for write in scene.model.stream if write.handle is handle]
+    check(not waiting, f"{handle} is closed, and somebody still waits for an append")
+    if not handle.is_stale:
+        scene.retire(handle)
+
+
+def delete(scene: Scene) -> None:
+    """Delete a managed ledger."""
+    log = scene.log()
+    if scene.random.random() < 0.5:
+        scene.start(f"delete {log.name}", _deleting(scene, log.name))
+
+
+async def _deleting(scene: Scene, name: str) -> None:
+    store, number = scene.store, next(scene.numbers)
+    log = scene.model.logs[name]
+    did_exist, may_be_deleted = log.exists.copy(), log.may_be_deleted
+    scene.changing[name] += 1
+    log.exists.add(False)
+    log.may_be_deleted = True
+    try:
+        await store.delete_managed_ledger(name)
+    except CancelledError:
+        _lose(scene, scene.model.logs[name], number)
+        raise
+    except (StorageFailed, Corrupt) as error:
+        scene.note(f"delete {name} failed: {error}")
+        check(scene.faults.count, f"{name}: was not deleted, without a reason")
+        if scene.changing[name] == 1 and not scene.orphans:
+            log.exists, log.may_be_deleted = did_exist, may_be_deleted
+    except (Fenced, AlreadyClosed) as error:
+        scene.note(f"delete {name} failed: {error}")
+        check(scene.may_refuse(store), f"{name}: {error} without a reason")
+    else:
+        check(store is scene.store, f"{name}: a store that was replaced deleted it")
+        scene.note(f"deleted {name}")
+        log = _forget(scene, scene.model.logs[name])
+        may_be_opened = _has_later_orphan(scene, name, number) or scene.changing[name] > 1
+        log.exists = {False, may_be_opened}
+    finally:
+        scene.changing[name] -= 1
+        _retire_fenced(scene, scene.model.logs[name])
+
+
+def _forget(scene: Scene, log: LogModel) -> LogModel:
+    """A managed ledger is gone; the next one of that name is another one."""
+    if log.handle is not None:
+        scene.retire(log.handle)
+    scene.model.logs[log.name] = LogModel(log.name)
+    return scene.model.logs[log.name]
+
+
+def _has_later_orphan(scene: Scene, name: str, number: int) -> bool:
+    """Tell whether something goes on that began behind this; what began before has ended."""
+    return scene.orphans.get(name, -1) > number
+
+
+def _lose(scene: Scene, log: LogModel, number: int) -> None:
+    """What was begun goes on without its caller: nobody will tell when the owner loses."""
+    scene.orphans[log.name] = number
+    if log.handle is not None:
+        log.handle.is_losing = True
+
+
+def _retire_fenced(scene: Scene, log: LogModel) -> None:
+    """An opening or a deletion that did not succeed may have fenced the owner for good."""
+    handle = log.handle
+    if handle is None or handle.is_stale or handle.is_losing:
+        return
+    if handle.ml.state is LedgerState.FENCED:
+        scene.retire(handle)
+
+
+# Ledgers
+
+
+def roll_over(scene: Scene) -> None:
+    """Go on in a new ledger."""
+    _change(scene, "roll over", _rolling)
+
+
+async def _rolling(scene: Scene, handle: HandleModel) -> None:
+    await handle.ml.roll_over()
+
+
+def remove_ledgers(scene: Scene) -> None:
+    """Trim, truncate, or remove what lies before a position."""
+    kind = scene.random.choice(("trim", "truncate", "trim before"))
+    handle = scene.handle()
+    if handle is None:
+        return
+    before = scene.position(handle.log)
+
+    async def removing(scene: Scene, handle: HandleModel) -> None:
+        if kind == "trim":
+            await handle.ml.trim()
+        elif kind == "truncate":
+            await _removing(handle, Removal(None), handle.ml.truncate())
+        else:
+            await _removing(handle, Removal(before), handle.ml.trim_before(before))
+
+    scene.start(f"{handle} {kind} {before}", _changing(scene, handle, kind, removing))
+
+
+async def _removing(handle: HandleModel, removal: Removal, call: Awaitable[None]) -> None:
+    handle.removals.append(removal)
+    try:
+        await call
+    except StorageFailed:
+        handle.removals.remove(removal)
+        raise
+    handle.removals.remove(removal)
+
+
+def terminate(scene: Scene) -> None:
+    """End a managed ledger for good."""
+    if scene.random.random() < 0.3:
+        _change(scene, "terminate", _terminating)
+
+
+async def _terminating(scene: Scene, handle: HandleModel) -> None:
+    log = handle.log
+    if (log, "end") in scene.busy:
+        return
+    scene.busy.add((log, "end"))
+    did_end = log.ended.copy()
+    log.ended.add(True)
+    try:
+        end = await handle.ml.terminate()
+    except StorageFailed:
+        log.ended = did_end
+        raise
+    finally:
+        scene.busy.discard((log, "end"))
+    log.ended = {True}
+    lac = handle.ml.last_confirmed_entry
+    check(end == lac, f"{handle}: terminated at {end}, the last confirmed entry is {lac}")
+
+
+# The rest
+
+
+def set_property(scene: Scene) -> None:
+    """Set or delete a property; one caller at a time for each."""
+    _change(scene, "set property", _setting)
+
+
+async def _setting(scene: Scene, handle: HandleModel) -> None:
+    log, key = handle.log, scene.random.choice(PROPERTIES)
+    if (log, key) in scene.busy:
+        return
+    scene.busy.add((log, key))
+    value = None if scene.random.random() < 0.2 else str(scene.random.randrange(1 << 30))
+    choices = log.properties.setdefault(key, {None})
+    before = choices.copy()
+    choices.add(value)
+    try:
+        await handle.ml.set_property(key, value)
+    except StorageFailed:
+        log.properties[key] = before
+        raise
+    finally:
+        scene.busy.discard((log, key))
+    log.properties[key] = {value}
+
+
+def reconfigure(scene: Scene) -> None:
+    """Let other settings hold."""
+    handle = scene.handle()
+    if handle is not None:
+        config = ledger_config(scene.random)
+        handle.configs.append(config)
+        scene.note(f"{handle} {config}")
+        handle.ml.reconfigure(config)
+
+
+def _change(
+    scene: Scene, what: str, change: Callable[[Scene, HandleModel], Awaitable[None]]
+) -> None:
+    handle = scene.handle()
+    if handle is not None:
+        scene.start(f"{handle} {what}", _changing(scene, handle, what, change))
+
+
+async def _changing(
+    scene: Scene,
+    handle: HandleModel,
+    what: str,
+    change: Callable[[Scene, HandleModel], Awaitable[None]],
+) -> None:
+    """Make one change with an owner that may have lost its managed ledger by now."""
+    attempt: Attempt = scene.attempt(handle)
+    try:
+        await change(scene, handle)
+    except LedgerError as error:
+        scene.note(f"{handle} {what} failed: {error}")
+        scene.explain(attempt, error)
+    else:
+        scene.note(f"{handle} {what} done")

@@ -1,0 +1,82 @@
+"""Faults: what goes wrong in the storage, drawn from the seed.
+
+Rule: an operation asks before it does anything; what it raises is what an engine may raise by the
+seam, nothing else. Switched off, nothing goes wrong.
+Must not know: what the operations work on.
+
+| operation  | what may come of it                                           | the store must      |
+|------------|---------------------------------------------------------------|---------------------|
+| write      | StorageWriteFailed, once or (disk full) for a while           | fail and go on      |
+| write      | something that no engine should raise                         | fence itself        |
+| sync       | SyncFailed, after the group was written                       | fence itself        |
+| index      | an error, after the group is durable                          | fence itself        |
+| read       | StorageError, EntryCorrupt                                    | tell the reader     |
+| look       | StorageError: a row or a count cannot be read while opening   | change nothing      |
+| checkpoint | StorageWriteFailed; SyncFailed                                | go on; fence itself |
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from random import Random
+
+from ledger.engine.errors import EntryCorrupt, StorageError, StorageWriteFailed, SyncFailed
+
+FULL_OPERATIONS_MAX = 8
+
+
+class Faults:
+    """Decides for every operation of one store."""
+
+    def __init__(self, random: Random, rates: Mapping[str, float]) -> None:
+        self.is_on = False
+        self.counts: Counter[str] = Counter()
+        """How often each operation failed."""
+        self._random = random
+        self._rates = rates
+        self._full_operations = 0
+        self._causes: dict[str, Callable[[], Exception]] = {
+            "write": self._write_error,
+            "sync": lambda: SyncFailed("injected"),
+            "index": lambda: StorageError("injected into index"),
+            "read": self._read_error,
+            "look": lambda: StorageError("injected into a look"),
+            "checkpoint": self._checkpoint_error,
+        }
+
+    @property
+    def count(self) -> int:
+        """How often anything failed."""
+        return self.counts.total()
+
+    def ask(self, operation: str) -> None:
+        """Raise if the operation is to fail."""
+        if not self.is_on:
+            return
+        if operation in {"write", "checkpoint"} and self._full_operations:
+            self._full_operations -= 1
+            self._raise(operation, StorageWriteFailed("no space left", full=True))
+        if self._random.random() < self._rates.get(operation, 0.0):
+            self._raise(operation, self._causes[operation]())
+
+    def _raise(self, operation: str, error: Exception) -> None:
+        self.counts[operation] += 1
+        raise error
+
+    def _write_error(self) -> Exception:
+        kind = self._random.random()
+        if kind < 0.05:
+            return OSError("injected, and not by the seam")
+        if kind < 0.35:
+            self._full_operations = self._random.randrange(FULL_OPERATIONS_MAX)
+            return StorageWriteFailed("no space left", full=True)
+        return StorageWriteFailed("injected")
+
+    def _read_error(self) -> Exception:
+        if self._random.random() < 0.3:
+            return EntryCorrupt(0, 0, "injected")
+        return StorageError("injected into a read")
+
+    def _checkpoint_error(self) -> Exception:
+        if self._random.random() < 0.2:
+            return SyncFailed("injected into a checkpoint")
+        return StorageWriteFailed("injected into a checkpoint")

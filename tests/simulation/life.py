@@ -1,0 +1,245 @@
+"""Life: a process with a store, from its start to the end that the seed has for it.
+
+Rule: every step does one thing and looks at all owners; now and then everything comes to rest with
+nothing failing, and is compared as a whole. A life ends by a crash at any moment, by closing the
+store, at rest or in full flight, or because the store stopped itself.
+Must not know: what other lives there are.
+"""
+
+import asyncio
+from collections.abc import Callable
+from enum import Enum
+
+from ledger import LedgerState
+from ledger.config import NO_LIMIT
+from tests.simulation import changing, reading, whole, writing
+from tests.simulation.broken import Broken, check
+from tests.simulation.character import ledger_config
+from tests.simulation.log_model import HandleModel
+from tests.simulation.recovery import recover
+from tests.simulation.scene import PATIENCE_S, Scene
+
+TASKS_MAX = 12
+OPENS = 0.3
+"""How often a managed ledger without an owner gets one, instead of something else being done."""
+APPENDED_AGAIN_MAX = 20
+"""So often in a row callbacks append again; nearly never."""
+SETTLED_MS = 5000
+"""So long takes what nobody waits for, when nothing fails: trims, and what lost its caller."""
+
+ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
+    "append": (writing.append, 10),
+    "add": (writing.add, 5),
+    "append rows": (writing.append_rows, 3),
+    "put rows": (writing.put_rows, 1),
+    "flush": (writing.flush, 1),
+    "await drained": (writing.await_drained, 1),
+    "read": (reading.read, 6),
+    "read cached": (reading.read_cached, 2),
+    "read one": (reading.read_one, 1),
+    "find": (reading.find, 1),
+    "ask stale": (reading.ask_stale, 1),
+    "open": (lambda scene: changing.open_log(scene, scene.log()), 2),
+    "close handle": (changing.close_handle, 0.7),
+    "delete": (changing.delete, 0.7),
+    "roll over": (changing.roll_over, 2),
+    "remove ledgers": (changing.remove_ledgers, 2),
+    "terminate": (changing.terminate, 0.4),
+    "set property": (changing.set_property, 2),
+    "reconfigure": (changing.reconfigure, 1),
+}
+"""What can be done, and how often it usually is. A seed favours some and leaves others out."""
+
+
+class Ending(Enum):
+    """How a life ends."""
+
+    KILLED = "killed: what was written is there"
+    POWER_CUT = "power cut: what was not synced may be gone"
+    CLOSED = "closed at rest"
+    CLOSED_BUSY = "closed in full flight"
+
+
+class Crash(BaseException):
+    """The process is no more."""
+
+
+class Life:
+    """One life; `run` is its main program."""
+
+    def __init__(self, scene: Scene, ending: Ending) -> None:
+        self._scene = scene
+        self._ending = ending
+        random, character = scene.random, scene.character
+        self._crash_step: int | None = None
+        if ending in {Ending.KILLED, Ending.POWER_CUT}:
+            self._crash_step = random.randrange(-1, character.steps)
+        self._actions = [action for action, _ in ACTIONS.values()]
+        self._weights = [character.favours[name] for name in ACTIONS]
+
+    async def run(self) -> None:
+        """Live."""
+        scene = self._scene
+        self._maybe_crash(-1)
+        whole.check_listing(scene.engine)
+        scene.store = await scene.open_store()
+        await self._take_stock()
+        for step in range(scene.character.steps):
+            if scene.store.is_fenced:
+                break
+            scene.step = step
+            self._maybe_crash(step)
+            await self._do_something()
+        await self._end()
+
+    async def _do_something(self) -> None:
+        scene, random = self._scene, self._scene.random
+        dice = random.random()
+        if dice < scene.character.calm:
+            await self._be_calm()
+        elif dice < scene.character.calm + scene.character.takeovers:
+            await self._take_over()
+        elif (log := scene.ownerless()) is not None and random.random() < OPENS:
+            changing.open_log(scene, log)
+        else:
+            random.choices(self._actions, self._weights)[0](scene)
+        scene.model.observe_all()
+        scene.model.check_row(scene.store, b"pair/0/left") if not scene.store.is_fenced else None
+        if len(scene.tasks) > TASKS_MAX:
+            await asyncio.wait(list(scene.tasks), return_when=asyncio.FIRST_COMPLETED)
+        await self._pause()
+
+    async def _pause(self) -> None:
+        random = self._scene.random
+        dice = random.random()
+        if dice < 0.3:
+            return
+        if dice < 0.7:
+            await asyncio.sleep(0)
+        else:
+            await self._scene.clock.sleep(random.choice((1, 1, 3, 10, 100, 1000)))
+
+    # Coming to rest
+
+    async def _be_calm(self) -> None:
+        """Let everything end with nothing failing, then compare it as a whole."""
+        scene = self._scene
+        scene.note("calm")
+        scene.faults.is_on = False
+        await scene.rest()
+        await scene.clock.sleep(SETTLED_MS)
+        for _ in range(APPENDED_AGAIN_MAX):
+            if not scene.store.is_fenced:
+                await scene.store.flush()
+        check(not scene.model.stream, "everything was flushed, and somebody still waits")
+        if scene.store.is_fenced:
+            self._check_fenced()
+            return
+        check(not scene.undrained, "there is room again, and nobody was told")
+        whole.check_names(scene.model, scene.store)
+        for log in scene.model.logs.values():
+            handle = log.handle
+            if handle is not None and not handle.is_stale and not handle.is_losing:
+                await whole.check_log(scene.model, handle, scene.random)
+                await self._check_trim(handle)
+                await self._check_roll(handle)
+        whole.check_rows(scene.model, scene.store)
+        await scene.store.flush()
+        whole.check_listing(scene.engine)
+        check(
+            scene.store.cached_bytes <= scene.character.store.cache_bytes,
+            "the cache holds more than it may",
+        )
+        scene.faults.is_on = True
+
+    async def _check_trim(self, handle: HandleModel) -> None:
+        """With nothing else going on a trim removes exactly what the rule says."""
+        scene, config, infos = self._scene, handle.ml.config, handle.ml.ledgers
+        remaining, kept = handle.ml.total_size, 0
+        for info in infos[:-1]:
+            assert info.closed_ms is not None
+            remaining -= info.size
+            age_ms = scene.clock.now_ms() - info.closed_ms
+            is_expired = config.retention_ms != NO_LIMIT and age_ms > config.retention_ms
+            is_over = config.retention_bytes != NO_LIMIT and remaining >= config.retention_bytes
+            if not is_expired and not is_over:
+                break
+            kept += 1
+        await handle.ml.trim()
+        found = [info.ledger_id for info in handle.ml.ledgers]
+        expected = [info.ledger_id for info in infos[kept:]]
+        if found != expected:
+            raise Broken(f"{handle}: ledgers after a trim are {found}, expected {expected}")
+
+    async def _check_roll(self, handle: HandleModel) -> None:
+        """With nothing else going on a rollover leaves a new, empty ledger, or nothing new."""
+        ml, before = handle.ml, handle.ml.ledgers
+        if self._scene.random.random() < 0.7 or ml.state is LedgerState.TERMINATED:
+            return
+        await ml.roll_over()
+        is_new = ml.ledgers[-1].ledger_id != before[-1].ledger_id
+        check(is_new == bool(before[-1].entries), f"{handle}: after a rollover: {ml.ledgers[-1]}")
+        check(not ml.ledgers[-1].entries, f"{handle}: the new ledger is not empty")
+
+    def _check_fenced(self) -> None:
+        """A store stops itself only for a reason, and then hears of it."""
+        counts = self._scene.faults.counts
+        reasons = ("write", "sync", "index", "checkpoint")
+        check(any(counts[each] for each in reasons), "the store stopped itself without a reason")
+
+    # Owners
+
+    async def _take_stock(self) -> None:
+        scene = self._scene
+        scene.faults.is_on = False
+        await recover(scene)
+        for log in scene.model.logs.values():
+            if log.handle is not None:
+                config = ledger_config(scene.random)
+                log.handle.configs.append(config)
+                log.handle.ml.reconfigure(config)
+        scene.note("recovered")
+        scene.faults.is_on = True
+
+    async def _take_over(self) -> None:
+        """Another store of the same process takes the engine."""
+        scene, before = self._scene, self._scene.store
+        scene.note("another store takes over")
+        scene.faults.is_on = False
+        scene.store = await scene.open_store()
+        check(before.is_fenced, "two stores own one engine")
+        scene.model.lose_all()
+        scene.start("close the store before", before.close())
+        await self._take_stock()
+
+    # Ending
+
+    async def _end(self) -> None:
+        scene = self._scene
+        if scene.store.is_fenced or self._ending is Ending.CLOSED:
+            await self._be_calm()
+            await self._close()
+        elif self._ending is Ending.CLOSED_BUSY:
+            await self._close()
+        else:
+            self._crash_soon()
+            await scene.rest()
+            await scene.clock.sleep(int(PATIENCE_S) * 1000)
+
+    async def _close(self) -> None:
+        scene = self._scene
+        scene.note("close the store")
+        scene.is_ending = True
+        await asyncio.wait_for(scene.store.close(), PATIENCE_S)
+        check(not scene.model.stream, "the store is closed, and somebody still waits")
+        await scene.rest()
+
+    def _maybe_crash(self, step: int) -> None:
+        if step == self._crash_step:
+            self._crash_soon()
+
+    def _crash_soon(self) -> None:
+        """Crash at any moment from now on."""
+        schedule = self._scene.schedule
+        delay_us = schedule.work_us() * self._scene.random.choice((1, 3, 10))
+        schedule.after(delay_us, lambda: schedule.interrupt(Crash()))

@@ -1,0 +1,172 @@
+"""Log model: what one managed ledger must look like, as plain lists.
+
+Rule: the model only knows what callers were told. What they were told is kept is there; what they
+were told is refused never comes; of the rest either may be true until somebody looks.
+Must not know: how the ledger does it.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ledger import EARLIEST, LATEST, LedgerInfo, ManagedLedger, ManagedLedgerConfig, Position
+from tests.simulation.broken import Broken, check
+
+
+class Fate(Enum):
+    """What is known of a write."""
+
+    WAITING = "nobody was told yet"
+    KEPT = "acknowledged, or seen in a store that must keep it"
+    REFUSED = "failed, and nothing of it was stored"
+    UNKNOWN = "whoever waited for it does not know"
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """One append, or one group of rows, in the order of submission."""
+
+    serial: int
+    log: "LogModel | None"
+    handle: "HandleModel | None"
+    data: bytes
+    rows: Sequence[tuple[bytes, bytes | None]] = ()
+    position: Position | None = None
+    fate: Fate = Fate.WAITING
+
+    def __str__(self) -> str:
+        return f"write {self.serial}"
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A request to remove ledgers; `before` is None for all but the newest."""
+
+    before: Position | None
+
+    def covers(self, info: LedgerInfo) -> bool:
+        return self.before is None or Position(info.ledger_id, info.entries - 1) < self.before
+
+
+@dataclass(slots=True, eq=False)
+class HandleModel:
+    """One opening of a managed ledger.
+
+    Attributes:
+        is_stale: another owner is known to be there, or the store to be gone.
+        is_losing: somebody closes it, or opens or deletes it without a caller who hears of it.
+        configs: every configuration that was in force.
+        adds: every add_entry that is not refused, in the order of the calls.
+    """
+
+    number: int
+    log: "LogModel"
+    ml: ManagedLedger
+    configs: list[ManagedLedgerConfig]
+    lac: Position
+    infos: tuple[LedgerInfo, ...]
+    is_stale: bool = False
+    is_losing: bool = False
+    submitted: Position | None = None
+    adds: list[Write] = field(default_factory=list)
+    removals: list[Removal] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.log.name}#{self.number}"
+
+
+class LogModel:
+    """One managed ledger from its creation to its deletion.
+
+    Attributes:
+        exists: what may be true.
+        may_be_deleted: whether what exists may be another one of that name.
+        ended: whether it is terminated: what may be true.
+        order, data: every entry that is there or was there.
+        gone_upto: the newest ledger with entries that was removed.
+        properties: for every key the values that it may have.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.exists = {False}
+        self.handle: HandleModel | None = None
+        self.order: list[Position] = []
+        self.data: dict[Position, bytes] = {}
+        self.gone_upto = -1
+        self.properties: dict[str, set[str | None]] = {}
+        self.may_be_deleted = False
+        self.ended = {False}
+
+    def succeeded_by(self, ml: ManagedLedger) -> "LogModel":
+        """Return the model of what was opened: this one, or a new one if this may be deleted.
+
+        Without entries nobody can tell; then everything may be true that may be of either.
+        """
+        may_be_new = self.may_be_deleted and not ml.number_of_entries(EARLIEST, LATEST)
+        self.may_be_deleted = False
+        if not may_be_new:
+            return self
+        successor = LogModel(self.name)
+        successor.handle = self.handle
+        successor.exists = {True}
+        successor.ended = self.ended | {False}
+        successor.properties = {key: {*values, None} for key, values in self.properties.items()}
+        return successor
+
+    def keep(self, position: Position, data: bytes) -> None:
+        """Note that an entry is there."""
+        known = self.data.get(position)
+        if known is not None:
+            check(known == data, f"{self.name} {position}: two entries have one position")
+            return
+        self.data[position] = data
+        if self.order and position < self.order[-1]:
+            insort(self.order, position)
+        else:
+            self.order.append(position)
+
+    def present(self) -> list[Position]:
+        """Return what is known to be there and was not removed."""
+        return self.order[bisect_right(self.order, Position(self.gone_upto, 1 << 62)) :]
+
+    def between(self, start: Position, end: Position) -> list[Position]:
+        """Return what is there from `start` to `end`, both included."""
+        first = max(start, Position(self.gone_upto + 1, -1))
+        return self.order[bisect_left(self.order, first) : bisect_right(self.order, end)]
+
+    def note_gone(self, ledger_ids: Iterable[int]) -> None:
+        """Ledgers were removed."""
+        self.gone_upto = max((self.gone_upto, *ledger_ids))
+
+
+def check_removal(
+    handle: HandleModel, removed: Sequence[LedgerInfo], total: int, now_ms: int
+) -> None:
+    """Ledgers go from the oldest on, for a reason, and never the newest; empty ones go as they end.
+
+    Args:
+        handle: whose list got shorter.
+        removed: what is missing now, as it was before.
+        total: bytes of the whole list, with what was removed.
+        now_ms: the reason may be older, but age and size only grow.
+    """
+    remaining = total
+    for info in removed:
+        if not info.entries:
+            continue
+        remaining -= info.size
+        if info.closed_ms is None:
+            raise Broken(f"{handle}: ledger {info.ledger_id} was removed while it was written to")
+        if any(removal.covers(info) for removal in handle.removals):
+            continue
+        age_ms = now_ms - info.closed_ms
+        if not any(_may_go(config, age_ms, remaining) for config in handle.configs):
+            raise Broken(f"{handle}: nobody let ledger {info.ledger_id} go, age {age_ms} ms")
+
+
+def _may_go(config: ManagedLedgerConfig, age_ms: int, remaining: int) -> bool:
+    return (config.retention_ms >= 0 and age_ms > config.retention_ms) or (
+        config.retention_bytes >= 0 and remaining >= config.retention_bytes
+    )

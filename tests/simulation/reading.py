@@ -1,0 +1,184 @@
+"""Reading: cursorless reads of every kind, from any place, with any limit.
+
+Rule: a read without a cursor never waits for entries and never fails without a reason.
+Must not know: where entries come from.
+"""
+
+from dataclasses import dataclass
+
+from ledger import EARLIEST, LATEST, Entry, Fenced, InvalidPosition, LedgerError, Position
+from tests.simulation.broken import Broken, check
+from tests.simulation.log_model import HandleModel
+from tests.simulation.reads import ReadModel
+from tests.simulation.scene import UNBOUNDED_WAITING, Attempt, Scene
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    start: Position
+    count: int
+    upto: Position
+    bytes_max: int | None
+
+    @classmethod
+    def drawn(cls, scene: Scene, handle: HandleModel) -> "_Range":
+        random = scene.random
+        return cls(
+            start=EARLIEST if random.random() < 0.2 else scene.position(handle.log),
+            count=random.choice((1, 1, 2, 4, 10, 1 << 30)),
+            upto=LATEST if random.random() < 0.7 else scene.position(handle.log),
+            bytes_max=None if random.random() < 0.6 else random.choice((1, 20, 100, 500)),
+        )
+
+
+def read(scene: Scene) -> None:
+    """Call read_entries, and wait for it in the background."""
+    handle = scene.handle()
+    if handle is not None:
+        range_ = _Range.drawn(scene, handle)
+        what = f"{handle} read {range_.start} count {range_.count} upto {range_.upto}"
+        scene.start(what, _reading(scene, handle, range_))
+
+
+async def _reading(scene: Scene, handle: HandleModel, range_: _Range) -> None:
+    attempt = scene.attempt(handle)
+    read_model = _begin(scene, handle, range_)
+    try:
+        entries = await handle.ml.read_entries(
+            range_.start, range_.count, range_.upto, bytes_max=range_.bytes_max
+        )
+    except LedgerError as error:
+        scene.explain(attempt, error)
+        scene.note(f"{handle} read {range_.start} failed: {error}")
+        return
+    scene.note(f"{handle} read {range_.start}: {_text(entries)}")
+    check(not attempt.was_lost, f"{handle}: a stale owner was served")
+    read_model.check(entries, may_be_partial=_may_be_partial(scene, attempt))
+
+
+def read_cached(scene: Scene) -> None:
+    """Call read_cached: the whole answer, or None."""
+    handle = scene.handle()
+    if handle is None:
+        return
+    range_ = _Range.drawn(scene, handle)
+    attempt = scene.attempt(handle)
+    read_model = _begin(scene, handle, range_)
+    try:
+        entries = handle.ml.read_cached(range_.start, range_.count, range_.bytes_max, range_.upto)
+    except LedgerError as error:
+        scene.explain(attempt, error)
+        return
+    if entries is not None:
+        scene.note(f"{handle} cached {range_.start}: {_text(entries)}")
+        read_model.check(entries, may_be_partial=False)
+
+
+def read_one(scene: Scene) -> None:
+    """Call read_entry."""
+    handle = scene.handle()
+    if handle is not None:
+        position = scene.position(handle.log)
+        scene.start(f"{handle} read entry {position}", _reading_one(scene, handle, position))
+
+
+async def _reading_one(scene: Scene, handle: HandleModel, position: Position) -> None:
+    attempt = scene.attempt(handle)
+    log, lac = handle.log, handle.ml.last_confirmed_entry
+    try:
+        entry = await handle.ml.read_entry(position)
+    except InvalidPosition:
+        if position <= lac and log.between(position, position):
+            raise Broken(f"{handle}: {position} is there, but was called invalid") from None
+    except LedgerError as error:
+        if position.ledger_id > log.gone_upto:
+            scene.explain(attempt, error)
+    else:
+        check(entry.position == position, f"{handle}: {position} was asked for, {entry} came")
+        scene.model.recognise(log, position, entry.data)
+
+
+def find(scene: Scene) -> None:
+    """Call find_newest_matching, with what matches up to some place."""
+    handle = scene.handle()
+    if handle is not None:
+        upto = scene.position(handle.log)
+        scene.start(f"{handle} find up to {upto}", _finding(scene, handle, upto))
+
+
+async def _finding(scene: Scene, handle: HandleModel, upto: Position) -> None:
+    attempt = scene.attempt(handle)
+    log, lac, gone_upto = handle.log, handle.ml.last_confirmed_entry, handle.log.gone_upto
+    try:
+        found = await handle.ml.find_newest_matching(lambda entry: entry.position <= upto)
+    except LedgerError as error:
+        scene.explain(attempt, error)
+        return
+    scene.note(f"{handle} found {found} up to {upto}")
+    check(found is None or found <= upto, f"{handle}: {found} does not match up to {upto}")
+    if gone_upto != log.gone_upto or _may_be_partial(scene, attempt):
+        return
+    newer = log.between(found.successor if found else EARLIEST, min(upto, lac))
+    if newer:
+        raise Broken(f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} is there")
+
+
+def ask_stale(scene: Scene) -> None:
+    """A handle that has lost its managed ledger refuses everything at once."""
+    if not scene.stale:
+        return
+    handle = scene.random.choice(scene.stale)
+    for what, ask in (
+        ("appended", lambda: handle.ml.append_nowait(b"stale", 1, 0, _never_called)),
+        ("read", lambda: handle.ml.read_cached(EARLIEST, 1)),
+    ):
+        try:
+            ask()
+        except LedgerError:
+            continue
+        raise Broken(f"{handle}: a stale owner {what}")
+    scene.start(f"{handle} changes, stale", _changing_stale(handle))
+
+
+async def _changing_stale(handle: HandleModel) -> None:
+    ml = handle.ml
+    for change in (ml.roll_over, ml.truncate, lambda: ml.set_property("stale", "yes")):
+        try:
+            await change()
+        except LedgerError:
+            continue
+        raise Broken(f"{handle}: a stale owner changed something")
+    try:
+        await ml.read_entries(EARLIEST, 1)
+    except Fenced:
+        return
+    raise Broken(f"{handle}: a stale owner was served")
+
+
+def _begin(scene: Scene, handle: HandleModel, range_: _Range) -> ReadModel:
+    return ReadModel.begin(
+        scene.model,
+        handle,
+        range_.start,
+        range_.count,
+        bytes_max=range_.bytes_max,
+        upto=range_.upto,
+    )
+
+
+def _may_be_partial(scene: Scene, attempt: Attempt) -> bool:
+    return (
+        scene.faults.counts["read"] > attempt.faults["read"]
+        or scene.may_be_lost(attempt)
+        or scene.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
+    )
+
+
+def _text(entries: list[Entry]) -> str:
+    if not entries:
+        return "nothing"
+    return f"{len(entries)} from {entries[0].position} to {entries[-1].position}"
+
+
+def _never_called(position: Position, error: LedgerError | None) -> None:
+    raise Broken(f"a refused append was told {position} {error}")

@@ -1,0 +1,156 @@
+"""Run: one seed, from an empty disk through several lives of the process.
+
+Rule: everything is drawn from the seed, in two streams: what is done, and when what happens. The
+same seed writes the same trace, byte for byte.
+Must not know: who wants to know the result.
+"""
+
+import gc
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from random import Random
+
+from ledger import LedgerStore
+from tests.simulation.character import Character, small_numbers
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.disk import Disk
+from tests.simulation.engine import SimulatedEngine
+from tests.simulation.faults import Faults
+from tests.simulation.life import ACTIONS, Crash, Ending, Life
+from tests.simulation.log_model import LogModel
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.scene import Scene
+from tests.simulation.schedule import Schedule
+from tests.simulation.store_model import StoreModel
+from tests.simulation.threads import simulated_threads
+
+TRACE_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A seed that broke an invariant, as text: it goes from process to process."""
+
+    seed: int
+    life: int
+    step: int
+    error: str
+    trace: tuple[str, ...]
+    stack: str
+
+    def __str__(self) -> str:
+        return "\n".join(
+            (
+                self.stack,
+                *self.trace[-TRACE_LINES:],
+                f"seed {self.seed} broke in life {self.life}, step {self.step}: {self.error}",
+                f"replay: python -m tests.simulation --seed {self.seed} --trace",
+            )
+        )
+
+
+class Run:
+    """One seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace: list[str] = []
+        self._random = Random(f"{seed} what")
+        self._character = Character.drawn(self._random, ACTIONS)
+        self._schedule = Schedule(Random(f"{seed} when"), self._character.pace)
+        self._faults = Faults(Random(f"{seed} faults"), self._character.fault_rates)
+        self._clock = SimulatedClock(self._schedule)
+        self._disk = Disk()
+        self._sync = self._character.store.durability == "fsync"
+        self._model = StoreModel(self._disk, self._clock, sync=self._sync)
+        self._model.logs = {name: LogModel(name) for name in self._character.names}
+        self._life = 0
+        self._scene: Scene | None = None
+
+    def go(self) -> Failure | None:
+        """Live all lives; return what broke, if anything did."""
+        self._note(f"seed {self.seed}: {self._character}")
+        try:
+            for life in range(self._character.lives):
+                self._life = life
+                self._live(self._random.choice(list(Ending)))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
+            return Failure(
+                seed=self.seed,
+                life=self._life,
+                step=self._scene.step if self._scene else -1,
+                error=f"{type(error).__name__}: {error}",
+                trace=tuple(self.trace),
+                stack="".join(traceback.format_exception(error)),
+            )
+        return None
+
+    def _live(self, ending: Ending) -> None:
+        self._note(f"life {self._life}: {ending.value}")
+        loop = SimulatedLoop(self._schedule)
+        scene = self._scene = self._new_scene(loop)
+        life = Life(scene, ending)
+        try:
+            with suppress(Crash):
+                loop.run(life.run())
+        finally:
+            scene.is_over = True
+            loop.end()
+            self._schedule.forget_all()
+        self._faults.is_on = False
+        self._model.lose_all()
+        if ending is Ending.POWER_CUT:
+            lost = self._disk.cut_power(self._random.choice((0, 0, 1, 3)))
+            self._note(f"{lost} groups are lost")
+            self._model.may_lack_acknowledged |= not self._sync
+
+    def _new_scene(self, loop: SimulatedLoop) -> Scene:
+        engine = SimulatedEngine(
+            self._disk,
+            self._faults,
+            self._schedule,
+            checkpoint_groups=self._character.checkpoint_groups,
+            resident=self._character.resident,
+        )
+
+        async def open_store() -> LedgerStore:
+            return await LedgerStore.open(
+                None,
+                config=self._character.store,
+                clock=self._clock,
+                engine=engine,
+                threads=simulated_threads(self._schedule),
+            )
+
+        return Scene(
+            random=self._random,
+            schedule=self._schedule,
+            loop=loop,
+            clock=self._clock,
+            faults=self._faults,
+            engine=engine,
+            model=self._model,
+            character=self._character,
+            trace=self._note,
+            open_store=open_store,
+        )
+
+    def _note(self, text: str) -> None:
+        self.trace.append(f"{self._schedule.now_us} {text}")
+
+
+@contextmanager
+def simulation() -> Iterator[None]:
+    """Prepare the process for runs: small numbers, no logs, no collector at odd moments."""
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        with small_numbers():
+            yield
+    finally:
+        gc.enable()
+        logging.disable(level)

@@ -1,0 +1,207 @@
+"""Scene: one life of a process with a store in it, and what the actions on it need.
+
+Rule: an action draws everything from `random`, starts what takes time with `start`, and explains
+every error that it gets with `explain`: an error without a reason is a broken invariant.
+Must not know: which actions there are.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+from ledger import (
+    AlreadyClosed,
+    Corrupt,
+    Fenced,
+    LedgerError,
+    LedgerStore,
+    NonRecoverable,
+    Position,
+    StorageFailed,
+    Terminated,
+    TooManyRequests,
+)
+from tests.simulation.broken import Broken
+from tests.simulation.character import Character
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.engine import SimulatedEngine
+from tests.simulation.faults import Faults
+from tests.simulation.log_model import HandleModel, LogModel
+from tests.simulation.loop import SimulatedLoop
+from tests.simulation.schedule import Schedule
+from tests.simulation.store_model import StoreModel
+
+UNBOUNDED_WAITING = 10_000
+STALE_HANDLES = 4
+PATIENCE_S = 600.0
+"""Virtual time in which everything must come to an end when nothing fails any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How things stood when something was tried; `was_lost`: it cannot succeed."""
+
+    handle: HandleModel
+    faults: Counter[str]
+    was_changing: bool
+    was_lost: bool
+
+
+@dataclass(slots=True, eq=False)
+class Scene:
+    """Attributes:
+    store: the owner of the engine now; a takeover replaces it.
+    tasks: what is under way, and what it is.
+    cancelled: tasks whose callers were cancelled.
+    changing: openings and deletions under way, by name.
+    numbers: of openings and deletions, in the order in which they began.
+    orphans: the newest opening or deletion that goes on without its caller, by name.
+    busy: what only one caller at a time does, so that its outcome can be told.
+    stale: some handles that have lost their managed ledger.
+    undrained: callbacks of `on_drained` that are due.
+    is_ending: the store is being closed.
+    is_over: the process is no more.
+    """
+
+    random: Random
+    schedule: Schedule
+    loop: SimulatedLoop
+    clock: SimulatedClock
+    faults: Faults
+    engine: SimulatedEngine
+    model: StoreModel
+    character: Character
+    trace: Callable[[str], None]
+    open_store: Callable[[], Coroutine[Any, Any, LedgerStore]]
+    store: LedgerStore = field(init=False)
+    tasks: dict[asyncio.Task[None], str] = field(default_factory=dict)
+    cancelled: set[asyncio.Task[None]] = field(default_factory=set)
+    changing: Counter[str] = field(default_factory=Counter)
+    orphans: dict[str, int] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)
+    busy: set[object] = field(default_factory=set)
+    stale: deque[HandleModel] = field(default_factory=deque)
+    undrained: int = 0
+    step: int = -1
+    is_ending: bool = False
+    is_over: bool = False
+
+    def note(self, text: str) -> None:
+        """Write a line of the trace; what dies with the process writes none."""
+        if not self.is_over:
+            self.trace(f"step {self.step}: {text}")
+
+    # Picking
+
+    def log(self) -> LogModel:
+        """Pick a managed ledger, whether or not it exists."""
+        return self.model.logs[self.random.choice(self.character.names)]
+
+    def handle(self) -> HandleModel | None:
+        """Pick an owner, None when that managed ledger has none."""
+        handle = self.log().handle
+        return None if handle is None or handle.is_stale or handle.is_losing else handle
+
+    def ownerless(self) -> LogModel | None:
+        """Pick a managed ledger that nobody has open, or is about to open."""
+        log = self.log()
+        has_owner = log.handle is not None and not (log.handle.is_stale or log.handle.is_losing)
+        return None if has_owner or self.changing[log.name] else log
+
+    def position(self, log: LogModel) -> Position:
+        """Pick a place: an entry that is or was there, or somewhere near one."""
+        if not log.order:
+            return Position(self.random.randrange(-1, 20), self.random.randrange(-1, 5))
+        known = self.random.choice(log.order)
+        shift = self.random.choice((0, 0, 0, -1, 1, 1000))
+        ledger_shift = self.random.choice((0, 0, 0, 0, 1, -1))
+        return Position(known.ledger_id + ledger_shift, max(known.entry_id + shift, -1))
+
+    def retire(self, handle: HandleModel) -> None:
+        """A handle has lost its managed ledger."""
+        self.model.observe(handle)
+        handle.is_stale = True
+        self.stale.append(handle)
+        if len(self.stale) > STALE_HANDLES:
+            self.stale.popleft()
+
+    # What takes time
+
+    def start(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """Start something; its caller may be cancelled at any time."""
+        self.note(what)
+        task = self.loop.create_task(work)
+        self.tasks[task] = what
+        task.add_done_callback(self._ended)
+        if self.random.random() < self.character.cancels:
+            delay_us = self.schedule.work_us()
+            self.loop.call_later(delay_us / 1e6, self._cancel, task)
+
+    async def rest(self) -> None:
+        """Wait for the end of all that was started."""
+        if self.tasks:
+            _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
+            if waiting:
+                names = sorted(self.tasks[task] for task in waiting)
+                raise Broken(f"nobody will ever hear of: {', '.join(names)}")
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        what = self.tasks.pop(task)
+        if task.cancelled():
+            if task not in self.cancelled and not self.is_over:
+                self.schedule.interrupt(Broken(f"cancelled by nobody: {what}"))
+            self.note(f"cancelled: {what}")
+        elif (error := task.exception()) is not None:
+            self.schedule.interrupt(error)
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        if not task.done():
+            self.note(f"cancel: {self.tasks[task]}")
+            self.cancelled.add(task)
+            task.cancel()
+
+    # Errors
+
+    def attempt(self, handle: HandleModel) -> Attempt:
+        """Note how things stand before something is tried with a handle."""
+        changing = self.changing[handle.log.name] > 0
+        return Attempt(handle, self.faults.counts.copy(), changing, handle.is_stale)
+
+    def explain(self, attempt: Attempt, error: LedgerError) -> None:
+        """Raise unless there is a reason for an error."""
+        handle = attempt.handle
+        faults = self.faults.counts - attempt.faults
+        match error:
+            case Fenced() | AlreadyClosed():
+                has_reason = self.may_be_lost(attempt)
+            case Terminated():
+                has_reason = True in handle.log.ended
+            case TooManyRequests():
+                has_reason = self.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
+            case StorageFailed():
+                has_reason = self.faults.count > 0  # told late of one that was before
+            case Corrupt() | NonRecoverable():
+                has_reason = faults["read"] > 0
+            case _:
+                has_reason = False
+        if not has_reason:
+            raise Broken(f"{handle}: {type(error).__name__} without a reason: {error}") from error
+
+    def may_be_lost(self, attempt: Attempt) -> bool:
+        """Tell whether a handle may have lost its managed ledger since."""
+        handle = attempt.handle
+        return (
+            attempt.was_changing
+            or handle.is_stale
+            or handle.is_losing
+            or self.changing[handle.log.name] > 0
+            or self.may_refuse(self.store)
+        )
+
+    def may_refuse(self, store: LedgerStore) -> bool:
+        """Tell whether a store has stopped, or lost the engine."""
+        return self.is_ending or store.is_fenced or store is not self.store

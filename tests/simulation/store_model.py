@@ -1,0 +1,243 @@
+"""Store model: what a whole store was told to keep, and the checks that hold at every moment.
+
+Rule: everything that goes through `append_nowait` and `append_rows_nowait` is one stream, in which
+callers hear in order; a crash takes a tail of it, never a piece out of the middle.
+Must not know: who does what when.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from ledger import (
+    Fenced,
+    LedgerError,
+    LedgerState,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+    StorageFailed,
+)
+from ledger.engine.base import Row
+from tests.simulation.broken import Broken, check
+from tests.simulation.clock import SimulatedClock
+from tests.simulation.disk import Disk
+from tests.simulation.log_model import (
+    Fate,
+    HandleModel,
+    LogModel,
+    Write,
+    check_removal,
+)
+
+UNREADABLE = {LedgerState.CLOSED, LedgerState.FENCED, LedgerState.FENCED_FOR_DELETION}
+
+
+class StoreModel:
+    """All that is known of one store, over all its lives."""
+
+    def __init__(self, disk: Disk, clock: SimulatedClock, *, sync: bool) -> None:
+        self.logs: dict[str, LogModel] = {}
+        self.writes: dict[int, Write] = {}
+        self.stream: deque[Write] = deque()
+        """Writes that nobody was told of yet, in the order of submission."""
+        self.unknown: list[Write] = []
+        """Writes of the stream whose callers do not know, in the order of submission."""
+        self.rows: dict[bytes, bytes] = {}
+        self.row_choices: dict[bytes, set[bytes | None]] = {}
+        """Rows of `put_rows`, with every value that they may have."""
+        self.may_lack_acknowledged = False
+        """Whether the power was cut, and nobody promised anything for that case."""
+        self._disk = disk
+        self._clock = clock
+        self._sync = sync
+        self._serial = 0
+        self._handles = 0
+
+    # Writes
+
+    def new_write(self, handle: HandleModel | None, size: int, rows: Sequence[Row] = ()) -> Write:
+        """Make a write with bytes that no other has."""
+        self._serial += 1
+        data = b"%d:" % self._serial + b"." * size
+        log = handle.log if handle else None
+        write = Write(self._serial, log, handle, data, rows)
+        self.writes[write.serial] = write
+        return write
+
+    def submitted(self, write: Write, position: Position | None = None) -> None:
+        """A write of the stream was accepted."""
+        handle = write.handle
+        if handle is not None and position is not None:
+            write.position = position
+            check(not handle.is_stale, f"{handle}: a stale owner appended at {position}")
+            check(handle.log.ended != {True}, f"{handle}: {position} is behind the end")
+            if handle.submitted is not None and position <= handle.submitted:
+                raise Broken(f"{handle}: {position} was given out behind {handle.submitted}")
+            if handle.log.order and position <= handle.log.order[-1]:
+                raise Broken(f"{handle}: {position} was given out, {handle.log.order[-1]} is there")
+            handle.submitted = position
+        self.stream.append(write)
+
+    def told(self, write: Write, position: Position | None, error: LedgerError | None) -> None:
+        """The caller of a write of the stream hears what became of it."""
+        if not self.stream or self.stream[0] is not write:
+            raise Broken(f"{write}: told out of order or twice, waiting: {self._first_waiting()}")
+        self.stream.popleft()
+        if position is not None and position != write.position:
+            raise Broken(f"{write}: told of {position}, was given {write.position}")
+        if error is None:
+            self._kept(write)
+        elif isinstance(error, StorageFailed):
+            write.fate = Fate.REFUSED
+            self.forget_submitted(write)
+        elif isinstance(error, Fenced):
+            write.fate = Fate.UNKNOWN
+            self.unknown.append(write)
+        else:
+            raise Broken(f"{write}: failed with {error!r}")
+
+    def forget_submitted(self, write: Write) -> None:
+        """After a failure ids go on behind the last confirmed entry."""
+        if write.handle is not None:
+            write.handle.submitted = None
+
+    def _kept(self, write: Write) -> None:
+        write.fate = Fate.KEPT
+        apply_rows(self.rows, write.rows)
+        handle, position = write.handle, write.position
+        if handle is None or position is None:
+            return
+        check(not handle.is_stale, f"{handle}: a stale owner acknowledged {position}")
+        self.check_safe(handle, position)
+        lac = handle.ml.last_confirmed_entry
+        if lac != position:
+            raise Broken(f"{handle}: told of {position}, but the last confirmed entry is {lac}")
+        handle.log.keep(position, write.data)
+        cached = None
+        if handle.ml.state not in UNREADABLE:
+            cached = handle.ml.read_cached(position, 1)
+        if cached is not None and [(position, write.data)] != [
+            (e.position, e.data) for e in cached
+        ]:
+            raise Broken(f"{handle}: told of {position}, but it cannot be read: {cached}")
+
+    def check_safe(self, handle: HandleModel, position: Position) -> None:
+        """What was confirmed survives what the durability promises."""
+        if not self._disk.is_safe(*position, sync=self._sync):
+            raise Broken(f"{handle}: {position} is confirmed, but not as durable as promised")
+
+    def added(self, write: Write, position: Position) -> None:
+        """The caller of `add_entry` was told a position."""
+        handle = write.handle
+        assert handle is not None
+        if handle.is_stale and position > handle.lac:
+            raise Broken(f"{handle}: a stale owner added {position}")
+        if write.position not in {None, position}:
+            raise Broken(f"{write}: was seen at {write.position}, told of {position}")
+        self.check_safe(handle, position)
+        self.seen(write, position)
+
+    def seen(self, write: Write, position: Position) -> None:
+        """A write that is not in the stream has got its place."""
+        write.position = position
+        write.fate = Fate.KEPT
+        assert write.log is not None
+        write.log.keep(position, write.data)
+
+    def recognise(self, log: LogModel, position: Position, data: bytes) -> None:
+        """An entry was read: it must be one that was written there, or may have been."""
+        known = log.data.get(position)
+        if known is not None:
+            if known != data:
+                raise Broken(f"{log.name} {position}: read {data[:20]!r}, expected {known[:20]!r}")
+            return
+        serial, colon, _ = data.partition(b":")
+        write = self.writes.get(int(serial)) if colon and serial.isdigit() else None
+        if write is None or write.data != data or write.log is not log:
+            raise Broken(f"{log.name} {position}: read {data[:20]!r}, which nobody wrote there")
+        if write.fate is Fate.REFUSED or write.fate is Fate.KEPT:
+            raise Broken(f"{log.name} {position}: {write} is there, but was {write.fate.name}")
+        if write.position not in {None, position}:
+            raise Broken(f"{log.name} {position}: {write} belongs to {write.position}")
+        if write.fate is Fate.WAITING and write in self.stream:
+            raise Broken(f"{log.name} {position}: {write} is read, but not acknowledged")
+        self.seen(write, position)
+
+    def _first_waiting(self) -> str:
+        return str(self.stream[0]) if self.stream else "none"
+
+    # Handles
+
+    def opened(self, log: LogModel, ml: ManagedLedger, config: ManagedLedgerConfig) -> HandleModel:
+        """A managed ledger has a new owner."""
+        if log.handle is not None:
+            log.handle.is_stale = True
+        self._handles += 1
+        handle = HandleModel(self._handles, log, ml, [config], ml.last_confirmed_entry, ml.ledgers)
+        log.handle = handle
+        ml.add_listener(lambda: self.observe(handle))
+        self._check_new_lac(handle)
+        return handle
+
+    def _check_new_lac(self, handle: HandleModel) -> None:
+        """The new owner sees everything that was acknowledged, and nothing beyond it."""
+        present = handle.log.present()
+        if present and handle.lac < present[-1]:
+            raise Broken(
+                f"{handle}: {present[-1]} was acknowledged, the new owner has {handle.lac}"
+            )
+
+    def observe(self, handle: HandleModel) -> None:
+        """Look at a handle; cheap enough to be done after every change."""
+        ml, log = handle.ml, handle.log
+        lac, infos = ml.last_confirmed_entry, ml.ledgers
+        if lac < handle.lac:
+            raise Broken(f"{handle}: the last confirmed entry went from {handle.lac} to {lac}")
+        if lac != handle.lac:
+            check(not handle.is_stale, f"{handle}: a stale owner confirmed {lac}")
+            self.check_safe(handle, lac)
+        if infos != handle.infos:
+            check(not handle.is_stale, f"{handle}: a stale owner changed its ledgers")
+            ids = {info.ledger_id for info in infos}
+            removed = [info for info in handle.infos if info.ledger_id not in ids]
+            if removed:
+                total = ml.total_size + sum(info.size for info in removed)
+                check_removal(handle, removed, total, self._clock.now_ms())
+                log.note_gone(info.ledger_id for info in removed if info.entries)
+                if any(info.ledger_id <= log.gone_upto and info.entries for info in infos):
+                    raise Broken(f"{handle}: a ledger was removed out of the middle")
+        handle.lac, handle.infos = lac, infos
+
+    def observe_all(self) -> None:
+        """Look at every owner."""
+        for log in self.logs.values():
+            if log.handle is not None:
+                self.observe(log.handle)
+
+    def check_row(self, store: LedgerStore, key: bytes) -> None:
+        """A row of the stream is there exactly if its write was acknowledged."""
+        found, expected = store.get_row(key), self.rows.get(key)
+        if found != expected:
+            raise Broken(f"row {key!r}: found {found!r}, expected {expected!r}")
+
+    # The end of an owner
+
+    def lose_all(self) -> None:
+        """The process ends, or the store has a successor: who still waits is never told."""
+        while self.stream:
+            write = self.stream.popleft()
+            write.fate = Fate.UNKNOWN
+            self.unknown.append(write)
+        for log in self.logs.values():
+            if log.handle is not None:
+                log.handle.is_stale = True
+
+
+def apply_rows(state: dict[bytes, bytes], rows: Sequence[Row]) -> None:
+    """Put rows, or delete them."""
+    for key, value in rows:
+        if value is None:
+            state.pop(key, None)
+        else:
+            state[key] = value

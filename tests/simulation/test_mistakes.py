@@ -1,0 +1,119 @@
+"""The simulation finds bugs: known mistakes are planted into the ledger, and every one is caught.
+
+Each is a wrong variant of one method, as somebody could have written it. `seeds` is within how many
+seeds from 0 on it must be caught; without a mistake all of them hold (test_simulation).
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from ledger import LedgerState, ManagedLedger, opening
+from ledger.committer import Committer
+from ledger.engine.base import StorageEngine
+from ledger.engine.errors import StorageWriteFailed, SyncFailed
+from ledger.entry_cache import EntryCache
+from ledger.operations import Operation, Row, RowsTicket, Submitter
+from ledger.records import LedgerRecord
+from tests.simulation.run import Failure, simulation
+from tests.simulation.seeds import run_seed
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What is put in the place of which method."""
+
+    owner: object
+    method: str
+    wrong: Callable[..., Any]
+    seeds: int
+
+
+def confirms_before_the_sync(committer: Committer) -> None:
+    """A group is confirmed when it is on its way to the thread, not when it is back."""
+    right_start(committer)
+    if flight := committer._flight:
+        operations, flight.operations = flight.operations, []
+        committer._confirm(operations)
+
+
+def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> None:
+    """The callback comes before the last confirmed entry moves."""
+    _, position, size, data, done = operation
+    done(position, None)
+    ml._list.advance(position, size)
+    ml._run.append(data)
+
+
+def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
+    """After a failed write the next append takes the next id, as if the lost ones were there."""
+    ml._head = ml._list.head
+    if ml._is_writable:
+        ml._set_state(LedgerState.WRITE_FAILED)
+    if ml._state is not LedgerState.FENCED:
+        ml._services.versions.reset(ml.name, ml._head.version)
+
+
+def removes_data_first(
+    committer: Committer, ticket: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
+) -> None:
+    """The data of a ledger goes in a group of its own, before the list without it is written."""
+    if dropped := list(drops):
+        right_submit_ticket(committer, RowsTicket(lambda error: None), (), dropped)
+        if committer._flight is None:
+            committer._start()
+    right_submit_ticket(committer, ticket, rows)
+
+
+def keeps_the_cache(cache: EntryCache, ledger_id: int) -> None:
+    """What was trimmed stays in the cache."""
+
+
+def lets_a_stale_owner_go_on(ml: ManagedLedger) -> None:
+    """A second opening does not fence the first."""
+
+
+def believes_the_mark(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerRecord:
+    """The end of the ledger written to is taken from its record, not from its data."""
+    return mark
+
+
+def tries_a_sync_again(committer: Committer, flight: Any, error: Exception | None) -> None:
+    """A failed sync is taken for a failed write: its callers are told so, and the store goes on."""
+    if isinstance(error, SyncFailed):
+        error = StorageWriteFailed(str(error))
+    right_landed(committer, flight, error)
+
+
+right_start = Committer._start
+right_submit_ticket = Committer.submit_ticket
+right_landed = Committer._landed
+
+MISTAKES = (
+    Mistake(Committer, "_start", confirms_before_the_sync, seeds=10),
+    Mistake(ManagedLedger, "confirm", tells_before_the_reader_may_see, seeds=10),
+    Mistake(ManagedLedger, "revert", keeps_ids_after_a_failure, seeds=50),
+    Mistake(Committer, "submit_ticket", removes_data_first, seeds=500),
+    Mistake(EntryCache, "drop", keeps_the_cache, seeds=500),
+    Mistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
+    Mistake(opening, "_count", believes_the_mark, seeds=10),
+    Mistake(Committer, "_landed", tries_a_sync_again, seeds=500),
+)
+
+
+def first_failure(seeds: Iterable[int]) -> Failure | None:
+    with simulation():
+        return next((failure for seed in seeds if (failure := run_seed(seed))), None)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.wrong.__name__)
+def test_a_planted_mistake_is_caught(mistake: Mistake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mistake.owner, mistake.method, mistake.wrong)
+    failure = first_failure(range(mistake.seeds))
+    assert failure is not None, f"not caught within {mistake.seeds} seeds"
+    assert f"--seed {failure.seed} --trace" in str(failure)
+    again = first_failure([failure.seed])
+    assert again is not None
+    assert (failure.step, failure.error, failure.trace) == (again.step, again.error, again.trace)

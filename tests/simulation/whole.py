@@ -1,0 +1,153 @@
+"""Whole: everything that a store holds against everything that the model knows.
+
+Rule: called when nothing goes on and nothing fails; after it nothing is left open.
+Must not know: what happened before.
+"""
+
+import asyncio
+from random import Random
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    Entry,
+    LedgerInfo,
+    LedgerState,
+    LedgerStore,
+    Position,
+    TooManyRequests,
+    keys,
+)
+from ledger.records import decode_ledger, decode_managed_ledger
+from tests.simulation.broken import Broken, check
+from tests.simulation.engine import SimulatedEngine
+from tests.simulation.log_model import Fate, HandleModel
+from tests.simulation.store_model import StoreModel
+
+
+async def read_all(handle: HandleModel, random: Random) -> list[Entry]:
+    """Read a managed ledger from its beginning to its end, in pieces."""
+    entries: list[Entry] = []
+    start = EARLIEST
+    while True:
+        count = random.choice((1, 7, 1 << 30))
+        bytes_max = random.choice((None, None, 50))
+        try:
+            piece = await handle.ml.read_entries(start, count, bytes_max=bytes_max)
+        except TooManyRequests:
+            await asyncio.sleep(0)  # for what is read in advance
+            continue
+        if not piece:
+            return entries
+        entries += piece
+        start = piece[-1].position.successor
+
+
+async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> None:
+    """Compare one managed ledger; its owner has no opening, deletion or change under way.
+
+    Its own timers and trims go on, so it is read again when they did something meanwhile.
+    """
+    ml, log = handle.ml, handle.log
+    infos: tuple[LedgerInfo, ...] | None = None
+    while infos != ml.ledgers:
+        infos = ml.ledgers
+        entries = await read_all(handle, random)
+    for entry in entries:
+        model.recognise(log, entry.position, entry.data)
+    found, present = [entry.position for entry in entries], log.present()
+    if found != present:
+        raise Broken(f"{handle}: found {_text(found)}, expected {_text(present)}")
+    counts: dict[int, list[int]] = {}
+    for position, data in entries:
+        ids = counts.setdefault(position.ledger_id, [0, 0])
+        if position.entry_id != ids[0]:
+            raise Broken(f"{handle}: {position} where entry {ids[0]} should be")
+        ids[0] += 1
+        ids[1] += len(data)
+    listed = {info.ledger_id: [info.entries, info.size] for info in infos if info.entries}
+    if listed != counts:
+        raise Broken(f"{handle}: listed {listed}, read {counts}")
+    check(ml.number_of_entries(EARLIEST, LATEST) == len(found), f"{handle}: counts wrongly")
+    check(ml.total_size == sum(size for _, size in counts.values()), f"{handle}: wrong size")
+    if any(not info.entries for info in infos[:-1]):
+        raise Broken(f"{handle}: an empty ledger is left behind")
+    if found and ml.last_confirmed_entry != found[-1]:
+        raise Broken(f"{handle}: the last confirmed entry is {ml.last_confirmed_entry}")
+    _check_end(handle)
+    _check_properties(handle)
+    _check_adds(handle)
+
+
+def _check_end(handle: HandleModel) -> None:
+    is_terminated = handle.ml.state is LedgerState.TERMINATED
+    check(is_terminated in handle.log.ended, f"{handle}: terminated: {is_terminated}")
+    handle.log.ended = {is_terminated}
+    infos = handle.ml.ledgers
+    is_closed = not infos or infos[-1].closed_ms is not None
+    check(is_closed == is_terminated, f"{handle}: the newest ledger is closed: {is_closed}")
+
+
+def _check_properties(handle: HandleModel) -> None:
+    found, log = handle.ml.properties, handle.log
+    for key in found.keys() | log.properties.keys():
+        choices = log.properties.get(key, {None})
+        if found.get(key) not in choices:
+            raise Broken(f"{handle}: property {key} is {found.get(key)}, expected {choices}")
+        log.properties[key] = {found.get(key)}
+
+
+def _check_adds(handle: HandleModel) -> None:
+    """What was added through one handle lies in the order of the calls."""
+    places = [write.position for write in handle.adds if write.fate is Fate.KEPT]
+    if places != sorted(position for position in places if position):
+        raise Broken(f"{handle}: added out of order: {places}")
+
+
+def check_rows(model: StoreModel, store: LedgerStore) -> None:
+    """Compare all rows; the stream has nothing waiting."""
+    found = dict(store.scan_rows())
+    for key in found.keys() | model.row_choices.keys():
+        if key in model.row_choices:
+            value, choices = found.pop(key, None), model.row_choices[key]
+            check(value in choices, f"row {key!r}: found {value!r}, expected one of {choices}")
+            model.row_choices[key] = {value}
+    if found != model.rows:
+        raise Broken(f"rows: found {found}, expected {model.rows}")
+
+
+def check_names(model: StoreModel, store: LedgerStore) -> None:
+    """Compare which managed ledgers there are."""
+    names = store.managed_ledger_names()
+    for log in model.logs.values():
+        does_exist = log.name in names
+        check(does_exist in log.exists, f"{log.name}: exists: {does_exist}")
+        log.exists = {does_exist}
+
+
+def check_listing(engine: SimulatedEngine) -> None:
+    """No ledger is listed whose data is gone, none is gone but has data, none belongs to nobody."""
+    listed = {}
+    for _, value in engine.scan(*keys.managed_ledger_range()):
+        head = decode_managed_ledger(value)
+        for key, row in engine.scan(*keys.ledger_range(head.managed_ledger_id)):
+            listed[keys.ledger_id_in(key)] = decode_ledger(keys.ledger_id_in(key), row)
+    rows = engine.scan(keys.ledger_range(0)[0], keys.ledger_range((1 << 64) - 2)[1])
+    orphans = {keys.ledger_id_in(key) for key, _ in rows} - set(listed)
+    if orphans:
+        raise Broken(f"ledgers {sorted(orphans)} belong to no managed ledger")
+    stored = engine.stored_entries()
+    if unlisted := sorted(set(stored) - set(listed)):
+        raise Broken(f"ledgers {unlisted} have data, but are not listed")
+    for ledger_id, record in listed.items():
+        ids = stored.get(ledger_id, [])
+        if ids != list(range(len(ids))) or len(ids) < record.entries:
+            raise Broken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
+        if record.closed_ms and len(ids) > record.entries:
+            raise Broken(f"ledger {ledger_id} goes on behind its end {record.entries}: {ids}")
+
+
+def _text(positions: list[Position]) -> str:
+    if len(positions) > 12:
+        return f"{len(positions)} from {positions[0]} to {positions[-1]}"
+    return " ".join(map(str, positions)) or "nothing"
