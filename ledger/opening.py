@@ -1,4 +1,4 @@
-"""Opening: find out how a managed ledger stands, from its rows and its data.
+"""Opening: find out how a store and its managed ledgers stand, from rows and data.
 
 Rule: what the rows say of a closed ledger is true; of an open one they only say where to count from
 (the last mark), and the data decides. Runs in the blocking pool; changes nothing.
@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ledger import keys
-from ledger.engine.base import StorageEngine
+from ledger.engine.base import Row, StorageEngine
 from ledger.errors import Corrupt
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.ledger_recovery_plan import plan_recovery
 from ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
+    decode_counter,
     decode_ledger,
     decode_managed_ledger,
 )
@@ -57,6 +58,24 @@ def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | N
         if not record.closed_ms
     }
     return Snapshot(head, ledgers, found)
+
+
+def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
+    """Return the next id, and the names of all managed ledgers."""
+    counter = engine.get(keys.ID_COUNTER)
+    rows = engine.scan(*keys.managed_ledger_range())
+    next_id = decode_counter(counter) if counter is not None else 1
+    return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
+
+
+def load_deletion(engine: StorageEngine, name: str) -> tuple[list[Row], list[int]]:
+    """Return what deletes a managed ledger: rows, and the ledgers whose data goes."""
+    snapshot = load_snapshot(engine, name, 0)
+    assert snapshot is not None, f"{name} has no record"
+    ledger_ids = [record.ledger_id for record in snapshot.ledgers]
+    rows: list[Row] = [(keys.managed_ledger_key(name), None)]
+    rows += [(keys.ledger_key(snapshot.head.managed_ledger_id, id_), None) for id_ in ledger_ids]
+    return rows, ledger_ids
 
 
 def recovered_state(

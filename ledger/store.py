@@ -27,9 +27,14 @@ from ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, f
 from ledger.ledger_list_state import LedgerListState
 from ledger.managed_ledger import ManagedLedger
 from ledger.metadata_change import change_rows
-from ledger.opening import Snapshot, load_snapshot, recovered_state
+from ledger.opening import (
+    Snapshot,
+    load_deletion,
+    load_snapshot,
+    load_store,
+    recovered_state,
+)
 from ledger.operations import Row, RowsDone, submitted
-from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions, StoreServices
 from ledger.space_reclaim import SpaceReclaim
 from ledger.threads import StoreThreads
@@ -327,7 +332,7 @@ class LedgerStore:
             if engine is None:
                 engine = await pool.run(_open_engine, self.path, self.config)
             await _take_over(engine)
-            next_id, names = await pool.run(_load, engine)
+            next_id, names = await pool.run(load_store, engine)
         except Exception as error:
             if engine is not None and self._engine_given is None:
                 with suppress(Exception):  # what was wrong first is told
@@ -401,7 +406,7 @@ class LedgerStore:
         if name not in self._names:
             return
         try:
-            rows, ledger_ids = await self._services.pool.run(_rows_to_delete, self._engine, name)
+            rows, ledger_ids = await self._services.pool.run(load_deletion, self._engine, name)
         except Exception as error:
             raise from_engine(error) from error
         await self._commit_rows(rows, drops=ledger_ids)
@@ -480,24 +485,6 @@ def _read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
     """Return how much is read in advance: nothing where every operation is somebody's, or free."""
     is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
     return 0 if is_free else config.read_ahead_bytes_max
-
-
-def _load(engine: StorageEngine) -> tuple[int, list[str]]:
-    """Return the next id and the names of all managed ledgers; blocks."""
-    counter = engine.get(keys.ID_COUNTER)
-    rows = engine.scan(*keys.managed_ledger_range())
-    next_id = decode_counter(counter) if counter is not None else 1
-    return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
-
-
-def _rows_to_delete(engine: StorageEngine, name: str) -> tuple[list[Row], list[int]]:
-    """Return what deletes a managed ledger: rows, and the ledgers whose data goes; blocks."""
-    snapshot = load_snapshot(engine, name, 0)
-    assert snapshot is not None, f"{name} has no record"
-    ledger_ids = [record.ledger_id for record in snapshot.ledgers]
-    rows: list[Row] = [(keys.managed_ledger_key(name), None)]
-    rows += [(keys.ledger_key(snapshot.head.managed_ledger_id, id_), None) for id_ in ledger_ids]
-    return rows, ledger_ids
 
 
 def _check_name(name: str) -> None:

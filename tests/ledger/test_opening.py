@@ -6,10 +6,17 @@ from ledger import keys
 from ledger.engine.base import CommitGroup
 from ledger.engine.memory import MemoryEngine
 from ledger.errors import Corrupt
-from ledger.opening import Snapshot, load_snapshot, recovered_state
+from ledger.opening import (
+    Snapshot,
+    load_deletion,
+    load_snapshot,
+    load_store,
+    recovered_state,
+)
 from ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
+    encode_counter,
     encode_ledger,
     encode_managed_ledger,
 )
@@ -77,6 +84,25 @@ def test_a_damaged_row_is_told() -> None:
     engine.index(group)
     with pytest.raises(Corrupt):
         load_snapshot(engine, "orders", 0)
+
+
+def test_a_store_has_names_and_a_counter() -> None:
+    assert (1, []) == load_store(MemoryEngine())
+    engine = stored(opened(6))
+    group = CommitGroup(rows=[(keys.ID_COUNTER, encode_counter(12))])
+    engine.commit(group, sync=True)
+    engine.index(group)
+    assert (12, ["orders"]) == load_store(engine)
+
+
+def test_a_deletion_takes_the_rows_of_that_managed_ledger_and_its_ledgers() -> None:
+    engine = stored(closed(5, 2), opened(6))
+    rows, ledger_ids = load_deletion(engine, "orders")
+    assert ({None}, [5, 6]) == ({value for _, value in rows}, ledger_ids)
+    group = CommitGroup(rows=rows)
+    engine.commit(group, sync=True)
+    engine.index(group)
+    assert [b"another managed ledger's"] == [row for _, row in engine.scan(b"", b"\xff")]
 
 
 def test_recovered_state_is_what_the_change_makes() -> None:
