@@ -56,14 +56,18 @@ def filled(folder: Path) -> LogRocksdbEngine:
     return engine
 
 
-def next_moves(engine: LogRocksdbEngine | FaultyEngine) -> CommitGroup | None:
-    return engine.next_moves(dead_share_max=0.2, bytes_max=PIECE_BYTES)
+def next_moves(
+    engine: LogRocksdbEngine | FaultyEngine, *, bytes_max: int = PIECE_BYTES
+) -> CommitGroup | None:
+    return engine.next_moves(dead_share_max=0.2, bytes_max=bytes_max)
 
 
-def pieces(engine: LogRocksdbEngine | FaultyEngine) -> Iterator[CommitGroup]:
+def pieces(
+    engine: LogRocksdbEngine | FaultyEngine, *, bytes_max: int = PIECE_BYTES
+) -> Iterator[CommitGroup]:
     """Yield what the engine wants moved, until it is content."""
     for _ in range(200):
-        piece = next_moves(engine)
+        piece = next_moves(engine, bytes_max=bytes_max)
         if piece is None:
             return
         if not piece.is_empty:
@@ -73,9 +77,9 @@ def pieces(engine: LogRocksdbEngine | FaultyEngine) -> Iterator[CommitGroup]:
     raise AssertionError("it never ends")
 
 
-def first_piece(engine: LogRocksdbEngine) -> CommitGroup:
+def first_piece(engine: LogRocksdbEngine, *, bytes_max: int = PIECE_BYTES) -> CommitGroup:
     """Return the first group that moves something; the file before it is sealed when asked for."""
-    for piece in pieces(engine):
+    for piece in pieces(engine, bytes_max=bytes_max):
         if piece.moves:
             return piece
         store(engine, piece)
@@ -242,7 +246,8 @@ def test_ledger_dropped_while_its_entries_are_copied_stays_gone(tmp_path: Path) 
 def test_piece_that_is_committed_twice_moves_once(tmp_path: Path) -> None:
     """Two searches found the same entries; only the one that lands first counts."""
     engine = filled(tmp_path)
-    piece = first_piece(engine)
+    piece = first_piece(engine, bytes_max=200)
+    assert piece.moves[0].ledger_id in engine._index.ledgers_in(piece.moves[0].file)
     again = CommitGroup(entries=[*piece.entries], moves=[*piece.moves])
     engine.commit(piece, sync=True)
     engine.commit(again, sync=True)
@@ -440,4 +445,24 @@ def test_move_of_an_unknown_entry_changes_nothing(tmp_path: Path) -> None:
     store(engine, stray)
     assert -1 == engine.last_entry(77)
     assert before == space_rows(engine) == recounted(engine)
+    engine.close()
+
+
+def test_replay_that_has_everything_to_do_counts_as_before(tmp_path: Path) -> None:
+    """Entries and their moves are all behind the watermark, and wait together."""
+    engine = LogRocksdbEngine(tmp_path / "live", file_bytes_max=4000)
+    for number in range(20):
+        entries = [(ledger_id, number, payload(number, 200)) for ledger_id in (7, 8, 9)]
+        store(engine, CommitGroup(entries=[*entries]))
+    store(engine, CommitGroup(drops=[8, 9]))
+    for _ in range(6):
+        piece = next_moves(engine)
+        assert piece is not None
+        store(engine, piece)
+    before = space_rows(engine)
+    crash_image.copy_after_kill(engine, tmp_path / "image")
+    engine.close()
+    engine = LogRocksdbEngine(tmp_path / "image", file_bytes_max=4000)
+    assert before == space_rows(engine) == recounted(engine)
+    assert [payload(number, 200) for number in range(20)] == contents(engine, 7)
     engine.close()
