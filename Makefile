@@ -9,7 +9,8 @@ CODE := $(wildcard batches benchmarks compat_tests gateway kledger ledger native
 COMPAT := $(wildcard compat_tests)
 # What a server loads; compiled by the set-up, because compiling takes longer than starting.
 ROOMS := batches gateway kledger ledger offsets runtime topics
-LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,crc32c cramjam rocksdict uvloop)
+LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
+	asyncio_throttle crc32c cramjam rocksdict uvloop)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
