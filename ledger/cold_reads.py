@@ -1,49 +1,111 @@
 """Cold reads: entries from the storage, for readers that are behind what is in memory.
 
-Rule: what the page cache has is copied at once, on the loop. For what a disk has to deliver there
-is a thread, and who reads on where an earlier read ended gets the next piece read in advance, one
-at a time.
-Entries never change, so a piece that was read early is as good as a late one. What is read at once
-is bounded in bytes and waits in order; what was read in advance is bounded too, the oldest goes.
-Must not know: managed ledgers, what memory holds.
+Rule: what several readers want is read once. What the page cache has is copied at once, on the
+loop; for what a disk has to deliver there is a thread, and who wants entries that are on their way
+waits for them, so that only what is missing is read. Where more than one reads, what was read stays
+for a while for the next; who reads on where an earlier read ended gets the next piece read in
+advance. Entries never change, so a shared piece is as good as another; those of a dropped ledger go
+with it. A read of the disk belongs to nobody: it goes on when a reader is cancelled, and fails for
+each by an error of its own.
+Must not know: managed ledgers, what the entry cache holds.
 
 | limit                      | reached                                                  |
 |----------------------------|----------------------------------------------------------|
 | `cold_read_bytes_max`      | further reads wait their turn                            |
 | `cold_reads_waiting_max`   | further reads get TooManyRequests                        |
-| `read_ahead_bytes_max`     | pieces that nobody came for go; none is read in advance  |
+| `read_ahead_bytes_max`     | pieces kept go, used ones first; none is read in advance |
 """
 
 import asyncio
-import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeVar
 
 from ledger.config import StoreConfig
 from ledger.engine.base import Buffer, StorageEngine
-from ledger.errors import LedgerError, TooManyRequests, from_engine
+from ledger.errors import AlreadyClosed, LedgerError, from_engine
+from ledger.piece_shelf import Piece, PieceShelf, Place
+from ledger.read_limiter import ReadLimiter
 from runtime.blocking import BlockingRunner
 from runtime.tasks import Supervisor
-
-logger = logging.getLogger(__name__)
 
 RESIDENT_BYTES_PER_TURN = 4 << 20
 """What is copied on the loop in one turn, about a millisecond of work; threads do the rest."""
 ENDS_MAX = 1024
-"""Reads that are remembered, to notice who reads on."""
-Place: TypeAlias = tuple[int, int]
+"""Reads that are remembered, to notice who reads on; and ledgers, to notice where many read."""
+SHARED_READS = 32
+"""So many reads of a ledger one after the other, each beginning where the one before ended, and it
+has one reader, for whom nothing is worth keeping."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _Wish(NamedTuple):
+    """Entries that a reader still wants: up to `end`, and the first whatever its size."""
+
+    ledger_id: int
+    first: int
+    end: int
+    bytes_max: int
+    is_first: bool
+
+    def granted(self, buffers: Sequence[Buffer], begin: int) -> Sequence[Buffer]:
+        """Return what is wanted of buffers whose first is the entry `begin`."""
+        start = self.first - begin
+        end = min(len(buffers), self.end - begin)
+        left = self.bytes_max
+        for index in range(start, end):
+            left -= len(buffers[index])
+            if left < 0 and not (self.is_first and index == start):
+                return buffers[start:index]
+        return buffers[start:end]
 
 
 @dataclass(slots=True)
-class _Piece:
-    """Entries read in advance; `size` is what they may take while they are on their way."""
+class _Trail:
+    """What the latest reads of a ledger tell.
 
-    size: int
+    Attributes:
+        end: the entry behind the latest read.
+        shared: how many reads from now on are taken for those of several readers.
+        entry_size: bytes of an entry on average, 0 when nothing was read of the disk.
+    """
+
+    end: int
+    shared: int = 0
+    entry_size: int = 0
+
+    def note_begin(self, first: int) -> None:
+        """Take in where a read begins."""
+        if first != self.end:
+            self.shared = SHARED_READS
+        elif self.shared:
+            self.shared -= 1
+
+
+@dataclass(slots=True, eq=False)
+class _Flight:
+    """One read of the storage under way.
+
+    Attributes:
+        last: the last entry that it may return.
+        expected_end: the entry up to which it will come as far as one can tell.
+        is_ahead: it is made in advance, in room that was reserved.
+    """
+
+    ledger_id: int
+    first: int
+    last: int
+    bytes_max: int
+    expected_end: int
+    is_ahead: bool
     buffers: Sequence[Buffer] = ()
+    error: LedgerError | None = None
+    is_dropped: bool = False
     waiting: list[asyncio.Future[None]] = field(default_factory=list)
-    is_there: bool = False
 
 
 class ColdReads:
@@ -58,23 +120,38 @@ class ColdReads:
         pool: BlockingRunner,
         supervisor: Supervisor,
     ) -> None:
-        self.ahead_bytes = 0
-        """Bytes of all pieces, there or on their way."""
-        self.in_flight_bytes = 0
         self._engine = engine
-        self._config = config
-        self._read_ahead_bytes_max = read_ahead_bytes_max
         self._pool = pool
         self._supervisor = supervisor
-        self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._pieces: OrderedDict[Place, _Piece] = OrderedDict()
+        self._limiter = ReadLimiter(config.cold_read_bytes_max, config.cold_reads_waiting_max)
+        self._shelf = PieceShelf(read_ahead_bytes_max)
+        self._flights: list[_Flight] = []
         self._ends: OrderedDict[Place, None] = OrderedDict()
+        self._trails: OrderedDict[int, _Trail] = OrderedDict()
         self._turn_bytes = 0  # copied from the page cache
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes that are being read from disk."""
+        return self._limiter.in_flight_bytes
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes that were read in advance and not taken to their end, or are on their way."""
+        return self._shelf.expected_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that were taken and stay for whoever comes next."""
+        return self._shelf.used_bytes
 
     async def read(
         self, ledger_id: int, first: int, *, count: int, upto: int, bytes_max: int
     ) -> Sequence[Buffer]:
         """Return entries of a ledger from `first` on, at least one.
+
+        Fewer than fit are returned when the rest is not in memory and at least half is: the reader
+        then comes back where others read, too.
 
         Args:
             ledger_id: the ledger.
@@ -86,31 +163,41 @@ class ColdReads:
         Raises:
             TooManyRequests: too many reads are waiting.
             NonRecoverable, Corrupt, StorageFailed, Fenced: the first entry cannot be read.
+            AlreadyClosed: the store is closed.
         """
-        place = ledger_id, first
-        last = min(upto, first + count) - 1
-        if resident := self._read_resident(place, last, bytes_max):
+        trail = self._trail(ledger_id, first)
+        trail.note_begin(first)
+        wish = _Wish(ledger_id, first, min(upto, first + count), bytes_max, is_first=True)
+        if not self._is_coming(ledger_id, first) and (resident := self._read_resident(wish)):
+            trail.end = first + len(resident)
             return resident
-        is_reading_on = self._ends.pop(place, self) is None
-        buffers = await self._take_ahead(place, min(count, upto - first), bytes_max)
-        if not buffers:
-            buffers = await self._read_now(place, last, bytes_max)
-        end = first + len(buffers)
-        self._ends[ledger_id, end] = None
-        if len(self._ends) > ENDS_MAX:
-            self._ends.popitem(last=False)
+        is_reading_on = self._ends.pop((ledger_id, first), self) is None
+        found = await self._gather(wish)
+        end = trail.end = first + len(found)
+        _remember(self._ends, (ledger_id, end), None)
         if is_reading_on and end < upto:
-            self._read_ahead((ledger_id, end), min(upto, end + count) - 1, bytes_max)
-        return buffers
+            self._read_ahead(ledger_id, end, min(upto, end + count), bytes_max)
+        return found
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget what was read of a ledger, and do not keep what is on its way."""
+        self._shelf.drop(ledger_id)
+        self._trails.pop(ledger_id, None)
+        for flight in self._flights:
+            if flight.ledger_id == ledger_id:
+                flight.is_dropped = True
 
     # From the page cache
 
-    def _read_resident(self, place: Place, last: int, bytes_max: int) -> Sequence[Buffer]:
+    def _read_resident(self, wish: _Wish) -> Sequence[Buffer]:
         """Return what the page cache has, nothing where it lacks something or the turn is full."""
         if self._turn_bytes >= RESIDENT_BYTES_PER_TURN:
             return ()
+        ledger_id, first, end, bytes_max, is_first = wish
+        if not is_first:
+            end = min(end, self._shelf.next_first(ledger_id, first))
         try:
-            buffers = self._engine.read_resident(*place, last, bytes_max)
+            buffers = self._engine.read_resident(ledger_id, first, end - 1, bytes_max)
         except Exception as error:
             raise from_engine(error) from error
         if buffers is None:
@@ -118,116 +205,170 @@ class ColdReads:
         if not self._turn_bytes:
             asyncio.get_running_loop().call_soon(self._turn_ended)
         self._turn_bytes += _size(buffers)
+        if self._trail(ledger_id, first).shared:
+            self._shelf.put(Piece(ledger_id, first, buffers), is_used=True)
         return buffers
 
     def _turn_ended(self) -> None:
         self._turn_bytes = 0
 
-    # In advance
+    # Together
 
-    async def _take_ahead(self, place: Place, count: int, bytes_max: int) -> Sequence[Buffer]:
-        """Return what was read in advance from a place on, as much as is asked for."""
-        piece = self._pieces.get(place)
-        if piece is not None and not piece.is_there:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            piece.waiting.append(waiter)
-            await waiter
-            piece = self._pieces.get(place)
-        if piece is None or not piece.is_there:
-            return ()
-        self._drop(place)
-        taken = _fitting(piece.buffers, count, bytes_max)
-        if rest := piece.buffers[taken:]:
-            self._keep((place[0], place[1] + taken), _Piece(_size(rest), rest, is_there=True))
-        return piece.buffers[:taken]
+    def _is_coming(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an entry is there, or on its way."""
+        if self._shelf.find(ledger_id, entry_id) is not None:
+            return True
+        return self._flight_over(ledger_id, entry_id) is not None
 
-    def _read_ahead(self, place: Place, last: int, bytes_max: int) -> None:
-        if place in self._pieces or self._supervisor.is_closed:
+    async def _gather(self, wish: _Wish) -> Sequence[Buffer]:
+        """Put together what is there, what is on its way and what has to be read, in order."""
+        ledger_id, first, end, bytes_max, _ = wish
+        found: Sequence[Buffer] = ()
+        at, left = first, bytes_max
+        while at < end and (left > 0 or not found):
+            wish = _Wish(ledger_id, at, end, left, is_first=not found)
+            taken = self._take(wish)
+            if taken is None:
+                try:
+                    taken = await self._fetch(wish, is_enough=2 * left <= bytes_max)
+                except LedgerError:
+                    if not found:
+                        raise
+                    break  # who comes back for the rest will hear
+            if taken is not None:
+                if not taken:
+                    break
+                found = [*found, *taken] if found else taken
+                at += len(taken)
+                left -= _size(taken)
+        return found
+
+    def _take(self, wish: _Wish) -> Sequence[Buffer] | None:
+        """Take from the shelf; None when it has nothing, nothing when the next is too large."""
+        piece = self._shelf.find(wish.ledger_id, wish.first)
+        if piece is None:
+            return None
+        taken = wish.granted(piece.buffers, piece.first)
+        is_shared = self._trail(wish.ledger_id, wish.first).shared > 0
+        self._shelf.touch(piece, wish.first + len(taken), is_kept=is_shared)
+        return taken
+
+    async def _fetch(self, wish: _Wish, *, is_enough: bool) -> Sequence[Buffer] | None:
+        """Wait for a read that is to bring the entry, or make one.
+
+        Args:
+            wish: what is wanted.
+            is_enough: the reader has got so much that it does not wait for a disk any more.
+
+        Returns:
+            What came; nothing when that is too large or `is_enough`; None: look again.
+        """
+        flight = self._flight_over(wish.ledger_id, wish.first)
+        if not wish.is_first:
+            if flight is None and (resident := self._read_resident(wish)):
+                return wish.granted(resident, wish.first)
+            if is_enough:
+                return ()
+        if flight is None:
+            flight = self._depart(wish.ledger_id, wish.first, wish.end, wish.bytes_max)
+        arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flight.waiting.append(arrival)
+        await arrival
+        if flight.error is not None:
+            if flight.first == wish.first:
+                raise copy(flight.error) from flight.error
+            return None
+        taken = self._take(wish)
+        if taken is None and wish.first < flight.first + len(flight.buffers):
+            return wish.granted(flight.buffers, flight.first)  # nothing was kept of it
+        return taken
+
+    def _read_ahead(self, ledger_id: int, first: int, end: int, bytes_max: int) -> None:
+        if self._is_coming(ledger_id, first) or self._supervisor.is_closed:
             return
-        while self.ahead_bytes + bytes_max > self._read_ahead_bytes_max:
-            oldest = next((each for each in self._pieces if self._pieces[each].is_there), None)
-            if oldest is None:
-                return
-            self._drop(oldest)
-        self._keep(place, piece := _Piece(bytes_max))
-        self._supervisor.spawn(self._fill(piece, place, last), "ledger read-ahead")
+        if self._shelf.reserve(bytes_max):
+            self._depart(ledger_id, first, end, bytes_max, is_ahead=True)
 
-    async def _fill(self, piece: _Piece, place: Place, last: int) -> None:
+    def _trail(self, ledger_id: int, first: int) -> _Trail:
+        """What is known of a ledger's readers; of a new one, that somebody reads on there."""
+        trail = self._trails.get(ledger_id)
+        if trail is None:
+            trail = _Trail(first)
+            _remember(self._trails, ledger_id, trail)
+        return trail
+
+    # One read of the storage
+
+    def _flight_over(self, ledger_id: int, entry_id: int) -> _Flight | None:
+        for flight in self._flights:
+            if flight.ledger_id == ledger_id and flight.first <= entry_id < flight.expected_end:
+                return flight
+        return None
+
+    def _depart(
+        self, ledger_id: int, first: int, end: int, bytes_max: int, *, is_ahead: bool = False
+    ) -> _Flight:
+        """Begin to read, up to where others have read or are reading."""
+        if self._supervisor.is_closed:
+            raise AlreadyClosed("the store is closed")
+        others = [f.first for f in self._flights if f.ledger_id == ledger_id and f.first > first]
+        end = min(end, self._shelf.next_first(ledger_id, first), *others)
+        entry_size = self._trail(ledger_id, first).entry_size or bytes_max
+        flight = _Flight(
+            ledger_id=ledger_id,
+            first=first,
+            last=end - 1,
+            bytes_max=bytes_max,
+            expected_end=min(end, first + max(1, bytes_max // entry_size)),
+            is_ahead=is_ahead,
+        )
+        self._flights.append(flight)
+        task = self._supervisor.spawn(self._fly(flight), "ledger cold read")
+        task.add_done_callback(lambda _: self._land(flight))
+        return flight
+
+    async def _fly(self, flight: _Flight) -> None:
+        ledger_id, first, size = flight.ledger_id, flight.first, flight.bytes_max
         try:
-            buffers = await self._read_now(place, last, piece.size)
-            self._drop(place)
-            self._keep(place, _Piece(_size(buffers), buffers, is_there=True))
-        except LedgerError:
-            logger.debug("reading %d:%d in advance failed", *place)  # who comes for it will hear
-        finally:
-            if self._pieces.get(place) is piece:
-                self._drop(place)
-            for waiter in piece.waiting:
-                if not waiter.done():
-                    waiter.set_result(None)
-
-    def _keep(self, place: Place, piece: _Piece) -> None:
-        self._pieces[place] = piece
-        self.ahead_bytes += piece.size
-
-    def _drop(self, place: Place) -> None:
-        self.ahead_bytes -= self._pieces.pop(place).size
-
-    # Now
-
-    async def _read_now(self, place: Place, last: int, bytes_max: int) -> Sequence[Buffer]:
-        ledger_id, first = place
-        await self._enter(bytes_max)
-        try:
-            return await self._pool.run(self._engine.read, ledger_id, first, last, bytes_max)
-        except Exception as error:
-            raise from_engine(error) from error
-        finally:
-            self._leave(bytes_max)
-
-    async def _enter(self, size: int) -> None:
-        """Wait until there is room; a read larger than the limit goes alone."""
-        if not self._queue and self._has_room(size):
-            self.in_flight_bytes += size
+            await self._limiter.enter(size)
+        except LedgerError as error:
+            flight.error = error
             return
-        if len(self._queue) >= self._config.cold_reads_waiting_max:
-            raise TooManyRequests(
-                f"{len(self._queue)} reads of the storage are waiting "
-                f"(cold_reads_waiting_max); {self.in_flight_bytes} bytes are being read"
+        try:
+            flight.buffers = await self._pool.run(
+                self._engine.read, ledger_id, first, flight.last, size
             )
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._leave(size)
-            raise
+        except Exception as error:  # noqa: BLE001 - raised to each of those who wait
+            flight.error = from_engine(error)
+        finally:
+            self._limiter.leave(size)
 
-    def _leave(self, size: int) -> None:
-        self.in_flight_bytes -= size
-        while self._queue:
-            size, turn = self._queue[0]
-            if not turn.done():
-                if not self._has_room(size):
-                    return
-                self.in_flight_bytes += size
-                turn.set_result(None)
-            self._queue.popleft()
+    def _land(self, flight: _Flight) -> None:
+        """Keep what was read, if there is room, and tell those who wait."""
+        self._flights.remove(flight)
+        if flight.is_ahead:
+            self._shelf.release(flight.bytes_max)
+        buffers, ledger_id = flight.buffers, flight.ledger_id
+        if not buffers and flight.error is None:
+            flight.error = AlreadyClosed("the store was closed during the read")
+        if buffers and not flight.is_dropped:
+            trail = self._trail(ledger_id, flight.first)
+            trail.entry_size = _size(buffers) // len(buffers)
+            if len(flight.waiting) > 1:
+                trail.shared = SHARED_READS
+            if flight.is_ahead or trail.shared:
+                piece = Piece(ledger_id, flight.first, buffers)
+                self._shelf.put(piece, is_used=not flight.is_ahead)
+        for waiter in flight.waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
-    def _has_room(self, size: int) -> bool:
-        in_flight = self.in_flight_bytes
-        return in_flight == 0 or in_flight + size <= self._config.cold_read_bytes_max
 
-
-def _fitting(buffers: Sequence[Buffer], count: int, bytes_max: int) -> int:
-    """Return how many of the first buffers are asked for; one always is."""
-    size = 0
-    for index, buffer in enumerate(buffers[:count]):
-        size += len(buffer)
-        if index and size > bytes_max:
-            return index
-    return min(count, len(buffers))
+def _remember(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    """Add to what is remembered; the oldest goes."""
+    known[key] = value
+    if len(known) > ENDS_MAX:
+        known.popitem(last=False)
 
 
 def _size(buffers: Sequence[Buffer]) -> int:

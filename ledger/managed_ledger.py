@@ -355,7 +355,7 @@ class ManagedLedger(LedgerView):
         cache, previous_open_id = self._services.cache, self._list.open_id
         self._list.apply(change)
         for ledger_id in change.removed:
-            cache.drop(ledger_id)
+            self._services.forget_ledger(ledger_id)
         open_id = self._list.open_id
         if open_id == previous_open_id:
             return

@@ -79,3 +79,8 @@ class StoreServices:
     clock: Clock
     timers: Timers
     supervisor: Supervisor
+
+    def forget_ledger(self, ledger_id: int) -> None:
+        """Let go of everything that memory has of a ledger that was dropped."""
+        self.cache.drop(ledger_id)
+        self.cold_reads.drop(ledger_id)

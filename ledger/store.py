@@ -399,7 +399,7 @@ class LedgerStore:
         rows = [*change_rows(name, change), services.ids.row()]
         await self._commit_rows(rows, drops=change.removed)
         for ledger_id in change.removed:
-            services.cache.drop(ledger_id)
+            services.forget_ledger(ledger_id)
         return state
 
     async def _delete_rows(self, name: str) -> None:
@@ -411,7 +411,7 @@ class LedgerStore:
             raise from_engine(error) from error
         await self._commit_rows(rows, drops=ledger_ids)
         for ledger_id in ledger_ids:
-            self._services.cache.drop(ledger_id)
+            self._services.forget_ledger(ledger_id)
 
     async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int] = ()) -> None:
         """Submit rows in stored form and wait for them."""
