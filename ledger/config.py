@@ -32,8 +32,8 @@ class StoreConfig:
         log_rewrite_bytes_per_second: pace at which what is alive in mostly dead log files is
             written again, so that these can go; 0 = never.
         log_dead_percent_max: share of the log that may be dead before that begins.
-        read_ahead_bytes_max: limit of what is read in advance for readers behind the cache; 0 = no
-            reading in advance.
+        read_ahead_bytes_max: limit of what is read in advance for readers behind the cache, and of
+            what they share; 0 = nothing is read in advance or kept.
     """
 
     durability: Literal["fsync", "os"] = "fsync"
