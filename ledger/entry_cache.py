@@ -150,9 +150,8 @@ class EntryCache:
 
     def evict(self) -> None:
         """Forget the oldest entries until the size is within the limit."""
-        order, limit = self.order, self.limit
-        while self.size > limit:
-            run = order.popleft()
+        while self.size > self.limit:
+            run = self.order.popleft()  # drop() may have made the order anew
             if run.is_dropped:
                 self._dead -= 1
             else:

@@ -168,3 +168,18 @@ class CacheMachine(RuleBasedStateMachine):
 
 TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+def test_evicting_goes_on_when_the_order_is_made_anew() -> None:
+    """It went on in the old order, and a later entry was evicted twice, or not at all."""
+    cache = EntryCache(3000)
+    closed, dropped, newest = cache.open_run(1), cache.open_run(2), cache.open_run(3)
+    for run, count in ((closed, 1300), (dropped, 1100), (newest, 3)):
+        for _ in range(count):
+            run.append(b"x")
+    cache.close_run(1)
+    cache.drop(2)
+    newest.append(bytes(2999))
+    assert (2, 3000, 2) == (len(cache), cache.size, len(newest))
+    newest.append(bytes(3000))
+    assert (1, 3000, 1) == (len(cache), cache.size, len(newest))
