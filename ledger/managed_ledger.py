@@ -310,11 +310,12 @@ class ManagedLedger(LedgerView):
 
     async def close(self) -> None:
         """Wait for what was appended, and let go of the managed ledger. May be repeated."""
-        if not (self._is_writable or self._state is LedgerState.TERMINATED):
+        is_being_deleted = self._state is LedgerState.FENCED_FOR_DELETION
+        if not (is_being_deleted or self._is_writable or self._state is LedgerState.TERMINATED):
             await self._committer.flush()
             return
         self._set_state(LedgerState.CLOSED)
-        if not self._tail.is_marked and self._list.open_id is not None:
+        if not (is_being_deleted or self._tail.is_marked or self._list.open_id is None):
             # Saves the next opening from counting; if it is lost, recovery counts.
             row = self._ledger_row(self._tail.record())
             self._committer.submit_rows([row], _unheard)

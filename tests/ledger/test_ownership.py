@@ -302,6 +302,32 @@ async def test_a_closing_handle_stays_closed_when_its_deletion_fails(
     assert [b"0"] == await all_of(await store.open_managed_ledger("orders"))
 
 
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_handle_closed_during_its_deletion_stays_closed(
+    open_store: OpenStore, *, fails: bool
+) -> None:
+    """Close returned, and when the deletion failed the handle took appends again."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine)
+    ml = await store.open_managed_ledger("orders")
+    await ml.add_entry(b"0")
+    hold = engine.hold_next("commit")
+    deleting = asyncio.ensure_future(store.delete_managed_ledger("orders"))
+    await hold.reached()
+    closing = asyncio.ensure_future(ml.close())
+    await asyncio.sleep(0)
+    hold.fail() if fails else hold.release()
+    await closing
+    await asyncio.gather(deleting, return_exceptions=True)
+    assert LedgerState.CLOSED is ml.state
+    with pytest.raises(AlreadyClosed):
+        append(ml, b"1")
+    if fails:
+        assert [b"0"] == await all_of(await store.open_managed_ledger("orders"))
+    else:
+        assert [ID_COUNTER] == [key for key, _ in engine.scan(b"", b"\xff")]
+
+
 async def test_a_deletion_that_cannot_read_changes_nothing(open_store: OpenStore) -> None:
     """What the engine raised came out as it was, an error that no caller of this room knows."""
     engine = FaultyEngine(None)
