@@ -127,8 +127,12 @@ async def test_pieces_keep_the_pace(
     await delete_most(store)
     reclaim, moved_bytes, moves_count = store._reclaim, 0, 0
     deleted_ms = clock.monotonic_ms()
+
+    def has_moved_beyond(size: int) -> Callable[[], bool]:
+        return lambda: reclaim.moved_bytes > size
+
     while moves_count < 4:
-        await advanced(clock, store, lambda moved=moved_bytes: reclaim.moved_bytes > moved)
+        await advanced(clock, store, has_moved_beyond(moved_bytes))
         moved_bytes, moves_count = reclaim.moved_bytes, moves_count + 1
     # What a piece takes behind its moment is the threads' affair.
     assert clock.monotonic_ms() - deleted_ms >= 3 * 100
