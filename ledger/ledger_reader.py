@@ -132,7 +132,13 @@ class LedgerReader:
             raise InvalidArgument(f"position: expected a Position, got {position!r}")
         if self._state.place(position) != position:
             raise InvalidPosition(f"there is no entry at {position}, last is {self._state.lac}")
-        buffers, _ = await self._step(position, 1, -1, LATEST)
+        try:
+            buffers, _ = await self._step(position, 1, -1, LATEST)
+        except LedgerError as error:
+            self._check_readable()
+            if self._state.has_ledger(position.ledger_id):
+                raise
+            raise InvalidPosition(f"{position} was deleted while it was read") from error
         self._check_readable()
         if not buffers:
             raise NonRecoverable(f"the storage has nothing at {position}")

@@ -173,6 +173,38 @@ async def test_a_ledger_trimmed_while_it_is_read_is_skipped(open_store: OpenStor
     assert numbers(4, 9) == datas(await reading)
 
 
+@pytest.mark.parametrize("search", [False, True])
+async def test_an_entry_deleted_while_it_is_read_is_gone_and_not_damaged(
+    open_store: OpenStore, *, search: bool
+) -> None:
+    """A search passed over what was damaged, and so answered from a log that was not there."""
+    engine = FaultyEngine(None)
+    store = await open_store(engine=engine, config=COLD)
+    ml, positions = await written(store, 10)
+    hold = engine.hold_next("read")
+    look = ml.find_newest_matching(lambda entry: True) if search else ml.read_entry(positions[1])
+    reading = asyncio.ensure_future(look)
+    await hold.reached()
+    await store.delete_managed_ledger("orders")
+    hold.release()
+    with pytest.raises(Fenced):
+        await reading
+
+
+async def test_an_entry_trimmed_while_it_is_read_is_at_no_valid_position(
+    open_store: OpenStore,
+) -> None:
+    engine = FaultyEngine(None)
+    ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
+    hold = engine.hold_next("read")
+    reading = asyncio.ensure_future(ml.read_entry(positions[1]))
+    await hold.reached()
+    await ml.trim_before(positions[4])
+    hold.release()
+    with pytest.raises(InvalidPosition):
+        await reading
+
+
 # 5. Bounded work
 
 
