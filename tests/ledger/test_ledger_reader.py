@@ -180,9 +180,9 @@ async def test_an_entry_deleted_while_it_is_read_is_gone_and_not_damaged(
     """A search passed over what was damaged, and so answered from a log that was not there."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine, config=COLD)
-    ml, positions = await written(store, 10)
+    ml, positions = await written(store, 1)
     hold = engine.hold_next("read")
-    look = ml.find_newest_matching(lambda entry: True) if search else ml.read_entry(positions[1])
+    look = ml.find_newest_matching(lambda entry: True) if search else ml.read_entry(positions[0])
     reading = asyncio.ensure_future(look)
     await hold.reached()
     await store.delete_managed_ledger("orders")
