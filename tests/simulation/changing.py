@@ -137,7 +137,7 @@ def _has_later_orphan(scene: Scene, name: str, number: int) -> bool:
 
 def _lose(scene: Scene, log: LogModel, number: int) -> None:
     """What was begun goes on without its caller: nobody will tell when the owner loses."""
-    scene.orphans[log.name] = number
+    scene.orphans[log.name] = max(number, scene.orphans.get(log.name, -1))
     if log.handle is not None:
         log.handle.is_losing = True
 
@@ -145,7 +145,7 @@ def _lose(scene: Scene, log: LogModel, number: int) -> None:
 def _retire_fenced(scene: Scene, log: LogModel) -> None:
     """An opening or a deletion that did not succeed may have fenced the owner for good."""
     handle = log.handle
-    if handle is None or handle.is_stale or handle.is_losing:
+    if handle is None or handle.is_stale or handle.is_losing or scene.changing[log.name]:
         return
     if handle.ml.state is LedgerState.FENCED:
         scene.retire(handle)

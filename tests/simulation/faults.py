@@ -20,17 +20,22 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from ledger.engine.errors import EntryCorrupt, StorageError, StorageWriteFailed, SyncFailed
+from tests.simulation.clock import SimulatedClock
 
 FULL_OPERATIONS_MAX = 8
+RECENT_MS = 2000
+"""Longer than any two pieces of work of a thread."""
 
 
 class Faults:
     """Decides for every operation of one store."""
 
-    def __init__(self, random: Random, rates: Mapping[str, float]) -> None:
+    def __init__(self, random: Random, rates: Mapping[str, float], clock: SimulatedClock) -> None:
         self.is_on = False
         self.counts: Counter[str] = Counter()
         """How often each operation failed."""
+        self._clock = clock
+        self._last_ms: dict[str, int] = {}
         self._random = random
         self._rates = rates
         self._full_operations = 0
@@ -48,6 +53,11 @@ class Faults:
         """How often anything failed."""
         return self.counts.total()
 
+    def was_recent(self, operation: str) -> bool:
+        """Tell whether an operation failed of which somebody may be told only now."""
+        last_ms = self._last_ms.get(operation)
+        return last_ms is not None and self._clock.monotonic_ms() - last_ms < RECENT_MS
+
     def ask(self, operation: str) -> None:
         """Raise if the operation is to fail."""
         if not self.is_on:
@@ -60,6 +70,7 @@ class Faults:
 
     def _raise(self, operation: str, error: Exception) -> None:
         self.counts[operation] += 1
+        self._last_ms[operation] = self._clock.monotonic_ms()
         raise error
 
     def _write_error(self) -> Exception:

@@ -168,7 +168,7 @@ def _begin(scene: Scene, handle: HandleModel, range_: _Range) -> ReadModel:
 
 def _may_be_partial(scene: Scene, attempt: Attempt) -> bool:
     return (
-        scene.faults.counts["read"] > attempt.faults["read"]
+        scene.faults.was_recent("read")
         or scene.may_be_lost(attempt)
         or scene.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
     )

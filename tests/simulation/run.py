@@ -8,12 +8,14 @@ Must not know: who wants to know the result.
 import gc
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 
 from ledger import LedgerStore
+from runtime import tasks
+from tests.simulation.broken import Broken
 from tests.simulation.character import Character, small_numbers
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
@@ -28,6 +30,8 @@ from tests.simulation.store_model import StoreModel
 from tests.simulation.threads import simulated_threads
 
 TRACE_LINES = 40
+
+task_logger = tasks.logger
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,9 @@ class Run:
         self._random = Random(f"{seed} what")
         self._character = Character.drawn(self._random, ACTIONS)
         self._schedule = Schedule(Random(f"{seed} when"), self._character.pace)
-        self._faults = Faults(Random(f"{seed} faults"), self._character.fault_rates)
         self._clock = SimulatedClock(self._schedule)
+        rates = self._character.fault_rates
+        self._faults = Faults(Random(f"{seed} faults"), rates, self._clock)
         self._disk = Disk()
         self._sync = self._character.store.durability == "fsync"
         self._model = StoreModel(self._disk, self._clock, sync=self._sync)
@@ -73,6 +78,8 @@ class Run:
     def go(self) -> Failure | None:
         """Live all lives; return what broke, if anything did."""
         self._note(f"seed {self.seed}: {self._character}")
+        crashes = _Crashes(self._schedule.interrupt)
+        task_logger.addHandler(crashes)
         try:
             for life in range(self._character.lives):
                 self._life = life
@@ -86,6 +93,8 @@ class Run:
                 trace=tuple(self.trace),
                 stack="".join(traceback.format_exception(error)),
             )
+        finally:
+            task_logger.removeHandler(crashes)
         return None
 
     def _live(self, ending: Ending) -> None:
@@ -117,13 +126,15 @@ class Run:
         )
 
         async def open_store() -> LedgerStore:
-            return await LedgerStore.open(
+            store = LedgerStore.open(
                 None,
                 config=self._character.store,
                 clock=self._clock,
                 engine=engine,
                 threads=simulated_threads(self._schedule),
             )
+            store.on_fatal = lambda error: self._note(f"a store has stopped: {error}")
+            return await store
 
         return Scene(
             random=self._random,
@@ -142,15 +153,30 @@ class Run:
         self.trace.append(f"{self._schedule.now_us} {text}")
 
 
+class _Crashes(logging.Handler):
+    """Hears of background tasks that crashed: a server stops then, and so does a run."""
+
+    def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._interrupt = interrupt
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        self._interrupt(error or Broken(record.getMessage()))
+
+
 @contextmanager
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small numbers, no logs, no collector at odd moments."""
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    ledger_logger = logging.getLogger("ledger")
+    level, propagates = ledger_logger.level, task_logger.propagate
+    ledger_logger.setLevel(logging.CRITICAL + 1)
+    task_logger.propagate = False
     gc.disable()
     try:
         with small_numbers():
             yield
     finally:
         gc.enable()
-        logging.disable(level)
+        task_logger.propagate = propagates
+        ledger_logger.setLevel(level)

@@ -19,7 +19,6 @@ from ledger import (
     Fenced,
     LedgerError,
     LedgerStore,
-    NonRecoverable,
     Position,
     StorageFailed,
     Terminated,
@@ -46,7 +45,6 @@ class Attempt:
     """How things stood when something was tried; `was_lost`: it cannot succeed."""
 
     handle: HandleModel
-    faults: Counter[str]
     was_changing: bool
     was_lost: bool
 
@@ -169,12 +167,11 @@ class Scene:
     def attempt(self, handle: HandleModel) -> Attempt:
         """Note how things stand before something is tried with a handle."""
         changing = self.changing[handle.log.name] > 0
-        return Attempt(handle, self.faults.counts.copy(), changing, handle.is_stale)
+        return Attempt(handle, changing, handle.is_stale)
 
     def explain(self, attempt: Attempt, error: LedgerError) -> None:
         """Raise unless there is a reason for an error."""
         handle = attempt.handle
-        faults = self.faults.counts - attempt.faults
         match error:
             case Fenced() | AlreadyClosed():
                 has_reason = self.may_be_lost(attempt)
@@ -183,9 +180,9 @@ class Scene:
             case TooManyRequests():
                 has_reason = self.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
             case StorageFailed():
-                has_reason = self.faults.count > 0  # told late of one that was before
-            case Corrupt() | NonRecoverable():
-                has_reason = faults["read"] > 0
+                has_reason = self.faults.count > 0  # it may have been a while ago
+            case Corrupt():
+                has_reason = self.faults.was_recent("read")
             case _:
                 has_reason = False
         if not has_reason:

@@ -5,6 +5,7 @@ Must not know: what happened before.
 """
 
 import asyncio
+from itertools import pairwise
 from random import Random
 
 from ledger import (
@@ -23,6 +24,8 @@ from tests.simulation.broken import Broken, check
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.log_model import Fate, HandleModel
 from tests.simulation.store_model import StoreModel
+
+NEIGHBOURS_MAX = 10
 
 
 async def read_all(handle: HandleModel, random: Random) -> list[Entry]:
@@ -74,9 +77,20 @@ async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> N
         raise Broken(f"{handle}: an empty ledger is left behind")
     if found and ml.last_confirmed_entry != found[-1]:
         raise Broken(f"{handle}: the last confirmed entry is {ml.last_confirmed_entry}")
+    _check_neighbours(handle, found)
     _check_end(handle)
     _check_properties(handle)
     _check_adds(handle)
+
+
+def _check_neighbours(handle: HandleModel, found: list[Position]) -> None:
+    """Who walks from position to position meets every entry."""
+    for before, after in pairwise([handle.ml.first_position, *found][-NEIGHBOURS_MAX:]):
+        next_ = handle.ml.next_valid_position(before)
+        check(next_ == after, f"{handle}: {next_} comes behind {before}, not {after}")
+        if before.entry_id >= 0:
+            previous = handle.ml.previous_position(after)
+            check(previous == before, f"{handle}: {previous} is before {after}, not {before}")
 
 
 def _check_end(handle: HandleModel) -> None:
