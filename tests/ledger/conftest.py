@@ -16,7 +16,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def open_store(clock: ManualClock) -> AsyncIterator[OpenStore]:
-    """Open stores in memory; what is still open at the end is closed."""
+    """Open stores in memory; what is still open at the end is closed, and nothing is held then."""
     stores: list[LedgerStore] = []
 
     async def open_one(**options: object) -> LedgerStore:
@@ -26,6 +26,7 @@ async def open_store(clock: ManualClock) -> AsyncIterator[OpenStore]:
 
     yield open_one
     for store in stores:
+        store._engine.release_waiting()
         await store.close()
 
 
