@@ -84,7 +84,7 @@ class Character:
         return cls(
             names=NAMES[: random.choice((1, 2, 2, 3))],
             lives=random.choice((2, 3, 3, 4)),
-            steps=random.choice((20, 40, 70)),
+            steps=random.choice((20, 40, 70, 120)),
             calm=random.choice((0.01, 0.05, 0.2)),
             takeovers=random.choice((0.0, 0.0, 0.02)),
             cancels=random.choice((0.0, 0.0, 0.1, 0.3)),

@@ -37,6 +37,7 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "read cached": (reading.read_cached, 2),
     "read one": (reading.read_one, 1),
     "find": (reading.find, 1),
+    "find before": (reading.find_before, 1),
     "ask stale": (reading.ask_stale, 1),
     "open": (lambda scene: changing.open_log(scene, scene.log()), 2),
     "close handle": (changing.close_handle, 0.7),

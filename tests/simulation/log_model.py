@@ -30,6 +30,7 @@ class Write:
     serial: int
     log: "LogModel | None"
     handle: "HandleModel | None"
+    now_ms: int
     data: bytes
     rows: Sequence[tuple[bytes, bytes | None]] = ()
     position: Position | None = None

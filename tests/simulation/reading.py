@@ -123,6 +123,34 @@ async def _finding(scene: Scene, handle: HandleModel, upto: Position) -> None:
         raise Broken(f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} is there")
 
 
+def find_before(scene: Scene) -> None:
+    """Call find_newest_before, with the time of some entry or one near it."""
+    handle = scene.handle()
+    if handle is not None and handle.log.order:
+        known = handle.log.data[scene.random.choice(handle.log.order)]
+        time_ms = scene.model.time_of(known) + scene.random.choice((-1, 0, 1, 10))
+        scene.start(f"{handle} find before {time_ms}", _finding_before(scene, handle, time_ms))
+
+
+async def _finding_before(scene: Scene, handle: HandleModel, time_ms: int) -> None:
+    attempt = scene.attempt(handle)
+    model, log, gone_upto = scene.model, handle.log, handle.log.gone_upto
+    known = log.between(EARLIEST, handle.ml.last_confirmed_entry)
+    try:
+        found = await handle.ml.find_newest_before(time_ms, lambda each: model.time_of(each.data))
+    except LedgerError as error:
+        scene.explain(attempt, error)
+        return
+    scene.note(f"{handle} found {found} before {time_ms}")
+    if gone_upto != log.gone_upto or _may_be_partial(scene, attempt):
+        return
+    older = [each for each in known if model.time_of(log.data[each]) < time_ms]
+    if older and (found is None or found < older[-1]):
+        raise Broken(f"{handle}: {found} is not the newest before {time_ms}, {older[-1]} is there")
+    if found in log.data and model.time_of(log.data[found]) >= time_ms:
+        raise Broken(f"{handle}: {found} is not of before {time_ms}")
+
+
 def ask_stale(scene: Scene) -> None:
     """A handle that has lost its managed ledger refuses everything at once."""
     if not scene.stale:

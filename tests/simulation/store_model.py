@@ -61,7 +61,7 @@ class StoreModel:
         self._serial += 1
         data = b"%d:" % self._serial + b"." * size
         log = handle.log if handle else None
-        write = Write(self._serial, log, handle, data, rows)
+        write = Write(self._serial, log, handle, self._clock.now_ms(), data, rows)
         self.writes[write.serial] = write
         return write
 
@@ -163,6 +163,10 @@ class StoreModel:
         if write.fate is Fate.WAITING and write in self.stream:
             raise Broken(f"{log.name} {position}: {write} is read, but not acknowledged")
         self.seen(write, position)
+
+    def time_of(self, data: bytes) -> int:
+        """Return when an entry was appended for the first time; that rises along a log."""
+        return self.writes[int(data.partition(b":")[0])].now_ms
 
     def _first_waiting(self) -> str:
         return str(self.stream[0]) if self.stream else "none"
