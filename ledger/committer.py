@@ -93,6 +93,8 @@ class Committer:
         self.size = 0
         self.is_armed = False
         self.turn_ms = 0
+        self.turn_count = 0
+        """Turns of the loop in which something was submitted."""
         self.fatal: LedgerError | None = None
         self.on_space: Callable[[], None] = _nobody
         """Called when ledgers were dropped, and after a checkpoint: space may have become free."""
@@ -124,6 +126,7 @@ class Committer:
     def arm(self) -> None:
         """Commit what is collected at the end of this loop turn; note the turn's time."""
         self.is_armed = True
+        self.turn_count += 1
         self.turn_ms = self._clock.monotonic_ms()
         self._loop.call_soon(self._turn_ended)
 

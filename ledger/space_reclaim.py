@@ -2,6 +2,7 @@
 
 Rule: it moves piece after piece through the committer's ordinary groups, one at a time, while the
 engine finds something worth it; it sleeps until ledgers were dropped, or a checkpoint has moved on.
+While others append, only a log that is dead by half is worth it: a copy costs as much as an append.
 A failure ends the search until then; nothing has to be undone, as every piece is asked for anew.
 Must not know: files, what is in a piece.
 
@@ -10,6 +11,7 @@ Must not know: files, what is in a piece.
 | nothing to do      | ledgers were dropped, or a checkpoint was made        |
 | before it looks    | a moment is over: more may be dropped, or closed      |
 | between two pieces | the pace lets the next one begin                      |
+| others append      | nobody has for a second, or half of the log is dead   |
 | producers pause    | the committer's queue has room again                  |
 | a write failed     | as if there were nothing to do                        |
 """
@@ -22,7 +24,7 @@ from ledger.committer import Committer
 from ledger.config import StoreConfig
 from ledger.engine.base import CommitGroup, StorageEngine
 from ledger.errors import LedgerError, from_engine
-from ledger.operations import submitted
+from ledger.operations import RowsDone, submitted
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
 from runtime.pace import Pace, pace_by
@@ -33,6 +35,10 @@ logger = logging.getLogger(__name__)
 
 LOOK_DELAY_MS = 1000
 """Who deletes much deletes it in turn: what goes next is not to be moved before it goes."""
+IDLE_MS = 1000
+"""Nobody appends when nobody has for so long."""
+BUSY_DEAD_SHARE_MAX = 0.5
+"""Of the log, while others append."""
 PIECE_BYTES = 256 * 1024
 """Data in one piece: what a producer's group may have to wait for."""
 
@@ -72,6 +78,7 @@ class SpaceReclaim:
         self._changed = Signal()
         self._is_closing = False
         self._is_waiting = False
+        self._own_turns = self._turns_seen = self._busy_until_ms = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -89,8 +96,11 @@ class SpaceReclaim:
                 self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def step(self) -> int | None:
+    async def step(self, *, dead_share_max: float | None = None) -> int | None:
         """Move the next piece.
+
+        Args:
+            dead_share_max: how much of the log may be dead, if not what the settings say.
 
         Returns:
             The bytes moved; 0 when the search goes on; None when nothing is worth it now.
@@ -100,7 +110,8 @@ class SpaceReclaim:
             Fenced: the store has stopped.
         """
         try:
-            group = await self._pool.run(self._next_moves)
+            share = self._dead_share_max if dead_share_max is None else dead_share_max
+            group = await self._pool.run(self._next_moves, share)
         except Exception as error:
             raise from_engine(error) from error
         if group is None:
@@ -108,20 +119,34 @@ class SpaceReclaim:
             return None
         if group.is_empty:
             return 0
-        await submitted(lambda done: self._committer.submit_group(group, done))
+        await submitted(lambda done: self._submit(group, done))
         moved_bytes = sum(len(data) for _, _, data in group.entries)
         self.moved_bytes += moved_bytes
         return moved_bytes
 
     # Inside
 
-    def _next_moves(self) -> CommitGroup | None:
-        return self._engine.next_moves(dead_share_max=self._dead_share_max, bytes_max=PIECE_BYTES)
+    def _next_moves(self, share: float) -> CommitGroup | None:
+        return self._engine.next_moves(dead_share_max=share, bytes_max=PIECE_BYTES)
+
+    def _submit(self, group: CommitGroup, done: RowsDone) -> None:
+        turns = self._committer.turn_count
+        self._committer.submit_group(group, done)
+        self._own_turns += self._committer.turn_count - turns
+
+    def _is_idle(self) -> bool:
+        """Whether nobody else has submitted anything for a while, as far as was looked."""
+        now_ms, turns = self._clock.monotonic_ms(), self._committer.turn_count - self._own_turns
+        if turns != self._turns_seen:
+            self._turns_seen = turns
+            self._busy_until_ms = now_ms + IDLE_MS
+        return now_ms >= self._busy_until_ms
 
     async def _work(self) -> None:
         period_ms = 1000 * PIECE_BYTES / self._bytes_per_second
         pace = pace_by(self._clock, period_ms=period_ms)
         while not self._is_closing:
+            self._is_idle()  # notes what has gone on until now
             await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
@@ -135,12 +160,20 @@ class SpaceReclaim:
 
     async def _move_all(self, pace: Pace) -> None:
         moved_bytes: int | None = 1
-        while moved_bytes is not None and not self._is_closing:
+        while not self._is_closing:
             if moved_bytes:  # a search that goes on has used nothing of the pace
                 await self._waiting(pace.acquire())
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
-            moved_bytes = await self.step()
+            if self._is_idle():
+                moved_bytes = await self.step()
+                if moved_bytes is None:
+                    return
+            else:
+                share = max(self._dead_share_max, BUSY_DEAD_SHARE_MAX)
+                moved_bytes = await self.step(dead_share_max=share)
+                if moved_bytes is None:
+                    await self._waiting(self._clock.sleep(IDLE_MS))
 
     async def _waiting(self, what: Awaitable[object]) -> None:
         """Wait where `close` may interrupt; a piece is never left half-way."""

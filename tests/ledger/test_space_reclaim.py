@@ -12,7 +12,7 @@ from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, St
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.errors import Fenced, StorageFailed
-from ledger.space_reclaim import PIECE_BYTES
+from ledger.space_reclaim import IDLE_MS, PIECE_BYTES
 from ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import OpenStore, all_of
 
@@ -136,6 +136,37 @@ async def test_pieces_keep_the_pace(
         moved_bytes, moves_count = reclaim.moved_bytes, moves_count + 1
     # What a piece takes behind its moment is the threads' affair.
     assert clock.monotonic_ms() - deleted_ms >= 3 * 100
+    await store.close()
+    on_disk.close()
+
+
+async def test_a_log_that_is_alive_by_half_waits_until_nobody_appends(
+    open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
+) -> None:
+    """Copies would take from producers what they need; a log dead by more is worth it at once."""
+    store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
+    handles = await fill(store, count=400)
+    reclaim = store._reclaim
+
+    async def appending(for_ms: int) -> None:
+        for number in range(0, for_ms, 100):
+            await handles[0].add_entry(entry(number))
+            for _ in range(10):
+                clock.advance(10)
+                await store.run_blocking(int)
+                await asyncio.sleep(0)
+
+    for number in range(6, 10):
+        await store.delete_managed_ledger(f"ml-{number}")
+    await appending(3 * IDLE_MS)
+    assert 0 == reclaim.moved_bytes
+    assert IDLE_MS <= await advanced(clock, store, lambda: reclaim.moved_bytes > 0) + 10
+    await appending(100)
+    moved_bytes = reclaim.moved_bytes
+    for number in range(1, 6):
+        await store.delete_managed_ledger(f"ml-{number}")
+    await appending(3 * IDLE_MS)
+    assert reclaim.moved_bytes > moved_bytes
     await store.close()
     on_disk.close()
 
