@@ -6,11 +6,18 @@ Must not know: Kafka.
 """
 
 from ledger.config import ManagedLedgerConfig, StoreConfig
+from ledger.cursors.cursor import Cursor, CursorStats
+from ledger.cursors.cursor_revision_state import CursorStateRevisionController
+from ledger.cursors.cursor_state import CursorState
 from ledger.engine.base import Buffer
 from ledger.entry import Entry
 from ledger.errors import (
     AlreadyClosed,
+    AlreadyMarkDeleted,
+    ConcurrentFind,
+    ConcurrentWait,
     Corrupt,
+    CursorNotFound,
     Deleted,
     Fenced,
     InvalidArgument,
@@ -18,6 +25,7 @@ from ledger.errors import (
     LedgerError,
     NoMoreEntries,
     NonRecoverable,
+    ResetInProgress,
     StorageFailed,
     StoreInUse,
     StoreUnusable,
@@ -35,9 +43,17 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "AlreadyClosed",
+    "AlreadyMarkDeleted",
     "AppendDone",
     "Buffer",
+    "ConcurrentFind",
+    "ConcurrentWait",
     "Corrupt",
+    "Cursor",
+    "CursorNotFound",
+    "CursorState",
+    "CursorStateRevisionController",
+    "CursorStats",
     "Deleted",
     "Entry",
     "Fenced",
@@ -52,6 +68,7 @@ __all__ = [
     "NoMoreEntries",
     "NonRecoverable",
     "Position",
+    "ResetInProgress",
     "Row",
     "RowsDone",
     "StorageFailed",

@@ -29,6 +29,11 @@ class StoreConfig:
         committer_queue_count_max: the same for the number of appends.
         cold_read_bytes_max: what is read from the storage at once; further reads wait.
         cold_reads_waiting_max: more reads than this waiting, and one more gets TooManyRequests.
+        cursor_persist_per_second: how often a cursor writes its acknowledgements at most; what is
+            not written yet is owed again after a crash. None = with every group, as appends.
+        cursor_ranges_max: limit of the ranges, and of the batches in parts, that are kept of a
+            cursor; beyond it the highest are owed again after a restart.
+        cluster: name under which metrics of cursors are shown.
         log_rewrite_bytes_per_second: pace at which what is alive in mostly dead log files is
             written again, so that these can go; 0 = never.
         log_dead_percent_max: share of the log that may be dead before that begins.
@@ -45,6 +50,9 @@ class StoreConfig:
     read_ahead_bytes_max: int = 16 * MIB
     log_rewrite_bytes_per_second: int = 16 * MIB
     log_dead_percent_max: int = 20
+    cursor_persist_per_second: float | None = None
+    cursor_ranges_max: int = 10_000
+    cluster: str = "standalone"
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -56,6 +64,12 @@ class StoreConfig:
         _check_at_least("cold_reads_waiting_max", self.cold_reads_waiting_max, 0)
         _check_at_least("read_ahead_bytes_max", self.read_ahead_bytes_max, 0)
         _check_at_least("log_rewrite_bytes_per_second", self.log_rewrite_bytes_per_second, 0)
+        _check_at_least("cursor_ranges_max", self.cursor_ranges_max, 0)
+        if self.cursor_persist_per_second is not None and self.cursor_persist_per_second <= 0:
+            raise InvalidArgument(
+                f"cursor_persist_per_second: expected more than 0 or none, "
+                f"got {self.cursor_persist_per_second}"
+            )
         _check_at_least("log_dead_percent_max", self.log_dead_percent_max, 10)
         if self.log_dead_percent_max > 100:
             raise InvalidArgument(

@@ -4,13 +4,15 @@ Rule: whatever leaves this room is a LedgerError. What an engine raises is trans
 table, once. A peer of the caller never sees these: the façades map them to codes of their own.
 Must not know: protocols.
 
-| what the caller does       | errors                                                             |
-|----------------------------|--------------------------------------------------------------------|
-| correct the call           | InvalidArgument, InvalidPosition                                   |
-| open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                     |
-| stop writing               | Terminated                                                         |
-| try again later            | StorageFailed, TooManyRequests                                     |
-| look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                 |
+| what the caller does       | errors                                                              |
+|----------------------------|---------------------------------------------------------------------|
+| correct the call           | InvalidArgument, InvalidPosition, AlreadyMarkDeleted,               |
+|                            | CursorNotFound                                                      |
+| open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                      |
+| stop writing               | Terminated                                                          |
+| try again later            | StorageFailed, TooManyRequests, ResetInProgress                     |
+| let the other call end     | ConcurrentWait, ConcurrentFind                                      |
+| look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                  |
 """
 
 from collections.abc import Callable
@@ -67,6 +69,26 @@ class NonRecoverable(LedgerError):
 
 class Corrupt(LedgerError):
     """The storage holds something that was not written so."""
+
+
+class AlreadyMarkDeleted(LedgerError):
+    """The mark-delete position is behind that position already; callers may call it a success."""
+
+
+class CursorNotFound(LedgerError):
+    """There is no durable cursor of that name."""
+
+
+class ResetInProgress(LedgerError):
+    """A revision of the cursor's positions runs: nothing is read or acknowledged meanwhile."""
+
+
+class ConcurrentWait(LedgerError):
+    """Somebody waits on this cursor already."""
+
+
+class ConcurrentFind(LedgerError):
+    """A search by time runs for this cursor already."""
 
 
 class TooManyRequests(LedgerError):

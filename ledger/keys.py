@@ -9,6 +9,8 @@ Must not know: what the rows hold.
 | `c` 1     |                                      | the id counter          |
 | `m` 1     | name in UTF-8                        | managed ledger record   |
 | `l` 1     | managed ledger id, ledger id         | ledger record           |
+| `k` 1     | managed ledger id, name in UTF-8     | cursor record: snapshot |
+| `p` 1     | managed ledger id, name in UTF-8     | cursor record: progress |
 | `u` 1     | the user's key                       | the user's bytes        |
 """
 
@@ -18,6 +20,8 @@ _IDS = struct.Struct(">QQ")
 _ID = struct.Struct(">Q")
 _MANAGED_LEDGER = b"m\x01"
 _LEDGER = b"l\x01"
+_CURSOR = b"k\x01"
+_CURSOR_PROGRESS = b"p\x01"
 _USER = b"u\x01"
 
 ID_COUNTER = b"c\x01"
@@ -54,6 +58,27 @@ def ledger_range(managed_ledger_id: int) -> tuple[bytes, bytes]:
     """Return start and end (exclusive) of the records of one managed ledger's ledgers."""
     start = _LEDGER + _ID.pack(managed_ledger_id)
     return start, successor(start)
+
+
+def cursor_key(managed_ledger_id: int, name: str) -> bytes:
+    """Return the key of a cursor's snapshot."""
+    return _CURSOR + _ID.pack(managed_ledger_id) + name.encode()
+
+
+def cursor_progress_key(managed_ledger_id: int, name: str) -> bytes:
+    """Return the key of a cursor's progress."""
+    return _CURSOR_PROGRESS + _ID.pack(managed_ledger_id) + name.encode()
+
+
+def cursor_name_in(key: bytes) -> str:
+    """Return the name in a key of a cursor, of either kind."""
+    return key[len(_CURSOR) + _ID.size :].decode()
+
+
+def cursor_ranges(managed_ledger_id: int) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
+    """Return start and end (exclusive) of one managed ledger's snapshots, and of its progress."""
+    starts = [kind + _ID.pack(managed_ledger_id) for kind in (_CURSOR, _CURSOR_PROGRESS)]
+    return (starts[0], successor(starts[0])), (starts[1], successor(starts[1]))
 
 
 def user_key(key: bytes) -> bytes:

@@ -4,6 +4,7 @@ Rule: answers come from what is confirmed; nobody sees an entry that a crash cou
 Must not know: appends, changes, states.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -23,6 +24,7 @@ class LedgerView:
         self.name = name
         self._list = state
         self._reader = reader
+        self._listeners: dict[Callable[[], None], None] = {}
 
     async def read_entries(
         self,
@@ -92,6 +94,34 @@ class LedgerView:
             Fenced, StorageFailed: as for `read_entries`.
         """
         return await self._reader.search.newest_before(timestamp_ms, time_of, clock_skew_ms)
+
+    # Listening
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call back on the loop after every change: entries, ledgers deleted, state.
+
+        It comes once for what was confirmed together, and does not say what it was.
+        """
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling back; nothing if it was not there."""
+        self._listeners.pop(listener, None)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Add a listener, and return what removes it."""
+        self.add_listener(listener)
+        return lambda: self.remove_listener(listener)
+
+    def changed(self) -> None:
+        """Tell the listeners; one that raises does not keep the others from hearing."""
+        for listener in tuple(self._listeners):
+            try:
+                listener()
+            except Exception as error:  # noqa: BLE001 - a fault of its author
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"a listener of {self.name} raised", "exception": error}
+                )
 
     # Looking
 

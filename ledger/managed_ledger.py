@@ -15,6 +15,9 @@ from dataclasses import replace
 
 from ledger import keys
 from ledger.config import NO_LIMIT, ManagedLedgerConfig
+from ledger.cursors.cursor_recovery_plan import StoredCursor
+from ledger.cursors.holder import CursorHolder
+from ledger.cursors.registry import CursorRegistry
 from ledger.engine.base import Buffer
 from ledger.errors import Fenced, InvalidArgument, LedgerError
 from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
@@ -34,7 +37,7 @@ from ledger.write_tail_state import TailDue, WriteTailState
 _new_tuple = tuple.__new__
 
 
-class ManagedLedger(LedgerView):
+class ManagedLedger(LedgerView, CursorHolder):
     """A handle; made by `LedgerStore.open_managed_ledger`. Methods without await never block."""
 
     def __init__(
@@ -44,6 +47,8 @@ class ManagedLedger(LedgerView):
         services: StoreServices,
         config: ManagedLedgerConfig,
         on_closed: Callable[["ManagedLedger"], None],
+        *,
+        cursors: Iterable[StoredCursor] = (),
     ) -> None:
         super().__init__(name, state, LedgerReader(state, services, self._check_readable))
         self.message_count = 0
@@ -57,12 +62,21 @@ class ManagedLedger(LedgerView):
         self._roll_timer = RollTimer(
             self._tail, timers=services.timers, clock=services.clock, roll=self._roll_if_needed
         )
-        self._listeners: dict[Callable[[], None], None] = {}
+        self._cursors = CursorRegistry(
+            name=name,
+            ledgers=state,
+            reader=self._reader,
+            services=services,
+            check=self._check_changeable,
+            listen=self.listen,
+            on_progress=self._trim_later,
+        )
         self._resends: list[Resending] = []
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
         self._is_deleted = False
         self._set_state(self._state_when_open())
+        self._cursors.recover(cursors)
         self._opened_ms = services.clock.monotonic_ms()
         if state.open_id is not None:
             self._tail.open_ledger(state.open_id, before=state.lac, now_ms=self._opened_ms)
@@ -88,7 +102,9 @@ class ManagedLedger(LedgerView):
             max_timestamp_ms = self._services.clock.now_ms()
         resending = Resending(self, bytes(data), message_count, max_timestamp_ms)
         resending.send()
-        return await resending.outcome
+        position = await resending.outcome
+        self._cursors.times.note(position, max_timestamp_ms)
+        return position
 
     def append_nowait(
         self,
@@ -172,16 +188,6 @@ class ManagedLedger(LedgerView):
         self._tail.active_ms = self._committer.turn_ms
         self.changed()
 
-    def changed(self) -> None:
-        """Tell the listeners; one that raises does not keep the others from hearing."""
-        for listener in tuple(self._listeners):
-            try:
-                listener()
-            except Exception as error:  # noqa: BLE001 - a fault of its author
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"a listener of {self.name} raised", "exception": error}
-                )
-
     def revert(self) -> None:
         """Nothing unconfirmed exists any more."""
         tail, open_id = self._tail, self._list.open_id
@@ -238,17 +244,6 @@ class ManagedLedger(LedgerView):
         """The settings in force."""
         return self._config
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call back on the loop after every change: entries, ledgers deleted, state.
-
-        It comes once for what was confirmed together, and does not say what it was.
-        """
-        self._listeners[listener] = None
-
-    def remove_listener(self, listener: Callable[[], None]) -> None:
-        """Stop calling back; nothing if it was not there."""
-        self._listeners.pop(listener, None)
-
     # Changing
 
     def reconfigure(self, config: ManagedLedgerConfig) -> None:
@@ -265,22 +260,23 @@ class ManagedLedger(LedgerView):
             await submitted(self._submit_roll)
 
     async def trim(self) -> None:
-        """Delete the ledgers that retention lets go."""
+        """Delete the ledgers that retention, and the durable cursors, let go."""
         await self._remove(
             lambda ledgers: plan_trim(
                 ledgers,
                 now_ms=self._services.clock.now_ms(),
                 retention_ms=self._config.retention_ms,
                 retention_bytes=self._config.retention_bytes,
+                slowest=self._cursors.slowest,
             )
         )
 
     async def truncate(self) -> None:
-        """Delete every ledger before the one being written to."""
-        await self._remove(plan_truncate)
+        """Delete every ledger before the one being written to, up to the slowest durable cursor."""
+        await self._remove(lambda ledgers: plan_truncate(ledgers, self._cursors.slowest))
 
     async def trim_before(self, position: Position) -> None:
-        """Delete the ledgers that lie before `position` as a whole."""
+        """Delete the ledgers that lie before `position` as a whole; cursors go along."""
         await self._remove(lambda ledgers: plan_trim_before(ledgers, position))
 
     async def terminate(self) -> Position:
@@ -314,6 +310,8 @@ class ManagedLedger(LedgerView):
         if not (is_being_deleted or self._is_writable or self._state is LedgerState.TERMINATED):
             await self._committer.flush()
             return
+        if not is_being_deleted:
+            self._cursors.close()
         self._set_state(LedgerState.CLOSED)
         if not (is_being_deleted or self._tail.is_marked or self._list.open_id is None):
             # Saves the next opening from counting; if it is lost, recovery counts.
@@ -354,6 +352,7 @@ class ManagedLedger(LedgerView):
     def apply(self, change: MetadataChange) -> None:
         """A change of metadata is durable."""
         cache, previous_open_id = self._services.cache, self._list.open_id
+        self._cursors.pass_removed(change.removed)
         self._list.apply(change)
         for ledger_id in change.removed:
             self._services.forget_ledger(ledger_id)

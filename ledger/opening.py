@@ -7,9 +7,13 @@ Must not know: handles, caches, the committer.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from ledger import keys
+from ledger.config import StoreConfig
+from ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
 from ledger.engine.base import Row, StorageEngine
+from ledger.engine.memory import MemoryEngine
 from ledger.errors import Corrupt
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.ledger_recovery_plan import plan_recovery
@@ -32,11 +36,22 @@ class Snapshot:
     head: ManagedLedgerRecord
     ledgers: Sequence[LedgerRecord]
     found: Mapping[int, LedgerRecord]
+    cursors: Sequence[StoredCursor] = ()
 
     @classmethod
     def of_new(cls, managed_ledger_id: int) -> "Snapshot":
         """Return the snapshot of a managed ledger that does not exist yet."""
         return cls(ManagedLedgerRecord(managed_ledger_id=managed_ledger_id, version=0), (), {})
+
+
+def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
+    """Open the usual engine of a path; None is memory."""
+    if path is None:
+        return MemoryEngine()
+    # The database library is loaded only by those who have a folder.
+    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415
+
+    return LogRocksdbEngine(path, durability=config.durability)
 
 
 def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | None:
@@ -57,7 +72,16 @@ def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | N
         for record in ledgers
         if not record.closed_ms
     }
-    return Snapshot(head, ledgers, found)
+    return Snapshot(head, ledgers, found, load_cursors(engine, head.managed_ledger_id))
+
+
+def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:
+    """Read the durable cursors of a managed ledger; one that is damaged is one that begins anew."""
+    snapshots, progress = (
+        {keys.cursor_name_in(key): row for key, row in engine.scan(*each)}
+        for each in keys.cursor_ranges(managed_ledger_id)
+    )
+    return tuple(recover_cursor(name, row, progress.get(name)) for name, row in snapshots.items())
 
 
 def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
@@ -75,6 +99,8 @@ def load_deletion(engine: StorageEngine, name: str) -> tuple[list[Row], list[int
     ledger_ids = [record.ledger_id for record in snapshot.ledgers]
     rows: list[Row] = [(keys.managed_ledger_key(name), None)]
     rows += [(keys.ledger_key(snapshot.head.managed_ledger_id, id_), None) for id_ in ledger_ids]
+    for each in keys.cursor_ranges(snapshot.head.managed_ledger_id):
+        rows += [(key, None) for key, _ in engine.scan(*each)]
     return rows, ledger_ids
 
 

@@ -5,17 +5,19 @@ is written to by one committer.
 Must not know: managed ledgers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledger import keys
 from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
+from ledger.config import StoreConfig
 from ledger.engine.base import StorageEngine
 from ledger.entry_cache import EntryCache
 from ledger.operations import Row
 from ledger.records import encode_counter
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
+from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 
@@ -79,6 +81,8 @@ class StoreServices:
     clock: Clock
     timers: Timers
     supervisor: Supervisor
+    config: StoreConfig = field(default_factory=StoreConfig)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def forget_ledger(self, ledger_id: int) -> None:
         """Let go of everything that memory has of a ledger that was dropped."""

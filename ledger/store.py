@@ -20,6 +20,7 @@ from ledger import keys
 from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
 from ledger.config import KIB, ManagedLedgerConfig, StoreConfig
+from ledger.cursors.cursor_recovery_plan import StoredCursor
 from ledger.engine.base import StorageEngine
 from ledger.engine.memory import MemoryEngine
 from ledger.entry_cache import EntryCache
@@ -32,6 +33,7 @@ from ledger.opening import (
     load_deletion,
     load_snapshot,
     load_store,
+    open_engine,
     recovered_state,
 )
 from ledger.operations import Row, RowsDone, submitted
@@ -40,6 +42,7 @@ from ledger.space_reclaim import SpaceReclaim
 from ledger.threads import StoreThreads
 from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
+from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 
@@ -68,6 +71,8 @@ class LedgerStore:
         self.clock = clock
         self.on_fatal: Callable[[LedgerError], None] = _unheard_fatal
         """Called once when the store stops for good; the owner of the process decides."""
+        self.metrics = Metrics()
+        """Of cursors; the owner of the process may put its own here before opening."""
         self.path = path
         self._engine_given = engine
         self._threads = threads
@@ -177,11 +182,13 @@ class LedgerStore:
                 handle.fence()
                 await self._committer.flush()
             self._check_usable()
-            state = await self._recover(name)
+            state, cursors = await self._recover(name)
             self._names.add(name)
             self._check_usable()
             self._services.versions.reset(name, state.head.version)
-            handle = ManagedLedger(name, state, self._services, config, self._forget)
+            handle = ManagedLedger(
+                name, state, self._services, config, self._forget, cursors=cursors
+            )
             self._handles[name] = handle
             return handle
 
@@ -330,7 +337,7 @@ class LedgerStore:
         engine = self._engine_given
         try:
             if engine is None:
-                engine = await pool.run(_open_engine, self.path, self.config)
+                engine = await pool.run(open_engine, self.path, self.config)
             await _take_over(engine)
             next_id, names = await pool.run(load_store, engine)
         except Exception as error:
@@ -371,6 +378,8 @@ class LedgerStore:
             clock=self.clock,
             timers=Timers(self.clock, supervisor),
             supervisor=supervisor,
+            config=self.config,
+            metrics=self.metrics,
         )
         self._reclaim = SpaceReclaim(
             self._engine, self._committer, self.config,
@@ -380,7 +389,7 @@ class LedgerStore:
         _stores[id(self._engine)] = self
         self._is_open = True
 
-    async def _recover(self, name: str) -> LedgerListState:
+    async def _recover(self, name: str) -> tuple[LedgerListState, Sequence[StoredCursor]]:
         """Take over a managed ledger as it stands, or start one."""
         services = self._services
         snapshot: Snapshot | None = None
@@ -400,7 +409,7 @@ class LedgerStore:
         await self._commit_rows(rows, drops=change.removed)
         for ledger_id in change.removed:
             services.forget_ledger(ledger_id)
-        return state
+        return state, snapshot.cursors
 
     async def _delete_rows(self, name: str) -> None:
         if name not in self._names:
@@ -460,16 +469,6 @@ def abandon_engine(engine: StorageEngine) -> None:
     """Fence the store that has the engine open, if there is one; blocks until it is at rest."""
     if store := _stores.get(id(engine)):
         store._committer.abandon()
-
-
-def _open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
-    """Open the usual engine of a path; blocks."""
-    if path is None:
-        return MemoryEngine()
-    # The database library is loaded only by those who have a folder.
-    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415
-
-    return LogRocksdbEngine(path, durability=config.durability)
 
 
 def _on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:

@@ -5,7 +5,7 @@ is words joined by underscores, its unit last: `produce_bytes`, `fetch_wait_ms`.
 Must not know: who looks, or in which format it is shown.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Counter:
@@ -39,8 +39,22 @@ class Metrics:
         assert name not in self._counters, f"{name} is a counter"
         self._gauges[name] = read
 
+    def drop(self, name: str) -> None:
+        """Show nothing under `name` any more; nothing if there was none."""
+        self._counters.pop(name, None)
+        self._gauges.pop(name, None)
+
     def snapshot(self) -> dict[str, int]:
         """Return every name with its number at this moment, sorted by name."""
         values = {counter.name: counter.value for counter in self._counters.values()}
         values.update((name, read()) for name, read in self._gauges.items())
         return dict(sorted(values.items()))
+
+
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+def labelled(name: str, labels: Mapping[str, str]) -> str:
+    """Return the name of one of several metrics of a kind, as Prometheus writes it."""
+    pairs = [f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels.items()]
+    return f"{name}{{{','.join(pairs)}}}"

@@ -51,3 +51,14 @@ def test_nothing_comes_behind_all_ones() -> None:
     assert b"b" == keys.successor(b"a\xff\xff")
     with pytest.raises(AssertionError):
         keys.successor(b"\xff")
+
+
+def test_keys_of_cursors_lie_in_the_ranges_of_their_managed_ledger() -> None:
+    snapshots, progress = keys.cursor_ranges(7)
+    for name in ("c", "größe", "a/b\x00"):
+        assert snapshots[0] < keys.cursor_key(7, name) < snapshots[1]
+        assert progress[0] < keys.cursor_progress_key(7, name) < progress[1]
+        assert name == keys.cursor_name_in(keys.cursor_key(7, name))
+        assert name == keys.cursor_name_in(keys.cursor_progress_key(7, name))
+    for other in (6, 8):
+        assert not snapshots[0] <= keys.cursor_key(other, "c") < snapshots[1]

@@ -45,17 +45,22 @@ APPENDING: dict[str, Call] = {
     "add_entry": lambda ml: ml.add_entry(b"stale"),
     "append_nowait": lambda ml: append(ml, b"stale", never),
 }
+CURSORS: dict[str, Call] = {
+    "delete_cursor": lambda ml: ml.delete_cursor("c"),
+    "new_non_durable_cursor": lambda ml: ml.new_non_durable_cursor(),
+    "open_cursor": lambda ml: ml.open_cursor("c"),
+}
 HARMLESS: dict[str, Call] = {
     "close": lambda ml: ml.close(),
     "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
 }
-LISTENING = {"add_listener", "remove_listener"}
+LISTENING = {"add_listener", "listen", "remove_listener"}
 OF_COMMITTER_AND_STORE = {
     "apply", "changed", "confirm", "end_deletion", "fail", "fence", "fence_for_deletion",
     "progressed", "resend_later", "revert", "settle",
 }  # fmt: skip
 ASKING = {
-    "config", "estimated_backlog_bytes", "find_newest_before", "find_newest_matching",
+    "config", "cursors", "estimated_backlog_bytes", "find_newest_before", "find_newest_matching",
     "first_position", "has_entries_from", "is_valid_position", "last_confirmed_entry", "ledgers",
     "next_valid_position", "number_of_entries", "previous_position", "properties", "read_cached",
     "read_entries", "read_entry", "state", "total_size",
@@ -105,11 +110,19 @@ async def refused(call: Call, ml: ManagedLedger) -> LedgerError | None:
 
 
 def test_no_method_of_the_handle_is_forgotten() -> None:
-    told = {*CHANGING, *APPENDING, *HARMLESS, *LISTENING, *OF_COMMITTER_AND_STORE, *ASKING}
+    told = {
+        *CHANGING,
+        *APPENDING,
+        *CURSORS,
+        *HARMLESS,
+        *LISTENING,
+        *OF_COMMITTER_AND_STORE,
+        *ASKING,
+    }
     assert told == {name for name in dir(ManagedLedger) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *HARMLESS])
+@pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *CURSORS, *HARMLESS])
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, way: Way, method: str
@@ -119,7 +132,7 @@ async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
     newer = await way(store, engine)
     await newer.add_entry(b"mine")
     before = stored(engine), newer.ledgers, dict(newer.properties), await all_of(newer)
-    call = {**CHANGING, **APPENDING, **HARMLESS}[method]
+    call = {**CHANGING, **APPENDING, **CURSORS, **HARMLESS}[method]
     error = await refused(call, ml)
     assert (method in HARMLESS) == (error is None)
     assert error is None or isinstance(error, Fenced)
@@ -132,7 +145,7 @@ async def test_a_stale_owner_changes_nothing_and_acknowledges_nothing(
         await newer.close()
 
 
-@pytest.mark.parametrize("method", [*CHANGING, *APPENDING])
+@pytest.mark.parametrize("method", [*CHANGING, *APPENDING, *CURSORS])
 async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, method: str
 ) -> None:
@@ -150,7 +163,7 @@ async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
     hold.fail()
     await store.flush()
     calls = dict(engine.calls)
-    assert isinstance(await refused({**CHANGING, **APPENDING}[method], ml), Fenced)
+    assert isinstance(await refused({**CHANGING, **APPENDING, **CURSORS}[method], ml), Fenced)
     assert ([Fenced] * 3, calls) == (told, engine.calls), "nothing is tried again"
     engine.drop_unsynced()
     newer = await taken_over(store, engine)

@@ -97,3 +97,24 @@ def test_truncate_takes_all_but_the_last() -> None:
 )
 def test_trim_before_takes_whole_ledgers(position: str, expected: tuple[int, ...]) -> None:
     assert expected == plan_trim_before(infos(10, 10, 10), pos(position))
+
+
+@pytest.mark.parametrize(
+    ("slowest", "gone"),
+    [
+        (None, (1, 2, 3)),
+        ("1:-1", ()),
+        ("1:8", ()),
+        ("1:9", (1,)),
+        ("2:-1", (1,)),
+        ("2:9", (1, 2)),
+        ("3:4", (1, 2)),
+        ("4:9", (1, 2, 3)),
+    ],
+)
+def test_what_the_slowest_cursor_is_owed_stays(slowest: str | None, gone: tuple[int, ...]) -> None:
+    ledgers = infos(5, 5, 5, 5)
+    place = None if slowest is None else pos(slowest)
+    assert gone == plan_truncate(ledgers, place)
+    assert gone == plan_trim(ledgers, now_ms=0, retention_ms=-1, retention_bytes=0, slowest=place)
+    assert (1, 2) == plan_trim_before(ledgers, pos("3:0"))

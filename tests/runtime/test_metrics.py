@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.metrics import Metrics
+from runtime.metrics import Metrics, labelled
 
 
 def test_snapshot_shows_counters_and_gauges_by_name() -> None:
@@ -23,3 +23,18 @@ def test_one_name_is_one_kind() -> None:
         metrics.gauge("a", lambda: 1)
     with pytest.raises(AssertionError):
         metrics.counter("b")
+
+
+def test_labels_are_written_as_prometheus_does() -> None:
+    assert 'hits{a="1",b="x\\"y\\\\z\\n"}' == labelled("hits", {"a": "1", "b": 'x"y\\z\n'})
+
+
+def test_what_is_dropped_is_not_shown_and_can_come_again() -> None:
+    metrics = Metrics()
+    metrics.gauge("size", lambda: 1)
+    metrics.counter("hits").add()
+    for name in ("size", "hits", "never"):
+        metrics.drop(name)
+    assert {} == metrics.snapshot()
+    metrics.gauge("hits", lambda: 2)
+    assert {"hits": 2} == metrics.snapshot()

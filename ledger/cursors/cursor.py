@@ -1,0 +1,438 @@
+"""Cursor: a place in a managed ledger that belongs to one subscriber. A shell.
+
+Rule: `CursorState` decides, the revision controller is the door for whoever sets positions,
+`CursorReads` reads and `CursorWriter` makes durable. A call that acknowledges returns when that is
+as durable as an append. What is set by a revision is durable first and true in memory afterwards.
+Must not know: consumers, what entries mean. Theory: docs/ARCHITECTURE.md, "Cursors".
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ledger.cursors.cursor_reads import CursorReads, ReadLimits
+from ledger.cursors.cursor_revision_state import NOT_POSSIBLE, CursorStateRevisionController
+from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_writer import CursorWriter
+from ledger.entry import Entry
+from ledger.errors import (
+    AlreadyClosed,
+    ConcurrentFind,
+    InvalidArgument,
+    LedgerError,
+    ResetInProgress,
+)
+from ledger.ledger_list_state import LedgerListState
+from ledger.ledger_reader import LedgerReader
+from ledger.operations import RowsDone, submitted
+from ledger.position import EARLIEST, LATEST, Position
+from ledger.services import StoreServices
+
+ACTIVE_BACKLOG_MAX = 1_000
+"""With more behind it a cursor does not keep up; as in Pulsar."""
+
+TimeOf: TypeAlias = Callable[[Entry], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorHost:
+    """What a cursor knows of its managed ledger.
+
+    Attributes:
+        name: of the managed ledger.
+        ledgers: what is confirmed.
+        reader: reads entries.
+        services: of the store.
+        check: raises when the handle was fenced or closed.
+        listen: calls back after every change, until what it returns is called.
+        time_of: tells the time of an entry whose bytes nobody understands.
+        forget: called when a cursor was closed.
+    """
+
+    name: str
+    ledgers: LedgerListState
+    reader: LedgerReader
+    services: StoreServices
+    check: Callable[[], None]
+    listen: Callable[[Callable[[], None]], Callable[[], None]]
+    time_of: TimeOf
+    forget: Callable[["Cursor"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CursorStats:
+    """Numbers of one cursor; the last two under the names of PIP-269."""
+
+    backlog: int
+    hole_count: int
+    revision_num: int
+    is_under_revision: bool
+
+
+class Cursor:
+    """Made by `ManagedLedger.open_cursor` and `new_non_durable_cursor`; properties are plain."""
+
+    def __init__(
+        self, name: str, state: CursorState, host: CursorHost, writer: CursorWriter | None
+    ) -> None:
+        """Args: writer: None for a cursor that is not durable."""
+        self.name = name
+        self.state = state
+        self.writer = writer
+        self.is_closed = False
+        self._host = host
+        self._revision = _Door(state, self._revised)
+        self._reads = CursorReads(
+            state,
+            self._revision,
+            ledgers=host.ledgers,
+            reader=host.reader,
+            check=self._check_open,
+            listen=host.listen,
+        )
+        self._is_finding = False
+
+    # Looking
+
+    @property
+    def mark_delete_position(self) -> Position:
+        """Everything up to it is acknowledged."""
+        return self.state.mark_delete_position
+
+    @property
+    def read_position(self) -> Position:
+        """Where the next sequential read begins."""
+        return self.state.read_position
+
+    @property
+    def individually_deleted(self) -> tuple[tuple[Position, Position], ...]:
+        """What is acknowledged behind the mark-delete position: (after, upto), open-closed."""
+        return self.state.individually_deleted
+
+    def batch_indexes(self, position: Position) -> frozenset[int] | None:
+        """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
+        return self.state.batch_indexes(position)
+
+    @property
+    def backlog(self) -> int:
+        """How many entries are not acknowledged; exact."""
+        return self.state.backlog
+
+    @property
+    def properties(self) -> Mapping[str, int]:
+        """What was given with the last mark-delete."""
+        return dict(self.state.properties)
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it survives a restart, and holds back trimming."""
+        return self.writer is not None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is open and keeps up with the end."""
+        return not self.is_closed and self.backlog <= ACTIVE_BACKLOG_MAX
+
+    @property
+    def revision(self) -> CursorStateRevisionController[CursorState]:
+        """The door through which positions are set; what it sets becomes durable soon after.
+
+        Whoever hands on what was read compares the revision's number from before the read with
+        the one just before handing on.
+        """
+        return self._revision
+
+    @property
+    def stats(self) -> CursorStats:
+        """What the cursor counts."""
+        return CursorStats(
+            backlog=self.backlog,
+            hole_count=self.state.hole_count,
+            revision_num=self._revision.number,
+            is_under_revision=self._revision.is_running,
+        )
+
+    # Acknowledging
+
+    async def mark_delete(
+        self,
+        position: Position,
+        *,
+        properties: Mapping[str, int] | None = None,
+        revision: int | None = None,
+    ) -> None:
+        """Acknowledge everything up to a position.
+
+        Args:
+            position: where the mark-delete position goes.
+            properties: replace those of before; None leaves them.
+            revision: the number under which the entries were read; when it is outdated, nothing
+                happens.
+
+        Raises:
+            InvalidPosition: it is beyond the last confirmed entry.
+            AlreadyMarkDeleted: it is before the mark-delete position.
+            ResetInProgress: a revision runs.
+            Fenced, AlreadyClosed: the cursor cannot be used any more.
+            StorageFailed: it is true in memory, but not durable yet.
+        """
+        if self._admits(position, revision=revision):
+            self.state.mark_delete(position, properties)
+            await self._settle()
+
+    async def delete(
+        self, positions: Position | Iterable[Position], *, revision: int | None = None
+    ) -> None:
+        """Acknowledge entries one by one, all or none; see `mark_delete` for what it raises."""
+        each = [positions] if isinstance(positions, Position) else list(positions)
+        if self._admits(*each, revision=revision):
+            self.state.delete(each)
+            await self._settle()
+
+    async def delete_batch_index(
+        self,
+        position: Position,
+        indexes: Iterable[int],
+        batch_size: int,
+        *,
+        revision: int | None = None,
+    ) -> None:
+        """Acknowledge a part of an entry; see `mark_delete` for what it raises."""
+        if self._admits(position, revision=revision):
+            self.state.delete_batch_index(position, indexes, batch_size)
+            await self._settle()
+
+    # Reading
+
+    async def read(
+        self, count: int, *, max_bytes: int | None = None, max_position: Position = LATEST
+    ) -> list[Entry]:
+        """Read what is owed from the read position on, and move that; never waits for entries.
+
+        Returns:
+            Entries in order; none at the end, and none when a revision came in between.
+
+        Raises:
+            ResetInProgress: a revision runs.
+            Fenced, AlreadyClosed: the cursor cannot be used any more.
+            InvalidArgument: a limit makes no sense.
+            NonRecoverable, Corrupt, StorageFailed, TooManyRequests: the first entry cannot be read.
+        """
+        return await self._reads.read(_limits(count, max_bytes, max_position))
+
+    async def read_or_wait(
+        self, count: int, *, max_bytes: int | None = None, max_position: Position = LATEST
+    ) -> list[Entry]:
+        """Read, or wait until there is something to be read; goes on over revisions.
+
+        Returns:
+            At least one entry; none if it was cancelled by `cancel_pending_read`.
+
+        Raises:
+            ConcurrentWait: another call waits already.
+            NoMoreEntries: the managed ledger is terminated, and everything was read.
+            ResetInProgress and others: as for `read`.
+        """
+        return await self._reads.read_or_wait(_limits(count, max_bytes, max_position))
+
+    def cancel_pending_read(self) -> bool:
+        """Let the call that waits return nothing; False if none waits."""
+        return self._reads.cancel_pending_read()
+
+    async def replay(self, positions: Iterable[Position]) -> tuple[list[Entry], set[Position]]:
+        """Read entries again, whatever the read position; that stays.
+
+        Returns:
+            The entries in order, and the positions that are acknowledged, which are not read; both
+            empty when a revision came in between.
+
+        Raises:
+            InvalidPosition: there is no such entry.
+            ResetInProgress and others: as for `read`; one failure fails all.
+        """
+        return await self._reads.replay(positions)
+
+    # Setting positions
+
+    async def rewind(self) -> None:
+        """Read everything again that is not acknowledged. Raises ResetInProgress."""
+        self._start_revision()
+        self._revision.end(CursorState.rewind)
+
+    async def seek(self, position: Position, *, force: bool = False) -> None:
+        """Read on from there, or from the next entry; behind what is owed only by force.
+
+        Nothing is acknowledged by it, and nothing made durable. Raises ResetInProgress.
+        """
+        _check_position(position)
+        self._start_revision()
+        self._revision.end(lambda state: state.seek(position, force=force))
+
+    async def skip(self, count: int) -> None:
+        """Acknowledge the next so many entries that are owed.
+
+        Raises:
+            ResetInProgress: another revision runs.
+            StorageFailed: nothing was changed.
+        """
+        target = self.state.copy()
+        target.mark_delete(target.nth_unacknowledged(count))
+        await self._revise(target)
+
+    async def clear_backlog(self) -> None:
+        """Acknowledge everything that is there. Raises as `skip`."""
+        target = self.state.copy()
+        target.mark_delete(max(target.last_confirmed, target.mark_delete_position))
+        await self._revise(target)
+
+    async def reset(self, position: Position, *, force: bool = False) -> None:
+        """Owe everything from a position on, whatever was acknowledged, and nothing before it.
+
+        Args:
+            position: the next entry to be read; EARLIEST is the first, LATEST the next to come.
+                One that does not exist goes on to the next.
+            force: keep it even if it does not exist.
+
+        Raises:
+            ResetInProgress: another revision runs.
+            StorageFailed: nothing was changed.
+        """
+        _check_position(position)
+        target = self.state.copy()
+        target.reset(*target.reset_target(position, force=force))
+        await self._revise(target)
+
+    async def reset_to_time(self, timestamp_ms: int, *, time_of: TimeOf | None = None) -> None:
+        """Reset to the entry behind the newest one of before a time.
+
+        Args:
+            timestamp_ms: entries of this time and later are owed.
+            time_of: tells an entry's time; without it that is the time given when it was added,
+                as far as known.
+
+        Raises:
+            ConcurrentFind: such a search runs already.
+            ResetInProgress, StorageFailed: as for `reset`.
+        """
+        self._check_open()
+        if self._is_finding:
+            raise ConcurrentFind(f"a search by time runs for cursor {self.name}")
+        self._is_finding = True
+        try:
+            search = self._host.reader.search
+            found = await search.newest_before(timestamp_ms, time_of or self._host.time_of, None)
+        finally:
+            self._is_finding = False
+        await self.reset(EARLIEST if found is None else self._host.ledgers.next_valid(found))
+
+    async def close(self) -> None:
+        """Make durable what is not yet, and let go. May be repeated.
+
+        A durable cursor stays, holds back trimming, and can be opened again.
+        """
+        if self.is_closed:
+            return
+        self._check_open()
+        await submitted(self.submit_close)
+
+    # For the registry
+
+    def submit_close(self, done: RowsDone) -> None:
+        """Close, and call `done` when what remains to be written is durable."""
+        writer = self.writer
+        rows = writer.close() if writer is not None else []
+        self.end()
+
+        def closed(error: LedgerError | None) -> None:
+            if writer is not None:
+                writer.closed(error)
+            done(error)
+
+        self._host.services.committer.submit_rows(rows, closed)
+
+    def end(self) -> None:
+        """Refuse everything from now on; who waits hears of it."""
+        self.is_closed = True
+        self._host.forget(self)
+        self._reads.wake()
+
+    # Inside
+
+    def _check_open(self) -> None:
+        self._host.check()
+        if self.is_closed:
+            raise AlreadyClosed(f"cursor {self.name} is closed")
+
+    def _admits(self, *positions: Position, revision: int | None) -> bool:
+        """Tell whether an acknowledgement counts."""
+        for position in positions:
+            _check_position(position)
+        self._check_open()
+        if revision is not None and self._revision.is_outdated(revision):
+            return False
+        if self._revision.is_running:
+            raise ResetInProgress(f"the positions of cursor {self.name} are being revised")
+        return True
+
+    async def _settle(self) -> None:
+        if self.writer is not None:
+            await self.writer.settle()
+
+    async def _revise(self, target: CursorState) -> None:
+        """Become `target`, durably first; a caller that is cancelled does not stop it halfway."""
+        self._start_revision()
+        work = self._replace(target)
+        await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
+
+    async def _replace(self, target: CursorState) -> None:
+        writer = self.writer
+        if writer is None:
+            self._revision.end(lambda state: state.become(target))
+            return
+        try:
+            await writer.replace(target)
+        except BaseException:
+            writer.release(is_replaced=False)
+            self._revision.end(lambda state: None)
+            raise
+        self._revision.end(lambda state: state.become(target))
+        writer.release(is_replaced=True)
+
+    def _start_revision(self) -> None:
+        self._check_open()
+        if self._host.services.supervisor.is_closed:
+            raise AlreadyClosed("the store is closed")
+        if self._revision.start() == NOT_POSSIBLE:
+            raise ResetInProgress(f"reset already in progress for cursor {self.name}")
+
+    def _revised(self) -> None:
+        """Positions were set: who waits looks again, and a new mark-delete position is written."""
+        self._reads.wake()
+        if self.writer is not None:
+            self.writer.note()
+
+
+class _Door(CursorStateRevisionController[CursorState]):
+    """The controller of a cursor whose shell acts on the end of every revision."""
+
+    __slots__ = ("_ended",)
+
+    def __init__(self, state: CursorState, ended: Callable[[], None]) -> None:
+        super().__init__(state)
+        self._ended = ended
+
+    def end(self, editor: Callable[[CursorState], object]) -> int:
+        """Do as any controller, and tell the shell."""
+        try:
+            return super().end(editor)
+        finally:
+            self._ended()
+
+
+def _limits(count: int, bytes_max: int | None, max_position: Position) -> ReadLimits:
+    return ReadLimits(count=count, bytes_max=bytes_max, max_position=max_position)
+
+
+def _check_position(position: object) -> None:
+    if not isinstance(position, Position):
+        raise InvalidArgument(f"position: expected a Position, got {position!r}")

@@ -1,0 +1,427 @@
+"""Cursor state: where one subscriber stands in a managed ledger, and what it has acknowledged.
+
+Rule: everything up to the mark-delete position is acknowledged, what is acknowledged behind it is
+a hole, and no hole touches it: what it reaches it swallows, across ledgers too. The read position
+lies behind it, except where somebody forced it back.
+Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursors".
+"""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
+
+from pyroaring import BitMap
+
+from ledger.cursors.cursor_records import CursorRecord
+from ledger.cursors.position_ranges import PositionRanges
+from ledger.entry import Entry
+from ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
+from ledger.ledger_list_state import LedgerListState
+from ledger.position import EARLIEST, LATEST, Position
+
+READ_GAP_MAX = 16
+"""So many acknowledged entries in a row are read along and left out: cheaper than a read more."""
+
+
+class CursorState:
+    """One cursor.
+
+    Attributes:
+        mark_delete_position: see above; set from outside only by the editor of a revision.
+        read_position: where the next sequential read begins; set as the one before.
+        properties: whole numbers given with the last mark-delete.
+        version: grows with every change that must become durable.
+    """
+
+    __slots__ = (
+        "_batch_order",
+        "_batches",
+        "_deleted",
+        "_ledgers",
+        "_settled",
+        "mark_delete_position",
+        "properties",
+        "read_position",
+        "version",
+    )
+
+    def __init__(
+        self,
+        ledgers: LedgerListState,
+        mark_delete_position: Position,
+        *,
+        properties: Mapping[str, int] | None = None,
+    ) -> None:
+        self._ledgers = ledgers
+        self._deleted = PositionRanges()
+        self._batches: dict[Position, BitMap] = {}
+        self._batch_order: list[Position] = []
+        self.mark_delete_position = self._existing_place(mark_delete_position)
+        self.read_position = ledgers.next_valid(self.mark_delete_position)
+        self._settled = self.mark_delete_position
+        self.properties = dict(properties or {})
+        self.version = 0
+
+    @classmethod
+    def recovered(cls, ledgers: LedgerListState, record: CursorRecord) -> "CursorState":
+        """Return the state of a record, as far as it fits what exists now.
+
+        A place beyond the last confirmed entry goes back to that, one in a ledger that is gone
+        goes on to the next, and nothing that does not exist is acknowledged.
+        """
+        state = cls(ledgers, record.mark_delete_position, properties=record.properties)
+        state._deleted = deleted = PositionRanges.load(record.deleted)
+        for ledger_id in deleted.ledger_ids:
+            entries = ledgers.entries_in(ledger_id) if ledgers.has_ledger(ledger_id) else 0
+            deleted.remove_in_ledger_from(Position(ledger_id, entries))
+        for position, bitmap in record.batches:
+            if state._is_open_entry(position):
+                state._batches[position] = BitMap.deserialize(bitmap)
+        state._batch_order = sorted(state._batches)
+        state._settle()
+        return state
+
+    # Looking
+
+    @property
+    def last_confirmed(self) -> Position:
+        """The newest entry that can be read."""
+        return self._ledgers.lac
+
+    @property
+    def backlog(self) -> int:
+        """How many entries are not acknowledged."""
+        ledgers = self._ledgers
+        behind = ledgers.total_entries - ledgers.progress_of(self.mark_delete_position)
+        return max(0, behind - self._deleted.count)
+
+    @property
+    def hole_count(self) -> int:
+        """How many entries behind the mark-delete position are acknowledged."""
+        return self._deleted.count
+
+    @property
+    def individually_deleted(self) -> tuple[tuple[Position, Position], ...]:
+        """The holes, ascending, as pairs (after, upto): open at the left, closed at the right."""
+        return tuple(
+            (Position(run.ledger_id, run.first - 1), Position(run.ledger_id, run.last))
+            for run in self._deleted.runs()
+        )
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there is an entry at or behind the read position, acknowledged or not."""
+        return self._ledgers.has_entries_from(self.read_position)
+
+    def batch_indexes(self, position: Position) -> frozenset[int] | None:
+        """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
+        owed = self._batches.get(position)
+        return None if owed is None else frozenset(owed)
+
+    def is_acknowledged(self, position: Position) -> bool:
+        """Tell whether an entry as a whole is acknowledged."""
+        return position <= self.mark_delete_position or position in self._deleted
+
+    def is_in_hole(self, position: Position) -> bool:
+        """Tell whether an entry was acknowledged alone, behind the mark-delete position."""
+        return position in self._deleted
+
+    def check_exists(self, position: Position) -> None:
+        """Raise InvalidPosition unless there is an entry at that position."""
+        self._check_confirmed(position)
+        if not self._ledgers.is_valid(position):
+            raise InvalidPosition(f"there is no entry at {position}")
+
+    def nth_unacknowledged(self, count: int) -> Position:
+        """Return the `count`-th entry that is not acknowledged; the last entry if there are fewer.
+
+        Raises:
+            InvalidArgument: the count is not positive.
+        """
+        if count <= 0:
+            raise InvalidArgument(f"count: expected a positive number, got {count!r}")
+        ledgers, after = self._ledgers, self.mark_delete_position
+        for ledger_id in ledgers.ledger_ids:
+            if ledger_id < after.ledger_id:
+                continue
+            first = after.entry_id if ledger_id == after.ledger_id else -1
+            owed = ledgers.entries_in(ledger_id) - 1 - first - self._deleted.count_in(ledger_id)
+            if count <= owed:
+                entry_id = self._deleted.nth_absent(Position(ledger_id, first), count)
+                return Position(ledger_id, entry_id)
+            count -= max(owed, 0)
+        return ledgers.lac
+
+    # Acknowledging
+
+    def mark_delete(self, position: Position, properties: Mapping[str, int] | None = None) -> None:
+        """Acknowledge everything up to a position.
+
+        Args:
+            position: the place before an empty next ledger is allowed when nothing is owed.
+            properties: replace those that there are; None leaves them.
+
+        Raises:
+            InvalidPosition: it is beyond the last confirmed entry.
+            AlreadyMarkDeleted: it is before the mark-delete position.
+        """
+        if not self._is_empty_ledger_ahead(position):
+            self._check_confirmed(position)
+        if position < self.mark_delete_position:
+            raise AlreadyMarkDeleted(
+                f"{position} is before the mark-delete position {self.mark_delete_position}"
+            )
+        if properties is not None and properties != self.properties:
+            self.properties = dict(properties)
+            self.version += 1
+        if position > self.mark_delete_position:
+            self.mark_delete_position = position
+            self._settle()
+            self.version += 1
+
+    def delete(self, positions: Sequence[Position]) -> None:
+        """Acknowledge single entries; what is acknowledged or gone already is passed over.
+
+        Raises:
+            InvalidPosition: one is beyond the last confirmed entry; nothing was changed.
+        """
+        for position in positions:
+            self._check_confirmed(position)
+        fresh = False
+        for position in positions:
+            if self._is_open_entry(position):
+                self._deleted.add(position)
+                self._forget_batch(position)
+                fresh = True
+        if fresh:
+            self._settle()
+            self.version += 1
+
+    def delete_batch_index(
+        self, position: Position, indexes: Iterable[int], batch_size: int
+    ) -> None:
+        """Acknowledge a part of an entry; when nothing of it is left, the entry.
+
+        Raises:
+            InvalidArgument: an index is not within the batch.
+            InvalidPosition: the entry is beyond the last confirmed one.
+        """
+        done = frozenset(indexes)
+        if batch_size < 1 or not all(0 <= index < batch_size for index in done):
+            raise InvalidArgument(f"indexes: expected 0 to {batch_size - 1}, got {sorted(done)}")
+        self._check_confirmed(position)
+        if not self._is_open_entry(position):
+            return
+        known = self._batches.get(position)
+        owed = BitMap(range(batch_size)) if known is None else known
+        left = owed - BitMap(done)
+        if not left:
+            self.delete([position])
+        elif len(left) < len(owed):
+            if known is None:
+                insort(self._batch_order, position)
+            self._batches[position] = left
+            self.version += 1
+
+    # Reading
+
+    def next_owed(self, position: Position) -> Position | None:
+        """Return the first entry at or behind a position that is in no hole."""
+        place = self._ledgers.place(position)
+        while place is not None and place in self._deleted:
+            place = self._ledgers.place(self._deleted.run_end(place).successor)
+        return place
+
+    def piece_from(self, start: Position, count: int) -> Position:
+        """Return where a read that begins at `start` ends at most: it wants `count` entries.
+
+        It goes on over small holes, not over large ones, and not beyond the ledger.
+        """
+        ledger_id, entry_id = start
+        end = self._ledgers.entries_in(ledger_id)
+        while True:
+            hole = self._deleted.first_from(Position(ledger_id, entry_id))
+            if hole is None or hole - entry_id >= count:
+                return Position(ledger_id, min(entry_id + count, end) - 1)
+            count -= hole - entry_id
+            behind = self._deleted.run_end(Position(ledger_id, hole)).entry_id + 1
+            if behind - hole > READ_GAP_MAX or behind >= end:
+                return Position(ledger_id, hole - 1)
+            entry_id = behind
+
+    def owed_of(self, entries: Iterable[Entry], since: Position) -> list[Entry]:
+        """Leave out the entries that are in holes, or were passed by the mark-delete position.
+
+        Args:
+            entries: what was read.
+            since: the mark-delete position at that time; before it somebody may read on purpose.
+        """
+        upto, deleted = self.mark_delete_position, self._deleted
+        return [
+            entry
+            for entry in entries
+            if entry.position not in deleted and not since < entry.position <= upto
+        ]
+
+    def read_upto(self, last: Position) -> None:
+        """Everything up to `last` was read."""
+        behind = self._ledgers.next_valid(last)
+        self.read_position = max(self.read_position, behind)
+
+    # Revisions
+
+    def revised(self) -> None:
+        """Let everything follow after both positions were set from outside."""
+        self.mark_delete_position = self._existing_place(self.mark_delete_position)
+        if self.mark_delete_position != self._settled:
+            self.version += 1
+        self._settle()
+
+    def seek_target(self, position: Position) -> Position:
+        """Return where a read begins that wants to begin at `position`: there, or the next."""
+        ledgers = self._ledgers
+        if position == EARLIEST:
+            return ledgers.next_valid(ledgers.first_position)
+        if position == LATEST or position > ledgers.lac:
+            return ledgers.next_valid(ledgers.lac)
+        return position if ledgers.is_valid(position) else ledgers.next_valid(position)
+
+    def reset_target(self, position: Position, *, force: bool) -> tuple[Position, Position]:
+        """Return the mark-delete and the read position of a reset.
+
+        Args:
+            position: the next entry to be read.
+            force: keep it as it is, even if it does not exist. What lies between the last
+                confirmed entry and it stays owed.
+        """
+        ledgers = self._ledgers
+        is_edge = position in {EARLIEST, LATEST}
+        target = position if force and not is_edge else self.seek_target(position)
+        if position == EARLIEST:
+            return ledgers.first_position, target
+        return min(ledgers.previous(target), ledgers.lac), target
+
+    def rewind(self) -> None:
+        """Read again whatever is not acknowledged."""
+        self.read_position = self._ledgers.next_valid(self.mark_delete_position)
+
+    def seek(self, position: Position, *, force: bool) -> None:
+        """Read on from a position or the next that exists; behind what is owed only by force."""
+        target = self.seek_target(position)
+        if not force:
+            target = max(target, self._ledgers.next_valid(self.mark_delete_position))
+        self.read_position = target
+
+    def become(self, target: "CursorState") -> None:
+        """Take over where another state stands, and what it has acknowledged."""
+        self._deleted, self._batches = target._deleted, target._batches
+        self._batch_order, self.properties = target._batch_order, target.properties
+        self.mark_delete_position = target.mark_delete_position
+        self.read_position = target.read_position
+        self.version += 1
+
+    def reset(self, mark_delete_position: Position, read_position: Position) -> None:
+        """Stand there, and owe everything behind; what was acknowledged alone is forgotten."""
+        self._deleted = PositionRanges()
+        self._batches.clear()
+        self._batch_order.clear()
+        self.mark_delete_position = mark_delete_position
+        self.read_position = read_position
+        self.version += 1
+
+    def copy(self) -> "CursorState":
+        """Return an independent state that is equal to this one."""
+        copied = CursorState(self._ledgers, self.mark_delete_position, properties=self.properties)
+        copied.read_position = self.read_position
+        copied._deleted = self._deleted.copy()
+        copied._batches = {position: owed.copy() for position, owed in self._batches.items()}
+        copied._batch_order = self._batch_order.copy()
+        return copied
+
+    # Following the ledgers, becoming durable
+
+    def pass_removed(self, last: Position) -> None:
+        """Entries up to `last` are about to go: nobody can be owed them."""
+        if last > self.mark_delete_position:
+            self.mark_delete_position = last
+            self._settle()
+            self.version += 1
+
+    def record(self, *, ranges_max: int, batches_max: int) -> tuple[CursorRecord, bool]:
+        """Return what becomes durable, and whether acknowledgements were left out of it.
+
+        Above the limits the highest are left out: they are owed again after a restart.
+        """
+        deleted = self._deleted.lowest(ranges_max)
+        batches = self._batch_order[:batches_max]
+        record = CursorRecord(
+            mark_delete_position=self.mark_delete_position,
+            properties=self.properties,
+            deleted=tuple(deleted.dump()),
+            batches=tuple((each, self._batches[each].serialize()) for each in batches),
+        )
+        is_cut = deleted is not self._deleted or len(batches) < len(self._batch_order)
+        return record, is_cut
+
+    # Inside
+
+    def _settle(self) -> None:
+        """Swallow what the mark-delete position reaches, and let the rest follow it."""
+        deleted = self._deleted
+        deleted.remove_upto(self.mark_delete_position)
+        while deleted:
+            following = self._ledgers.next_valid(self.mark_delete_position)
+            if following not in deleted:
+                break
+            self.mark_delete_position = deleted.run_end(following)
+            deleted.remove_upto(self.mark_delete_position)
+        upto = bisect_right(self._batch_order, self.mark_delete_position)
+        for position in self._batch_order[:upto]:
+            del self._batches[position]
+        del self._batch_order[:upto]
+        # Whoever was sent back on purpose stays there until something is acknowledged.
+        has_moved, self._settled = (
+            self._settled != self.mark_delete_position,
+            (self.mark_delete_position),
+        )
+        if has_moved and self.read_position <= self.mark_delete_position:
+            self.rewind()
+
+    def _forget_batch(self, position: Position) -> None:
+        if self._batches.pop(position, None) is not None:
+            self._batch_order.remove(position)
+
+    def _is_open_entry(self, position: Position) -> bool:
+        """Tell whether a confirmed position names an entry that is owed."""
+        return (
+            position <= self._ledgers.lac
+            and self._ledgers.is_valid(position)
+            and not self.is_acknowledged(position)
+        )
+
+    def _is_empty_ledger_ahead(self, position: Position) -> bool:
+        """Tell whether a position is the place before an empty ledger, with nothing owed."""
+        return (
+            position.entry_id == -1
+            and position > self._ledgers.lac
+            and self._ledgers.has_ledger(position.ledger_id)
+            and not self.backlog
+        )
+
+    def _check_confirmed(self, position: Position) -> None:
+        if position > self._ledgers.lac:
+            raise InvalidPosition(
+                f"{position} is beyond the last confirmed entry {self._ledgers.lac}"
+            )
+
+    def _existing_place(self, position: Position) -> Position:
+        """Return the nearest mark-delete position that fits what exists."""
+        ledgers = self._ledgers
+        if position > ledgers.lac:
+            is_ahead = position.entry_id == -1 and ledgers.has_ledger(position.ledger_id)
+            return position if is_ahead else ledgers.lac
+        if ledgers.has_ledger(position.ledger_id) or position == ledgers.lac:
+            return position
+        following = ledgers.place(position)
+        if following is None:
+            return ledgers.lac
+        return Position(following.ledger_id, -1)

@@ -1,0 +1,275 @@
+"""Cursor writer: makes what one cursor acknowledged durable. A shell.
+
+Rule: one write is under way at a time, and what is changed meanwhile goes with the next: a caller
+waits for a group that others share, never for a sync of its own. Whoever waits is told exactly
+once, also when a reset took the place of what it waited for.
+Must not know: what acknowledging means, who acknowledges.
+
+| row      | written                                                  | limits          |
+|----------|----------------------------------------------------------|-----------------|
+| progress | with every change, as often as the pace allows           | 10,000 of each  |
+| snapshot | when a cursor is made; on closing, and progress then goes | 1,000 of each  |
+"""
+
+import asyncio
+import copy
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from ledger import keys
+from ledger.cursors.cursor_records import encode_cursor
+from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.persist_pace_state import PersistPaceState
+from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
+from ledger.operations import Row, submitted
+from ledger.position import Position
+from ledger.services import StoreServices
+from runtime.logs import RateLimitedLog
+from runtime.timers import TimerHandle
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_RANGES_MAX = 1_000
+"""A cursor with more ranges, or more batches in parts, keeps its progress row when it is closed."""
+WARNINGS_PER_SECOND = 1
+
+
+class CursorWriter:
+    """The writer of one durable cursor.
+
+    `durable_position` is the mark-delete position that a crash cannot take back.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        managed_ledger_id: int,
+        state: CursorState,
+        services: StoreServices,
+        *,
+        has_progress: bool,
+        check: Callable[[], None],
+        on_durable: Callable[[], None],
+    ) -> None:
+        """Make the writer of a cursor that stands in the storage as its state says.
+
+        Args:
+            name: of the cursor.
+            managed_ledger_id: part of its keys.
+            state: what is written.
+            services: of the store.
+            has_progress: whether there is a progress row.
+            check: raises when somebody else owns the managed ledger, and its cursors.
+            on_durable: called when `durable_position` may have moved.
+        """
+        self.durable_position: Position = state.mark_delete_position
+        self._name = name
+        self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
+        self._progress_key = keys.cursor_progress_key(managed_ledger_id, name)
+        self._state = state
+        self._services = services
+        self._on_durable = on_durable
+        self._has_progress = has_progress
+        self._check = check
+        self._pace = PersistPaceState(services.config.cursor_persist_per_second)
+        self._written = state.version
+        self._waiting: list[asyncio.Future[None]] = []
+        self._is_due = False
+        self._is_flying = False
+        self._is_held = False
+        self._is_closed = False
+        self._timer: TimerHandle | None = None
+        self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
+
+    async def settle(self) -> None:
+        """Return when all changes so far are durable; earlier when the pace says so.
+
+        Raises:
+            Fenced, StorageFailed: they are not; they will be with the next change.
+        """
+        if not self._is_dirty:
+            return
+        if self._pace.try_take(self._services.clock.monotonic_ms()):
+            await self._write()
+        else:
+            self._write_later()
+
+    def note(self) -> None:
+        """Make what was changed durable soon; nobody waits."""
+        if self._is_dirty:
+            self._write_soon()
+
+    async def replace(self, target: CursorState) -> None:
+        """Make another state durable in place of this one, and hold everything else back.
+
+        `release` ends that.
+
+        Raises:
+            Fenced, StorageFailed: nothing was written.
+        """
+        self._check()
+        self._is_held = True
+        row = (self._progress_key, self._encoded_state(target, self._limit)[0])
+        await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        self._has_progress = True
+
+    def release(self, *, is_replaced: bool) -> None:
+        """Go on after `replace`; if it was written, the state is now as that was."""
+        self._is_held = False
+        if is_replaced:
+            # Whoever waits for an acknowledgement from before learns that it is settled.
+            self._tell(self._state.version, self._take_waiting(), None)
+        elif self._is_closed:
+            error = AlreadyClosed(f"cursor {self._name} was closed before this was durable")
+            self._tell(0, self._take_waiting(), error)
+        elif self._waiting:
+            self._write_soon()
+
+    def close(self) -> list[Row]:
+        """Return the rows that a closed cursor leaves; nothing is written after them.
+
+        What is held back for a revision stays as the revision has it.
+        """
+        self._end()
+        if self._is_held or not (self._is_dirty or self._is_flying or self._has_progress):
+            return []
+        data, is_cut = self._encoded(min(SNAPSHOT_RANGES_MAX, self._limit))
+        if not is_cut:
+            return [(self._snapshot_key, data), (self._progress_key, None)]
+        return [(self._progress_key, self._encoded(self._limit)[0])] if self._is_dirty else []
+
+    def closed(self, error: LedgerError | None) -> None:
+        """The rows of `close` or `delete` are durable, or failed: tell who waits."""
+        if not self._is_held:
+            self._tell(self._state.version, self._take_waiting(), error)
+
+    def delete(self) -> list[Row]:
+        """Return the rows that remove a cursor; nothing is written after them."""
+        self._end()
+        return [(self._snapshot_key, None), (self._progress_key, None)]
+
+    def reopen(self) -> None:
+        """Go on: the cursor was closed and is opened again, or could not be deleted."""
+        self._is_closed = False
+        if self._waiting:
+            self._write_soon()
+
+    def pass_removed(self, last: Position) -> None:
+        """Entries up to `last` are about to go; a restart would see that by itself."""
+        self.durable_position = max(self.durable_position, last)
+
+    # Inside
+
+    @property
+    def _is_dirty(self) -> bool:
+        return self._written < self._state.version
+
+    @property
+    def _limit(self) -> int:
+        return self._services.config.cursor_ranges_max
+
+    @property
+    def _is_at_rest(self) -> bool:
+        return self._is_held or self._is_closed
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._stop_timer()
+
+    async def _write(self) -> None:
+        outcome = asyncio.get_running_loop().create_future()
+        self._waiting.append(outcome)
+        self._write_soon()
+        await outcome
+
+    def _write_soon(self) -> None:
+        """Write at the end of this turn: what others acknowledge in it goes along."""
+        if not (self._is_due or self._is_flying or self._is_at_rest):
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._write_now)
+
+    def _write_now(self) -> None:
+        self._is_due = False
+        if self._is_at_rest or self._is_flying:
+            return
+        self._stop_timer()
+        version, place, waiting = (
+            self._state.version,
+            self._state.mark_delete_position,
+            self._take_waiting(),
+        )
+        data, is_cut = self._encoded(self._limit)
+        if is_cut:
+            self._warnings.warning(
+                "cursor %s has more than %d ranges or batches in parts: the highest are not kept, "
+                "a restart would owe them again",
+                self._name,
+                self._limit,
+            )
+
+        def landed(error: LedgerError | None) -> None:
+            self._is_flying = False
+            if error is None:
+                self._has_progress = True
+                self.durable_position = place
+            self._tell(version, waiting, error)
+            if self._waiting:
+                self._write_soon()
+            elif isinstance(error, StorageFailed) and not waiting:
+                self._write_later()  # nobody heard of it
+
+        self._is_flying = True
+        try:
+            self._check()
+            self._services.committer.submit_rows([(self._progress_key, data)], landed)
+        except LedgerError as error:
+            landed(error)
+
+    def _tell(
+        self, version: int, waiting: list[asyncio.Future[None]], error: LedgerError | None
+    ) -> None:
+        if error is None:
+            self._written = max(self._written, version)
+            if not self._is_dirty:
+                self.durable_position = self._state.mark_delete_position
+        for outcome in waiting:
+            if outcome.done():
+                continue
+            if error is None:
+                outcome.set_result(None)
+            else:
+                outcome.set_exception(copy.copy(error))  # what is raised collects a traceback
+        if error is None:
+            self._on_durable()
+
+    def _take_waiting(self) -> list[asyncio.Future[None]]:
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    def _write_later(self) -> None:
+        if self._timer is None and not self._is_at_rest:
+            now_ms = self._services.clock.monotonic_ms()
+            # A store that closes has closed its cursors, and written what they had, before.
+            with suppress(RuntimeError):
+                self._timer = self._services.timers.call_at(
+                    self._pace.later_ms(now_ms), self._write_in_time
+                )
+
+    def _write_in_time(self) -> None:
+        self._timer = None
+        if self._is_dirty and not self._is_at_rest:
+            self._pace.try_take(self._services.clock.monotonic_ms())
+            self._write_soon()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _encoded(self, limit: int) -> tuple[bytes, bool]:
+        return self._encoded_state(self._state, limit)
+
+    def _encoded_state(self, state: CursorState, limit: int) -> tuple[bytes, bool]:
+        record, is_cut = state.record(ranges_max=limit, batches_max=limit)
+        return encode_cursor(record), is_cut

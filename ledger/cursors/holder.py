@@ -1,0 +1,48 @@
+"""Cursor holder: the part of a managed ledger's face that is about its cursors.
+
+Rule: every call goes to the registry; nothing of the append or the fetch path comes through here.
+Must not know: appends, states.
+"""
+
+from collections.abc import Mapping
+
+from ledger.cursors.cursor import Cursor
+from ledger.cursors.registry import CursorRegistry
+from ledger.position import LATEST, Position
+
+
+class CursorHolder:
+    """The cursors of `ManagedLedger`."""
+
+    _cursors: CursorRegistry
+
+    async def open_cursor(self, name: str, *, initial: Position = LATEST) -> Cursor:
+        """Open a durable cursor, or make one.
+
+        Args:
+            name: unique in this managed ledger.
+            initial: where a new one begins: EARLIEST or LATEST; of no meaning for one that exists.
+
+        Raises:
+            Fenced, AlreadyClosed: the handle cannot be used any more.
+            StorageFailed: it was not made.
+        """
+        return await self._cursors.open(name, initial)
+
+    async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
+        """Make a cursor that lives in memory and holds back nothing.
+
+        Args:
+            start: its mark-delete position: reading begins behind it. EARLIEST is before the first
+                entry; LATEST, None, and what is beyond the last confirmed entry is that.
+        """
+        return self._cursors.make_non_durable(start)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
+        await self._cursors.delete(name)
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable cursors by name."""
+        return self._cursors.durable

@@ -1,0 +1,275 @@
+"""Cursor registry: the cursors of one managed ledger, by name. A shell.
+
+Rule: a durable cursor is here from the moment it is durable until its removal is; the slowest of
+them holds back trimming, by what a crash cannot take back from it. Others are here while they are
+open and hold back nothing.
+Must not know: appends, retention.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
+
+from ledger import keys
+from ledger.cursors.cursor import Cursor, CursorHost
+from ledger.cursors.cursor_metrics import CursorMetrics
+from ledger.cursors.cursor_records import CursorRecord, encode_cursor
+from ledger.cursors.cursor_recovery_plan import StoredCursor
+from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_writer import CursorWriter
+from ledger.cursors.entry_times import EntryTimes
+from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument, LedgerError
+from ledger.ledger_list_state import LedgerListState
+from ledger.ledger_reader import LedgerReader
+from ledger.operations import submitted
+from ledger.position import EARLIEST, LATEST, Position
+from ledger.records import NO_TIMESTAMP
+from ledger.services import StoreServices
+
+logger = logging.getLogger(__name__)
+
+
+class CursorRegistry:
+    """All cursors of one handle of a managed ledger."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        ledgers: LedgerListState,
+        reader: LedgerReader,
+        services: StoreServices,
+        check: Callable[[], None],
+        listen: Callable[[Callable[[], None]], Callable[[], None]],
+        on_progress: Callable[[], None],
+    ) -> None:
+        """Make one without cursors.
+
+        Args:
+            name: of the managed ledger.
+            ledgers: what is confirmed of it.
+            reader: reads its entries.
+            services: of the store.
+            check: raises when the handle cannot be used any more.
+            listen: calls back after every change, until what it returns is called.
+            on_progress: called when the slowest durable cursor may let a ledger go.
+        """
+        self.times = EntryTimes(self._latest_in)
+        """When entries were added."""
+        self._host = CursorHost(
+            name=name,
+            ledgers=ledgers,
+            reader=reader,
+            services=services,
+            check=check,
+            listen=listen,
+            time_of=lambda entry: self.times.time_of(entry.position),
+            forget=self._forget,
+        )
+        self._services = services
+        self._ledgers = ledgers
+        self._on_progress = on_progress
+        self._durable: dict[str, Cursor] = {}
+        self._non_durable: dict[str, Cursor] = {}
+        self._non_durable_count = 0
+        self._metrics = CursorMetrics(
+            services.metrics, cluster=services.config.cluster, managed_ledger=name
+        )
+        self._lock = asyncio.Lock()
+
+    # For the user, by way of the managed ledger
+
+    async def open(self, name: str, initial: Position) -> Cursor:
+        """Return the durable cursor of a name; make it if there is none."""
+        _check_name(name)
+        if initial not in {EARLIEST, LATEST}:
+            raise InvalidArgument(f"initial: expected EARLIEST or LATEST, got {initial!r}")
+        self._check()
+        work = self._open(name, initial)
+        return await self._services.supervisor.finish(work, f"open cursor {name}")
+
+    async def delete(self, name: str) -> None:
+        """Remove a durable cursor; what it has not read may go."""
+        _check_name(name)
+        self._check()
+        await self._services.supervisor.finish(self._delete(name), f"delete cursor {name}")
+
+    def make_non_durable(self, start: Position | None) -> Cursor:
+        """Return a cursor in memory alone, with `start` as its mark-delete position."""
+        self._check()
+        place = self._ledgers.lac if start is None else start
+        if not isinstance(place, Position):
+            raise InvalidArgument(f"start: expected a Position, got {start!r}")
+        if place == EARLIEST:
+            place = self._ledgers.first_position
+        self._non_durable_count += 1
+        name = f"non-durable-{self._non_durable_count}"
+        place = min(place, self._ledgers.lac)
+        cursor = Cursor(name, CursorState(self._ledgers, place), self._host, None)
+        self._non_durable[name] = cursor
+        self._metrics.show(cursor)
+        return cursor
+
+    @property
+    def durable(self) -> MappingProxyType[str, Cursor]:
+        """The durable cursors by name, closed ones too."""
+        return MappingProxyType(dict(self._durable))
+
+    # For the managed ledger
+
+    def recover(self, stored: Iterable[StoredCursor]) -> None:
+        """Take over the durable cursors as the storage has them."""
+        for each in stored:
+            self._recover(each)
+
+    @property
+    def slowest(self) -> Position | None:
+        """The lowest durable mark-delete position; None without durable cursors."""
+        writers = (cursor.writer for cursor in self._durable.values())
+        return min((each.durable_position for each in writers if each is not None), default=None)
+
+    def pass_removed(self, ledger_ids: Sequence[int]) -> None:
+        """These ledgers are about to leave the list: nobody is owed what is in them."""
+        last = max(
+            (
+                Position(ledger_id, entries - 1)
+                for ledger_id in ledger_ids
+                if (entries := self._ledgers.entries_in(ledger_id))
+            ),
+            default=None,
+        )
+        for ledger_id in ledger_ids:
+            self.times.forget(ledger_id)
+        if last is None:
+            return
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            cursor.state.pass_removed(last)
+            if cursor.writer is not None:
+                cursor.writer.pass_removed(last)
+
+    def close(self) -> None:
+        """Close all cursors; what they leave is on its way when this returns."""
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            if not cursor.is_closed:
+                cursor.submit_close(_unheard)
+
+    # Inside
+
+    async def _open(self, name: str, initial: Position) -> Cursor:
+        async with self._lock:
+            self._check()
+            cursor = self._durable.get(name)
+            if cursor is None:
+                cursor = await self._create(name, initial)
+            elif cursor.is_closed:
+                assert cursor.writer is not None
+                cursor.writer.reopen()
+                cursor = Cursor(name, cursor.state, self._host, cursor.writer)
+            else:
+                return cursor
+            self._durable[name] = cursor
+            self._metrics.show(cursor)
+            return cursor
+
+    async def _create(self, name: str, initial: Position) -> Cursor:
+        ledgers = self._ledgers
+        key = keys.cursor_key(ledgers.head.managed_ledger_id, name)
+        written = ledgers.first_position if initial == EARLIEST else ledgers.lac
+        row = (key, encode_cursor(CursorRecord(mark_delete_position=written)))
+        await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        self._check()
+        # What was appended, or trimmed, meanwhile is before the new cursor.
+        place = ledgers.first_position if initial == EARLIEST else ledgers.lac
+        state = CursorState(ledgers, place)
+        writer = self._writer(name, state, has_progress=False)
+        if place != written:
+            state.version += 1
+            writer.note()
+        return Cursor(name, state, self._host, writer)
+
+    async def _delete(self, name: str) -> None:
+        async with self._lock:
+            self._check()
+            cursor = self._durable.get(name)
+            if cursor is None:
+                raise CursorNotFound(f"{self._host.name} has no cursor {name!r}")
+            writer = cursor.writer
+            assert writer is not None
+            rows = writer.delete()
+            try:
+                await submitted(lambda done: self._services.committer.submit_rows(rows, done))
+            except BaseException:
+                if not cursor.is_closed:
+                    writer.reopen()
+                raise
+            self._durable.pop(name, None)
+            cursor.end()
+            writer.closed(None)
+            self._on_progress()
+
+    def _recover(self, stored: StoredCursor) -> None:
+        for problem in stored.problems:
+            logger.warning(
+                "cursor %s of %s: %s; it owes more than it did",
+                stored.name,
+                self._host.name,
+                problem,
+            )
+        ledgers = self._ledgers
+        if stored.record is None:
+            state = CursorState(ledgers, ledgers.first_position)
+        else:
+            state = CursorState.recovered(ledgers, stored.record)
+        writer = self._writer(stored.name, state, has_progress=stored.has_progress)
+        cursor = Cursor(stored.name, state, self._host, writer)
+        self._durable[stored.name] = cursor
+        self._metrics.show(cursor)
+
+    def _writer(self, name: str, state: CursorState, *, has_progress: bool) -> CursorWriter:
+        return CursorWriter(
+            name,
+            self._ledgers.head.managed_ledger_id,
+            state,
+            self._services,
+            has_progress=has_progress,
+            check=self._host.check,
+            on_durable=self._progressed,
+        )
+
+    def _progressed(self) -> None:
+        """A durable position moved: ledgers may go when the slowest one stands at a ledger's end.
+
+        It is asked for each group of acknowledgements, so it must be cheap.
+        """
+        slowest, ledgers = self.slowest, self._ledgers
+        if slowest is None or not ledgers.ledger_ids:
+            return
+        first_id = ledgers.ledger_ids[0]
+        if slowest >= Position(first_id, ledgers.entries_in(first_id) - 1):
+            self._on_progress()
+
+    def _latest_in(self, ledger_id: int) -> int | None:
+        """Return the latest time of a closed ledger, if it is known."""
+        times = {info.ledger_id: info.max_timestamp_ms for info in self._ledgers.infos()}
+        latest = times.get(ledger_id, NO_TIMESTAMP)
+        return None if latest == NO_TIMESTAMP else latest
+
+    def _forget(self, cursor: Cursor) -> None:
+        if not cursor.is_durable:
+            self._non_durable.pop(cursor.name, None)
+        self._metrics.hide(cursor)
+
+    def _check(self) -> None:
+        self._host.check()
+        if self._services.supervisor.is_closed:
+            raise AlreadyClosed("the store is closed")
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"a cursor needs a name, got {name!r}")
+
+
+def _unheard(error: LedgerError | None) -> None:
+    """A closing handle waits for the stream; what was not kept is owed again."""

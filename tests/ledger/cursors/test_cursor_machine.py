@@ -1,0 +1,267 @@
+"""A cursor against plain sets, through acknowledgements, reads, resets, trims and power cuts."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    Cursor,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+    StorageFailed,
+)
+from ledger.testing import FaultyEngine, ManualClock
+
+Result = TypeVar("Result")
+
+CONFIG = ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0)
+INDEXES = st.integers(0, (1 << 30))
+BATCH = 3
+
+
+class CursorMachine(RuleBasedStateMachine):
+    """`places` is every entry ever, `done` what is acknowledged or gone, `owed` parts of batches.
+
+    `read` is what was handed out since the last rewind; all of it is in memory only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock(1000)
+        self.engine = FaultyEngine(None)
+        self.places: list[Position] = []
+        self.done: set[Position] = set()
+        self.owed: dict[Position, set[int]] = {}
+        self.read: set[Position] = set()
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.loop.run_until_complete(work)
+
+    @initialize()
+    def start(self) -> None:
+        self.open_store()
+
+    def open_store(self) -> None:
+        async def opening() -> tuple[LedgerStore, ManagedLedger, Cursor]:
+            store = await LedgerStore.open(None, engine=self.engine, clock=self.clock)
+            ml = await store.open_managed_ledger("orders", config=CONFIG)
+            return store, ml, await ml.open_cursor("c", initial=EARLIEST)
+
+        self.store, self.ml, self.cursor = self.run(opening())
+        self.read = set()
+
+    def left(self) -> list[Position]:
+        return [each for each in self.places if each not in self.done]
+
+    def finish(self, positions: set[Position]) -> None:
+        self.done |= positions
+        for each in positions:
+            self.owed.pop(each, None)
+
+    @rule(count=st.integers(1, 7))
+    def append(self, count: int) -> None:
+        async def adding() -> list[Position]:
+            return await asyncio.gather(*(self.ml.add_entry(b"x") for _ in range(count)))
+
+        self.places += self.run(adding())
+
+    @rule(picks=st.lists(INDEXES, min_size=1, max_size=6), fails=st.booleans())
+    def delete(self, picks: list[int], *, fails: bool) -> None:
+        """What failed to become durable is acknowledged again, and is then."""
+        if not self.places:
+            return
+        chosen = {self.places[pick % len(self.places)] for pick in picks}
+        if fails:
+            self.engine.fail_next("commit")
+            try:
+                self.run(self.cursor.delete(chosen))
+            except StorageFailed:
+                pass
+            else:
+                self.run(self.put())
+        self.run(self.cursor.delete(chosen))
+        self.finish(chosen)
+
+    async def put(self) -> None:
+        """Use up a fault that nobody met."""
+        try:
+            await self.store.put_rows([(b"k", b"v")])
+        except StorageFailed:
+            return
+
+    @rule(pick=INDEXES)
+    def mark_delete(self, pick: int) -> None:
+        above = [each for each in self.places if each >= self.cursor.mark_delete_position]
+        if not above:
+            return
+        upto = above[pick % len(above)]
+        self.run(self.cursor.mark_delete(upto))
+        self.finish({each for each in self.places if each <= upto})
+
+    @rule(pick=INDEXES, indexes=st.sets(st.integers(0, BATCH - 1), min_size=1))
+    def delete_batch_index(self, pick: int, indexes: set[int]) -> None:
+        if not self.places:
+            return
+        place = self.places[pick % len(self.places)]
+        self.run(self.cursor.delete_batch_index(place, indexes, BATCH))
+        if place not in self.done:
+            owed = self.owed.setdefault(place, set(range(BATCH)))
+            owed -= indexes
+            if not owed:
+                self.finish({place})
+
+    @rule(count=st.integers(1, 6))
+    def read_some(self, count: int) -> None:
+        """Everything owed is handed out once, in order, until somebody rewinds."""
+        start = self.cursor.read_position
+        expected = [each for each in self.left() if each >= start][:count]
+        found = self.run(self.cursor.read(count))
+        assert expected == [entry.position for entry in found]
+        assert not self.read & set(expected)
+        self.read |= set(expected)
+        assert {each for each in self.left() if each < self.cursor.read_position} <= self.read
+
+    @rule(picks=st.lists(INDEXES, min_size=1, max_size=6))
+    def replay(self, picks: list[int]) -> None:
+        if not self.places:
+            return
+        chosen = {self.places[pick % len(self.places)] for pick in picks}
+        before = self.cursor.read_position
+        entries, acknowledged = self.run(self.cursor.replay(chosen))
+        assert sorted(chosen - self.done) == [entry.position for entry in entries]
+        assert chosen & self.done == acknowledged
+        assert before == self.cursor.read_position
+
+    @rule()
+    def rewind(self) -> None:
+        self.run(self.cursor.rewind())
+        self.read = set()
+
+    @rule(pick=INDEXES)
+    def reset(self, pick: int) -> None:
+        targets = [each for each in self.places if self.ml.is_valid_position(each)]
+        if not targets:
+            return
+        target = targets[pick % len(targets)]
+        self.run(self.cursor.reset(target))
+        self.done = {each for each in self.places if each < target}
+        self.owed.clear()
+        self.read = set()
+
+    @rule(count=st.integers(1, 6))
+    def skip(self, count: int) -> None:
+        left = self.left()
+        self.run(self.cursor.skip(count))
+        self.finish(set(left[:count]))
+        self.read -= self.done
+        self.read |= {each for each in self.left() if each < self.cursor.read_position}
+
+    @rule()
+    def clear_backlog(self) -> None:
+        self.run(self.cursor.clear_backlog())
+        self.finish(set(self.places))
+
+    @rule(how=st.sampled_from(["trim", "truncate", "roll_over"]))
+    def trim(self, how: str) -> None:
+        """Nothing that is owed goes."""
+        self.run(getattr(self.ml, how)())
+
+    @rule(pick=INDEXES)
+    def trim_before(self, pick: int) -> None:
+        """As a log start that is raised: whoever is owed what goes is owed it no more."""
+        if not self.places:
+            return
+        self.run(self.ml.trim_before(self.places[pick % len(self.places)]))
+        first = self.ml.first_position
+        gone = {each for each in self.places if each < first}
+        if self.places and not self.ml.number_of_entries(EARLIEST, LATEST):
+            gone = set(self.places)
+        self.finish(gone)
+
+    @rule()
+    def close_and_open_the_cursor(self) -> None:
+        self.run(self.cursor.close())
+        position = self.cursor.read_position
+        self.cursor = self.run(self.ml.open_cursor("c"))
+        assert position == self.cursor.read_position
+
+    @rule()
+    def take_over(self) -> None:
+        self.ml = self.run(self.store.open_managed_ledger("orders", config=CONFIG))
+        self.cursor = self.ml.cursors["c"]
+        self.read = set()
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.store.close())
+        self.open_store()
+
+    @rule(pick=INDEXES)
+    def crash(self, pick: int) -> None:
+        """Cut the power over an acknowledgement that was not synced."""
+
+        async def crashing() -> None:
+            hold = self.engine.hold_next("sync")
+            work = asyncio.ensure_future(self.store.put_rows([(b"k", b"v")]))
+            await hold.reached()
+            if self.places:
+                place = self.places[pick % len(self.places)]
+                lost = asyncio.ensure_future(self.cursor.delete(place))
+                await asyncio.sleep(0)
+            self.engine.drop_unsynced()
+            await asyncio.gather(work, return_exceptions=True)
+            if self.places:
+                await asyncio.gather(lost, return_exceptions=True)
+            await self.store.close()
+
+        self.run(crashing())
+        self.open_store()
+
+    async def settle(self) -> None:
+        """Let the trims behind acknowledgements do what they are about to do."""
+        for _ in range(3):
+            for _ in range(4):
+                await asyncio.sleep(0)
+            await self.store.flush()
+
+    @invariant()
+    def equals_the_sets(self) -> None:
+        if not hasattr(self, "ml"):
+            return
+        self.run(self.settle())
+        cursor, left = self.cursor, self.left()
+        assert len(left) == cursor.backlog
+        holes = {
+            each
+            for each in self.places
+            for after, upto in cursor.individually_deleted
+            if after < each <= upto
+        }
+        assert {e for e in self.done if e > cursor.mark_delete_position} == holes
+        assert not left or left[0] > cursor.mark_delete_position
+        assert all(each <= cursor.mark_delete_position or each in holes for each in self.done)
+        for place, owed in self.owed.items():
+            expected = owed if owed != set(range(BATCH)) else None
+            assert expected == cursor.batch_indexes(place)
+        assert cursor.read_position > cursor.mark_delete_position
+        listed = {info.ledger_id for info in self.ml.ledgers}
+        assert all(each.ledger_id in listed for each in left), "what is owed was trimmed"
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.run(self.store.close())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+
+TestCursorMachine = CursorMachine.TestCase
+TestCursorMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

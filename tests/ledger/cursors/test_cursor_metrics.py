@@ -1,0 +1,50 @@
+"""The metrics of PIP-269, with its labels."""
+
+import pytest
+
+from ledger import EARLIEST, LedgerStore, ManagedLedger, StoreConfig
+from ledger.testing import FaultyEngine
+from tests.ledger.words import OpenStore
+
+LABELS = 'cluster="east",namespace="{}",topic="{}",subscription="c"'
+
+
+@pytest.mark.parametrize(
+    ("name", "namespace", "topic"),
+    [("orders", "public/default", "orders"), ("shop/eu/orders", "shop/eu", "orders")],
+)
+async def test_revisions_are_counted_and_shown_while_they_run(
+    open_store: OpenStore, name: str, namespace: str, topic: str
+) -> None:
+    store = await open_store(config=StoreConfig(cluster="east"))
+    ml = await store.open_managed_ledger(name)
+    await ml.add_entry(b"0")
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    labels = LABELS.format(namespace, topic)
+    count = f"pulsar_cursor_epoch_increase_count{{{labels}}}"
+    state = f"pulsar_cursor_epoch_increase_task_state{{{labels}}}"
+    assert {count: 0, state: 0} == store.metrics.snapshot()
+    await cursor.rewind()
+    await cursor.reset(EARLIEST)
+    cursor.revision.start()
+    assert {count: 2, state: 1} == store.metrics.snapshot()
+    cursor.revision.end(lambda _: None)
+    assert {count: 3, state: 0} == store.metrics.snapshot()
+    await cursor.close()
+    assert {} == store.metrics.snapshot()
+
+
+async def test_cursors_that_were_recovered_or_are_not_durable_are_shown_too(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    await ml.open_cursor("c")
+    await store.close()
+    assert {} == store.metrics.snapshot()
+    again = await open_store(engine=engine)
+    ml = await again.open_managed_ledger("orders")
+    assert 2 == len(again.metrics.snapshot())
+    cursor = await ml.new_non_durable_cursor(EARLIEST)
+    assert 4 == len(again.metrics.snapshot())
+    await cursor.close()
+    await ml.delete_cursor("c")
+    assert {} == again.metrics.snapshot()

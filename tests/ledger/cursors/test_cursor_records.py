@@ -1,0 +1,39 @@
+"""What a cursor keeps, as bytes."""
+
+import pytest
+
+from ledger import Corrupt
+from ledger.cursors.cursor_records import CursorRecord, decode_cursor, encode_cursor
+from tests.ledger.words import pos
+
+RECORDS = [
+    CursorRecord(mark_delete_position=pos("5:-1")),
+    CursorRecord(
+        mark_delete_position=pos("5:120"),
+        properties={"time": -3, "größe": 1 << 40},
+        deleted=((5, b"bitmap"), (9, b"")),
+        batches=((pos("5:122"), b"x"), (pos("9:0"), b"yz")),
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_record_survives(record: CursorRecord) -> None:
+    assert record == decode_cursor(encode_cursor(record))
+
+
+def test_a_record_has_this_layout() -> None:
+    row = encode_cursor(RECORDS[0])
+    assert 33 == len(row)
+    assert 1 == row[0]
+    assert (5).to_bytes(8, "big") + b"\xff" * 8 + bytes(12) == row[5:]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_every_damaged_byte_every_cut_and_every_byte_too_many_is_seen(record: CursorRecord) -> None:
+    row = encode_cursor(record)
+    damaged = [row[:at] + bytes([row[at] ^ 1]) + row[at + 1 :] for at in range(len(row))]
+    damaged += [row[:length] for length in range(len(row))]
+    for each in (*damaged, row + b"\0"):
+        with pytest.raises(Corrupt, match="cursor record"):
+            decode_cursor(each)

@@ -1,0 +1,178 @@
+"""When a cursor is written, how much of it, and what is found when a row is damaged."""
+
+import asyncio
+import logging
+
+import pytest
+
+from ledger import EARLIEST, LedgerStore, ManagedLedger, StoreConfig, keys
+from ledger.cursors import cursor_writer
+from ledger.engine.base import CommitGroup
+from ledger.testing import FaultyEngine, ManualClock
+from tests.ledger.words import SMALL, OpenStore, add_all, numbers, settled
+
+
+async def opened(
+    engine: FaultyEngine, open_store: OpenStore, **config: object
+) -> tuple[LedgerStore, ManagedLedger]:
+    store = await open_store(engine=engine, config=StoreConfig(**config))  # type: ignore[arg-type]
+    return store, await store.open_managed_ledger("orders", config=SMALL)
+
+
+async def test_the_pace_lets_calls_return_before_they_are_durable(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
+) -> None:
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    before = engine.calls["sync"]
+    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(places[1])
+    await cursor.delete(places[3])
+    assert 1 == engine.calls["sync"] - before
+    assert (places[1], 3) == (cursor.mark_delete_position, cursor.backlog)
+    engine.drop_unsynced()
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    cursor = ml.cursors["c"]
+    assert places[0] == cursor.mark_delete_position
+    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(places[2])
+    await settled(clock, 1001)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[2] == ml.cursors["c"].mark_delete_position
+
+
+async def test_a_reset_does_not_wait_for_the_pace_and_closing_writes_the_rest(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=0.01)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    await cursor.reset(places[3])
+    engine.drop_unsynced()
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=0.01)
+    cursor = ml.cursors["c"]
+    assert places[2] == cursor.mark_delete_position
+    await cursor.mark_delete(places[3])
+    await cursor.mark_delete(places[4])
+    await store.close()
+    _, ml = await opened(engine, open_store)
+    assert places[4] == ml.cursors["c"].mark_delete_position
+
+
+async def test_what_is_not_written_in_time_is_written_later(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
+) -> None:
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(places[1])
+    engine.fail_next("commit")
+    await settled(clock, 1001)
+    await store.flush()
+    await settled(clock, 1001)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position
+
+
+async def test_above_the_limit_the_highest_are_owed_again_and_a_warning_says_so(
+    engine: FaultyEngine, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, ml = await opened(engine, open_store, cursor_ranges_max=2)
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    with caplog.at_level(logging.WARNING):
+        await cursor.delete(places[1::2])
+    assert ["more than 2 ranges" in record.message for record in caplog.records] == [True]
+    assert 5 == cursor.backlog
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert 8 == ml.cursors["c"].backlog
+    again = await ml.cursors["c"].read(20)
+    assert [0, 2, 4, 5, 6, 7, 8, 9] == [int(entry.data) for entry in again]
+
+
+async def test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed(
+    engine: FaultyEngine, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor_writer, "SNAPSHOT_RANGES_MAX", 2)
+    store, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1::2])
+    await cursor.delete_batch_index(places[4], [1], 2)
+    await store.close()
+    store, ml = await opened(engine, open_store)
+    assert 5 == ml.cursors["c"].backlog
+    assert frozenset({0}) == ml.cursors["c"].batch_indexes(places[4])
+
+
+@pytest.mark.parametrize(("kinds", "first"), [("p", 4), ("kp", 0), ("k", 7)])
+async def test_a_damaged_row_falls_back_to_the_one_before(
+    engine: FaultyEngine,
+    open_store: OpenStore,
+    caplog: pytest.LogCaptureFixture,
+    kinds: str,
+    first: int,
+) -> None:
+    """The snapshot says 4, the progress 7."""
+    store, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[3])
+    await store.close()
+    store, ml = await opened(engine, open_store)
+    await ml.cursors["c"].mark_delete(places[6])
+    engine.drop_unsynced()
+    for key, row in engine.scan(b"k", b"q"):
+        if chr(key[0]) in kinds:
+            group = CommitGroup(entries=[], rows=[(key, row[:-1] + b"?")], drops=[])
+            engine.commit(group, sync=True)
+            engine.index(group)
+    _, ml = await opened(engine, open_store)
+    assert numbers(first, 9) == [entry.data for entry in await ml.cursors["c"].read(20)]
+    assert ("owes more" in caplog.text) == (kinds != "k")
+
+
+async def test_a_handle_that_was_replaced_writes_nothing_over_its_successor(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("sync")
+    first = asyncio.ensure_future(cursor.delete(places[1]))
+    await hold.reached()
+    late = asyncio.ensure_future(cursor.delete(places[2]))
+    await asyncio.sleep(0)
+    opening = asyncio.ensure_future(store.open_managed_ledger("orders", config=SMALL))
+    await asyncio.sleep(0)
+    hold.release()
+    successor = await opening
+    outcomes = await asyncio.gather(first, late, return_exceptions=True)
+    assert [None, "Fenced"] == [each and type(each).__name__ for each in outcomes]
+    row = engine.get(keys.cursor_progress_key(1, "c"))
+    await successor.cursors["c"].delete(places[5])
+    assert row is not None
+    assert 8 == successor.cursors["c"].backlog
+
+
+async def test_trimming_follows_what_is_durable_only(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
+) -> None:
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(places[8])
+    await ml.truncate()
+    assert 3 == len(ml.ledgers)
+    await settled(clock, 1001)
+    await store.flush()
+    await ml.truncate()
+    assert 1 == len(ml.ledgers)

@@ -1,0 +1,25 @@
+"""The names of a managed ledger's face that are about cursors."""
+
+import inspect
+
+from ledger import LATEST, ManagedLedger
+
+
+def test_the_face_has_these_names() -> None:
+    opening = inspect.signature(ManagedLedger.open_cursor).parameters
+    assert ["self", "name", "initial"] == list(opening)
+    assert (LATEST, inspect.Parameter.KEYWORD_ONLY) == (
+        opening["initial"].default,
+        opening["initial"].kind,
+    )
+    for name in ("open_cursor", "new_non_durable_cursor", "delete_cursor"):
+        assert inspect.iscoroutinefunction(getattr(ManagedLedger, name))
+    assert isinstance(inspect.getattr_static(ManagedLedger, "cursors"), property)
+
+
+async def test_each_goes_to_the_registry(ml: ManagedLedger) -> None:
+    cursor = await ml.open_cursor("c")
+    assert {"c": cursor} == dict(ml.cursors)
+    assert not (await ml.new_non_durable_cursor()).is_durable
+    await ml.delete_cursor("c")
+    assert {} == dict(ml.cursors)

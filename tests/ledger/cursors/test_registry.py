@@ -1,0 +1,209 @@
+"""The cursors of a managed ledger: made, deleted, kept in step with trims."""
+
+import asyncio
+
+import pytest
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    AlreadyClosed,
+    CursorNotFound,
+    Fenced,
+    InvalidArgument,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+    StorageFailed,
+)
+from ledger.testing import FaultyEngine
+from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers, pos
+
+
+async def reopened(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
+    store = await open_store(engine=engine)
+    return await store.open_managed_ledger("orders", config=SMALL)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [(EARLIEST, 0), (LATEST, 10), (None, 10), (3, 4), (pos("99:0"), 10), (pos("1:5"), 0)],
+)
+async def test_a_cursor_that_is_not_durable_begins_behind_its_start(
+    ml: ManagedLedger, start: Position | int | None, first: int
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    place = places[start] if isinstance(start, int) else start
+    cursor = await ml.new_non_durable_cursor(place)
+    assert (False, 10 - first) == (cursor.is_durable, cursor.backlog)
+    assert numbers(first, 9) == datas(await cursor.read(20))
+    assert {} == dict(ml.cursors)
+
+
+async def test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothing(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.new_non_durable_cursor(EARLIEST)
+    before = engine.calls["commit"]
+    await cursor.delete(places[1])
+    await cursor.mark_delete(places[2])
+    await cursor.reset(places[1])
+    await cursor.skip(1)
+    assert (0, 8) == (engine.calls["commit"] - before, cursor.backlog)
+    await ml.truncate()
+    assert (1, 2) == (len(ml.ledgers), cursor.backlog)
+    assert numbers(8, 9) == datas(await cursor.read(20))
+    await cursor.close()
+    with pytest.raises(AlreadyClosed):
+        await cursor.read(1)
+    with pytest.raises(InvalidArgument):
+        await ml.new_non_durable_cursor("start")  # type: ignore[arg-type]
+
+
+async def test_the_slowest_durable_cursor_holds_back_trim_and_truncate(
+    ml: ManagedLedger, store: LedgerStore
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
+    fast = await ml.open_cursor("fast")
+    slow = await ml.open_cursor("slow", initial=EARLIEST)
+    await ml.trim()
+    await ml.truncate()
+    assert 10 == ml.number_of_entries(EARLIEST, LATEST)
+    await slow.mark_delete(places[2])
+    await ml.trim()
+    assert 10 == ml.number_of_entries(EARLIEST, LATEST)
+    await slow.mark_delete(places[3])
+    await ml.trim()
+    assert 6 == ml.number_of_entries(EARLIEST, LATEST)
+    await ml.delete_cursor("slow")
+    await ml.trim()
+    assert (2, 0) == (ml.number_of_entries(EARLIEST, LATEST), fast.backlog)
+
+
+async def test_progress_and_deletion_trim_by_themselves(ml: ManagedLedger) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+
+    async def entries_left() -> int:
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await ml.trim_before(EARLIEST)  # waits for a trim under way
+        return ml.number_of_entries(EARLIEST, LATEST)
+
+    await cursor.mark_delete(places[2])
+    assert 10 == await entries_left()
+    await cursor.mark_delete(places[4])
+    assert 6 == await entries_left()
+    await ml.delete_cursor("c")
+    assert 2 == await entries_left()
+
+
+async def test_cursors_are_moved_over_what_is_removed_regardless_of_them(
+    ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """As a log start that is raised does; after a restart it is found so too."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete([places[2], places[8]])
+    await ml.trim_before(places[8])
+    assert (places[8], 1) == (cursor.mark_delete_position, cursor.backlog)
+    assert [b"9"] == datas(await cursor.read(9))
+    engine.drop_unsynced()
+    again = (await reopened(engine, open_store)).cursors["c"]
+    assert (places[8], 1) == (again.mark_delete_position, again.backlog)
+
+
+async def test_a_deleted_cursor_is_gone_for_good(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1])
+    await ml.delete_cursor("c")
+    for call in (ml.delete_cursor("c"), ml.delete_cursor("never")):
+        with pytest.raises(CursorNotFound):
+            await call
+    with pytest.raises(AlreadyClosed):
+        await cursor.mark_delete(places[2])
+    assert {} == dict(ml.cursors)
+    engine.drop_unsynced()
+    ml = await reopened(engine, open_store)
+    assert {} == dict(ml.cursors)
+    assert [] == engine.scan(b"k", b"l")
+    assert [] == engine.scan(b"p", b"q")
+
+
+async def test_a_deletion_that_was_not_written_leaves_the_cursor(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    places = await add_all(ml, numbers(0, 3))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await ml.delete_cursor("c")
+    await cursor.mark_delete(places[1])
+    assert {"c": cursor} == dict(ml.cursors)
+
+
+async def test_acknowledgements_over_a_deletion_end(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("sync")
+    deleting = asyncio.ensure_future(ml.delete_cursor("c"))
+    await hold.reached()
+    acknowledging = asyncio.ensure_future(cursor.delete(places[2]))
+    await asyncio.sleep(0)
+    hold.release()
+    await asyncio.wait_for(asyncio.gather(deleting, acknowledging), 5)
+    assert [] == engine.scan(b"p", b"q")
+
+
+async def test_cursors_go_with_their_managed_ledger(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    places = await add_all(ml, numbers(0, 3))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1])
+    other = await store.open_managed_ledger("other")
+    await other.open_cursor("c")
+    await store.delete_managed_ledger("orders")
+    assert 1 == len(engine.scan(b"k", b"l"))
+    assert [] == engine.scan(b"p", b"q")
+    for call in (cursor.read(1), cursor.mark_delete(places[2]), ml.open_cursor("d")):
+        with pytest.raises(AlreadyClosed):
+            await call
+    assert {} == dict((await store.open_managed_ledger("orders")).cursors)
+
+
+async def test_a_newer_handle_takes_the_cursors_over(store: LedgerStore, ml: ManagedLedger) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete([places[0], places[5]])
+    newer = await store.open_managed_ledger("orders", config=SMALL)
+    assert 8 == newer.cursors["c"].backlog
+    for call in (cursor.read(1), cursor.delete(places[2]), cursor.reset(EARLIEST)):
+        with pytest.raises(Fenced):
+            await call
+    with pytest.raises(Fenced):
+        await ml.delete_cursor("c")
+
+
+async def test_opening_one_name_twice_at_once_makes_one_cursor(ml: ManagedLedger) -> None:
+    first, second = await asyncio.gather(ml.open_cursor("c"), ml.open_cursor("c"))
+    assert first is second
+
+
+async def test_a_cursor_that_could_not_be_made_is_not_there(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await ml.open_cursor("c")
+    assert {} == dict(ml.cursors)
+    assert (await ml.open_cursor("c")).is_durable
