@@ -75,6 +75,8 @@ def _run_case(case: Case, testbed: Testbed, results: Results, rounds: int) -> No
     """Measure one case, its subjects in turn."""
     with ExitStack() as exits:
         measure = _MEASURES.get(case.kind) or _consuming(case, testbed, exits)
+        if case.kind in _SHARED_KINDS:
+            testbed.settle()
         for number in range(1, rounds + 1):
             for subject in case.subjects:
                 figures = measure(case, subject, testbed)

@@ -1,13 +1,15 @@
 """Testbed: the servers that most cases share, their topics, and what a load cost them.
 
 Rule: only the server's own process is measured; between two loads its topic is deleted and what is
-left to write goes to the disk, so that no load pays for the one before.
+left to write goes to the disk, and between two cases the servers come to rest (both give space back
+in the background), so that no load pays for the one before.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +23,9 @@ from benchmarks.cases import FSYNC, KAFKA_SYNC, OS
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 
 _ADMIN_TIMEOUT_S = 120
+_REST_S = 3
+_REST_CPU_S = 0.15  # of each second; Apache Kafka takes half of that when nothing is asked of it
+_SETTLE_S_MAX = 40
 _numbers = itertools.count(1)
 
 
@@ -76,6 +81,18 @@ class Testbed:
             server.kill()
             server.start()
         return server
+
+    def settle(self) -> None:
+        """Wait until no running server has done much for some seconds, or for long enough."""
+        quiet = 0
+        for _ in range(_SETTLE_S_MAX):
+            servers = [each for each in self._servers.values() if each.is_running()]
+            before = [each.cpu_seconds() for each in servers]
+            threading.Event().wait(1.0)
+            spent = [each.cpu_seconds() - was for each, was in zip(servers, before, strict=True)]
+            quiet = quiet + 1 if all(each < _REST_CPU_S for each in spent) else 0
+            if quiet == _REST_S:
+                return
 
     @contextmanager
     def own_server(self, subject: str) -> Iterator[ServerProcess]:
