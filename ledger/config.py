@@ -50,7 +50,7 @@ class StoreConfig:
     read_ahead_bytes_max: int = 16 * MIB
     log_rewrite_bytes_per_second: int = 16 * MIB
     log_dead_percent_max: int = 20
-    cursor_persist_per_second: float | None = None
+    cursor_persist_per_second: int | None = None
     cursor_ranges_max: int = 10_000
     cluster: str = "standalone"
 

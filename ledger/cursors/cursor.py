@@ -332,7 +332,11 @@ class Cursor:
         """
         if self.is_closed:
             return
-        self._check_open()
+        try:
+            self._check_open()
+        except LedgerError:
+            self.end()  # what it has belongs to somebody else already
+            return
         await submitted(self.submit_close)
 
     # For the registry

@@ -63,12 +63,6 @@ class PositionRanges:
             self.remove_ledger(ledger_id)
         self._remove(position.ledger_id, 0, position.entry_id + 1)
 
-    def remove_from(self, position: Position) -> None:
-        """Remove everything from a position on, in its ledger and behind."""
-        for ledger_id in self._ids[bisect_left(self._ids, position.ledger_id + 1) :]:
-            self.remove_ledger(ledger_id)
-        self._remove(position.ledger_id, max(position.entry_id, 0), ENTRY_ID_END + 1)
-
     def remove_in_ledger_from(self, position: Position) -> None:
         """Remove everything from a position on in its own ledger."""
         self._remove(position.ledger_id, max(position.entry_id, 0), ENTRY_ID_END + 1)
@@ -142,12 +136,13 @@ class PositionRanges:
         """Return at most so many runs, the lowest: itself if it has no more."""
         if self.count <= runs_max:
             return self
-        left = runs_max
+        kept, left = PositionRanges(), runs_max
         for ledger_id in self._ids:
-            starts = _run_starts(self._bitmaps[ledger_id])
+            bitmap = self._bitmaps[ledger_id]
+            starts = _run_starts(bitmap)
+            kept._take(ledger_id, bitmap.copy())
             if len(starts) > left:
-                kept = self.copy()
-                kept.remove_from(Position(ledger_id, starts[left]))
+                kept._remove(ledger_id, starts[left], ENTRY_ID_END + 1)
                 return kept
             left -= len(starts)
         return self
@@ -161,12 +156,14 @@ class PositionRanges:
         """Return what `dump` gave; the bytes must be whole."""
         loaded = cls()
         for ledger_id, data in dumped:
-            bitmap = BitMap.deserialize(data)
-            if bitmap:
-                loaded._bitmaps[ledger_id] = bitmap
-                insort(loaded._ids, ledger_id)
-                loaded.count += len(bitmap)
+            if bitmap := BitMap.deserialize(data):
+                loaded._take(ledger_id, bitmap)
         return loaded
+
+    def _take(self, ledger_id: int, bitmap: BitMap) -> None:
+        self._bitmaps[ledger_id] = bitmap
+        insort(self._ids, ledger_id)
+        self.count += len(bitmap)
 
     def _remove(self, ledger_id: int, start: int, end: int) -> None:
         bitmap = self._bitmaps.get(ledger_id)

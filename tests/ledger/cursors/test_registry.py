@@ -192,6 +192,8 @@ async def test_a_newer_handle_takes_the_cursors_over(store: LedgerStore, ml: Man
             await call
     with pytest.raises(Fenced):
         await ml.delete_cursor("c")
+    await cursor.close()
+    assert (True, 8) == (cursor.is_closed, newer.cursors["c"].backlog)
 
 
 async def test_opening_one_name_twice_at_once_makes_one_cursor(ml: ManagedLedger) -> None:
