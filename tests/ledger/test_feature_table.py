@@ -1,7 +1,7 @@
 """Which test shows which promise of the managed ledger, and which old mistake of others.
 
 The rows are those of the feature table of the managed ledger's specification; a test that is
-renamed or removed must be followed here. Cursors have tables of their own.
+renamed or removed must be followed here. Of the table of cursors, the rows that need no consumers.
 """
 
 import ast
@@ -95,6 +95,8 @@ find newest
         test_any_log_is_searched_as_a_scan_would
         test_find_newest_in_a_trimmed_log
 Backlog
+    ledger/cursors/test_cursor_machine.py
+        equals_the_sets
     ledger/test_ledger_list_state.py
         test_counts_equal_a_linear_count
     ledger/test_random_reads.py
@@ -117,6 +119,65 @@ Cache
         test_readers_and_cache_follow_a_trim
     ledger/test_ledger_reader.py
         test_a_partial_hit_reads_only_what_is_missing
+"""
+
+CURSORS = """
+md monotonic, holes merge
+    ledger/cursors/test_cursor_state.py
+        test_every_set_of_acknowledged_entries_in_two_steps_equals_plain_sets
+        test_the_mark_delete_position_swallows_holes_across_ledgers
+    ledger/cursors/test_cursor_machine.py
+        equals_the_sets
+Durable acks
+    ledger/cursors/test_cursor.py
+        test_what_was_acknowledged_survives_a_power_cut
+        test_a_call_that_returned_is_durable_and_one_that_failed_is_repeated
+        test_acknowledgements_of_one_turn_share_a_sync
+    ledger/cursors/test_cursor_writer.py
+        test_the_pace_lets_calls_return_before_they_are_durable
+        test_a_damaged_row_falls_back_to_the_one_before
+        test_above_the_limit_the_highest_are_owed_again_and_a_warning_says_so
+        test_trimming_follows_what_is_durable_only
+Batch index
+    ledger/cursors/test_cursor_state.py
+        test_a_batch_is_owed_until_its_last_index
+    ledger/cursors/test_cursor.py
+        test_what_was_acknowledged_survives_a_power_cut
+        test_a_clean_close_keeps_everything_in_the_snapshot
+    ledger/cursors/test_cursor_writer.py
+        test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed
+Waiting read
+    ledger/cursors/test_cursor_reads.py
+        test_no_wake_up_is_lost_whenever_an_entry_comes
+        test_one_read_waits_and_can_be_cancelled
+        test_who_waits_hears_that_nothing_will_come
+Reset
+    ledger/cursors/test_cursor_state.py
+        test_a_reset_has_these_targets
+    ledger/cursors/test_cursor.py
+        test_a_reset_is_durable_first_and_one_at_a_time
+        test_a_reset_that_was_not_written_changes_nothing
+        test_acknowledgements_on_their_way_when_a_reset_comes_are_told_and_do_not_count
+        test_a_reset_to_a_time_goes_behind_the_newest_older_entry
+Revision
+    ledger/cursors/test_cursor_revision_state.py
+        test_a_revision_sets_both_positions_and_counts
+        test_one_revision_at_a_time
+        test_an_editor_that_raises_has_set_nothing_and_the_revision_is_over
+    ledger/cursors/test_cursor.py
+        test_a_late_acknowledgement_of_an_older_revision_does_nothing
+    ledger/cursors/test_cursor_races.py
+        test_the_controller_keeps_the_rule_in_every_interleaving
+        test_without_the_controller_the_rule_is_broken
+Non-durable
+    ledger/cursors/test_registry.py
+        test_a_cursor_that_is_not_durable_begins_behind_its_start
+        test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothing
+Metrics/stats
+    ledger/cursors/test_cursor_metrics.py
+        test_revisions_are_counted_and_shown_while_they_run
+    ledger/cursors/test_cursor.py
+        test_stats_tell_the_revision
 """
 
 OLD_MISTAKES = """
@@ -174,7 +235,7 @@ def names_in(file: str) -> set[str]:
     return {node.name for node in ast.walk(tree) if isinstance(node, functions)}
 
 
-ROWS = {**rows_of(FEATURES), **rows_of(OLD_MISTAKES)}
+ROWS = {**rows_of(FEATURES), **rows_of(CURSORS), **rows_of(OLD_MISTAKES)}
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -184,4 +245,5 @@ def test_every_row_has_tests_that_exist(row: str) -> None:
 
 
 def test_no_row_is_missing() -> None:
-    assert (15, 8) == (len(rows_of(FEATURES)), len(rows_of(OLD_MISTAKES)))
+    tables = (FEATURES, CURSORS, OLD_MISTAKES)
+    assert [15, 8, 8] == [len(rows_of(table)) for table in tables]
