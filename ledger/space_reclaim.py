@@ -172,7 +172,7 @@ class SpaceReclaim:
             else:
                 share = max(self._dead_share_max, BUSY_DEAD_SHARE_MAX)
                 moved_bytes = await self.step(dead_share_max=share)
-                if moved_bytes is None:
+                if moved_bytes is None and not self._is_closing:
                     await self._waiting(self._clock.sleep(IDLE_MS))
 
     async def _waiting(self, what: Awaitable[object]) -> None:

@@ -12,7 +12,7 @@ from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, St
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.errors import Fenced, StorageFailed
-from ledger.space_reclaim import IDLE_MS, PIECE_BYTES
+from ledger.space_reclaim import IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
 from ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import OpenStore, all_of
 
@@ -335,3 +335,18 @@ async def test_nine_tenths_of_128_mib_are_given_back_within_a_minute(
     assert [data] * (live_bytes // len(data)) == await all_of(handles[0])
     await store.close()
     engine.close()
+
+
+@pytest.mark.parametrize("turn", range(8))
+async def test_a_store_closes_in_every_turn_of_a_look(
+    open_store: OpenStore, clock: ManualClock, turn: int
+) -> None:
+    """Closed in the middle of a look, while others append, it went on to wait for the next one."""
+    store = await open_store()
+    ml = await store.open_managed_ledger("orders")
+    await asyncio.sleep(0)
+    await ml.add_entry(b"x")
+    clock.advance(LOOK_DELAY_MS)
+    for _ in range(turn):
+        await asyncio.sleep(0)
+    await asyncio.wait_for(store.close(), 5)
