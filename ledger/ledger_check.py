@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ledger import keys
+from ledger.cursors.cursor_records import decode_cursor
 from ledger.engine.inspection import Damage, FolderInspection
 from ledger.errors import Corrupt
 from ledger.position import Position
@@ -93,7 +94,17 @@ class LedgerCheck:
                 self._look_at_ledger(decode_ledger(ledger_id, value))
             except Corrupt as error:
                 self._wrong(str(error), ledger_id)
+        self._look_at_cursors(name, head.managed_ledger_id)
         return newest_id
+
+    def _look_at_cursors(self, name: str, managed_ledger_id: int) -> None:
+        for start, end in keys.cursor_ranges(managed_ledger_id):
+            for key, row in self._engine.scan(start, end):
+                try:
+                    decode_cursor(row)
+                except Corrupt as error:
+                    reason = f"cursor {keys.cursor_name_in(key)}: {error}"
+                    self._problems.append(Problem(self._index, -1, reason, -1, -1, name))
 
     def _look_at_ledger(self, record: LedgerRecord) -> None:
         """Read every entry of a ledger; closed ones must have what their record says."""

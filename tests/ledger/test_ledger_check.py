@@ -5,10 +5,16 @@ from pathlib import Path
 import pytest
 
 from ledger import LedgerStore, ManagedLedgerConfig, Position, keys
+from ledger.cursors.cursor_records import CursorRecord, encode_cursor
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.inspection import Inspection, Problem, inspect_folder
-from ledger.records import LedgerRecord, encode_counter, encode_ledger
+from ledger.records import (
+    LedgerRecord,
+    decode_managed_ledger,
+    encode_counter,
+    encode_ledger,
+)
 from tests.ledger.words import add_all, numbers
 
 TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
@@ -110,3 +116,25 @@ def test_records_that_cannot_be_read(folder: Path) -> None:
         (first, "orders", "ledger record: expected 33 bytes, got 0"),
         (-1, "", "counter record: expected 9 bytes, got 0"),
     ] == found
+
+
+def test_damaged_cursor_is_told_with_its_managed_ledger(folder: Path) -> None:
+    engine = LogRocksdbEngine(folder)
+    heads = {
+        keys.managed_ledger_name(key): decode_managed_ledger(row).managed_ledger_id
+        for key, row in engine.scan(*keys.managed_ledger_range())
+    }
+    engine.close()
+    whole = encode_cursor(CursorRecord(mark_delete_position=Position(2, 0)))
+    planted(
+        folder,
+        (keys.cursor_key(heads["orders"], "c"), whole),
+        (keys.cursor_progress_key(heads["orders"], "c"), whole[:-1] + b"?"),
+        (keys.cursor_key(heads["empty"], "d"), b""),
+    )
+    found = inspect_folder(folder, check_entry=nothing_wrong)
+    expected = [
+        (-1, "empty", "cursor d: cursor record: expected at least 5 bytes, got 0"),
+        (-1, "orders", "cursor c: cursor record: its checksum does not agree"),
+    ]
+    assert expected == sorted(reasons(found))
