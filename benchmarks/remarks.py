@@ -22,6 +22,11 @@ _WAKE = (
     " profile below is flat behind sockets and the write"
 )
 
+_SPREAD = (
+    "The difference is of the size that the machine makes of either from round to round: compare"
+    " the ranges below"
+)
+
 REMARKS: dict[tuple[str, str, str], str] = {
     ("produce-100b", "cpu_ms_per_mb", OS): _WAKE,
     ("produce-1k", "cpu_ms_per_mb", FSYNC): _SYNC,
@@ -31,6 +36,10 @@ REMARKS: dict[tuple[str, str, str], str] = {
     ("consume-1k", "mb_per_s", OS): _BEHIND,
     ("consume-100b", "mb_per_s", OS): _BEHIND,
     ("round-trip-100b", "p50_ms", OS): _WAKE,
-    ("produce-100b", "mb_per_s", OS): _WAKE,
+    ("produce-100b", "mb_per_s", OS): _SPREAD,
+    ("request-100b", "cpu_us_per_request", OS): _WAKE,
+    ("round-trip-100b", "p99_ms", OS): _SPREAD,
+    ("produce-java-1k", "mb_per_s", OS): _SPREAD,
+    ("produce-java-100b", "mb_per_s", OS): _SPREAD,
 }
 """(case, figure, subject) -> why."""
