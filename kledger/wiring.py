@@ -22,7 +22,6 @@ from kledger.settings import Settings
 from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse, StoreUnusable
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
-from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from topics.errors import TopicsError
@@ -142,7 +141,7 @@ class Server:
             timers=timers,
             supervisor=self._supervisor,
             store=store,
-            metrics=Metrics(),
+            metrics=store.metrics,
         )
 
     async def _keep_house(self, services: Services) -> None:

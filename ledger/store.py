@@ -72,7 +72,7 @@ class LedgerStore:
         self.on_fatal: Callable[[LedgerError], None] = _unheard_fatal
         """Called once when the store stops for good; the owner of the process decides."""
         self.metrics = Metrics()
-        """Of cursors; the owner of the process may put its own here before opening."""
+        """Of cursors; who runs the process may count its own things beside them."""
         self.path = path
         self._engine_given = engine
         self._threads = threads

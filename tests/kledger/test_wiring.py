@@ -41,6 +41,15 @@ async def test_started_server_answers_until_it_is_stopped() -> None:
     assert not await answers(server)
 
 
+async def test_store_and_server_count_in_one_place() -> None:
+    server = Server(settings(), on_crash=no_crash)
+    await server.start()
+    assert server._services is not None
+    assert server._store is not None
+    assert server._services.metrics is server._store.metrics
+    await server.stop()
+
+
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:
     """The listener's port goes into the configuration of one server, not of the next one."""
     shared = settings()
