@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pytest
 
 from batches.builder import NewRecord, build_batch
 from compat_tests.conftest import create_topic
+from compat_tests.deadlines import wait_until
 from compat_tests.raw_client import Found, RawClient
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS
 from compat_tests.servers import ApacheKafkaServer
@@ -47,13 +49,19 @@ def pair(bootstrap: str, broker: str) -> Iterator[Pair]:
         yield Pair(ours, theirs)
 
 
+def leads(client: RawClient, topic: str) -> bool:
+    """Whether a server answers for the partition."""
+    return client.list_offsets(topic, [0])[0].error_code == 0
+
+
 class Log:
     """The same log on both servers, and a list of what is in it."""
 
     def __init__(self, pair: Pair, servers: tuple[str, str], name: str, **configs: str) -> None:
-        """Create the topic on both."""
-        for server in servers:
+        """Create the topic on both; a broker leads a new partition only a moment later."""
+        for server, client in zip(servers, pair, strict=True):
             create_topic(server, name, 1, configs)
+            wait_until(partial(leads, client, name), f"{server} leads {name}")
         self._pair = pair
         self._name = name
         self.times: list[int] = []
