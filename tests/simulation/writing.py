@@ -64,6 +64,7 @@ def add(scene: Scene) -> None:
 async def _adding(scene: Scene, handle: HandleModel, write: Write) -> None:
     attempt = scene.attempt(handle)
     handle.adds.append(write)
+    write.now_ms = scene.clock.now_ms()
     try:
         position = await handle.ml.add_entry(write.data)
     except CancelledError:
