@@ -8,9 +8,9 @@ CODE := $(wildcard batches benchmarks compat_tests gateway kledger ledger native
 	pipelines runtime subscriptions tests topics)
 COMPAT := $(wildcard compat_tests)
 # What a server loads; compiled by the set-up, because compiling takes longer than starting.
-ROOMS := batches gateway kledger ledger offsets runtime topics
+ROOMS := batches gateway kledger ledger native offsets runtime subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
-	asyncio_throttle crc32c cramjam rocksdict uvloop)
+	asyncio_throttle crc32c cramjam google/protobuf grpc pyroaring rocksdict uvloop)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help

@@ -13,7 +13,9 @@ from pathlib import Path
 
 __version__ = "0.1.0"
 
-ROOMS = ("batches", "gateway", "ledger", "offsets", "runtime", "topics")
+ROOMS = (
+    "batches", "gateway", "ledger", "native", "offsets", "runtime", "subscriptions", "topics",
+)  # fmt: skip
 
 
 def _folder_of(room: str) -> Path | None:

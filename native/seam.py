@@ -1,0 +1,265 @@
+"""The seam between a native client and a server: what the one may ask of the other.
+
+Rule: plain values only, so that the same calls go through a process boundary. Everything raises the
+classes of `native.errors`. A link that ends by itself says so once, through `ended`, and is useless
+afterwards; whoever opened it opens another one. Partitions are addressed one by one: what belongs
+together over the partitions of a topic is the client's business.
+Must not know: sockets, and what the server is made of.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ledger import Buffer, Position
+from native.errors import KledgerError
+from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+
+class MessagePlace(NamedTuple):
+    """One record of a partition: the entry, and which of its records (-1: the whole entry)."""
+
+    position: Position
+    batch_index: int = -1
+
+
+Target: TypeAlias = MessagePlace | int | str
+"""Where to go: a record, a time in ms (the first record of that time or later), or EARLIEST or
+LATEST."""
+
+
+class TopicInfo(NamedTuple):
+    """What a client needs to know of a topic; the name is the short one."""
+
+    name: str
+    partition_count: int
+
+
+class SendReceipt(NamedTuple):
+    """Where a batch went; `base_offset` is the Kafka offset of its first record."""
+
+    position: Position
+    base_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRequest:
+    """What a client wants to consume, of one partition.
+
+    Attributes:
+        subscription: its name; for a reader one that nobody else has.
+        start: where a subscription that is new begins. Of one that exists it means nothing.
+        is_start_inclusive: whether a record that `start` names is the first, or the one behind it.
+        is_durable: False: the place is forgotten with its consumers.
+        consumer_name: unique in the subscription.
+        unacked_max: of this consumer, in records; unacked_subscription_max: of all together.
+        failover_delay_ms: how long the next active consumer waits.
+    """
+
+    topic: str
+    partition: int
+    subscription: str
+    type: SubscriptionType
+    start: Target = LATEST
+    is_start_inclusive: bool = True
+    is_durable: bool = True
+    consumer_name: str = ""
+    priority_level: int = 0
+    key_ranges: tuple[tuple[int, int], ...] | None = None
+    unacked_max: int = 50_000
+    unacked_subscription_max: int = 200_000
+    failover_delay_ms: int = 1_000
+
+
+Ended: TypeAlias = Callable[[KledgerError | None], None]
+"""Called once, on the loop, when a link has ended without having been closed. None: the server let
+go for a reset, and the same request may be made again at once; Unavailable and SubscriptionFenced:
+may be tried again later; everything else is final."""
+
+
+class ProducerLink(Protocol):
+    """Sends batches to one partition."""
+
+    async def send(self, batch: Buffer) -> SendReceipt:
+        """Append one record batch; return when it is as durable as the server promises.
+
+        Calls that overlap are appended in the order in which they began. The batch comes without
+        offsets; the server may write into it.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go; may be repeated."""
+        ...
+
+
+class ConsumerLink(Protocol):
+    """One consumer of one partition's subscription."""
+
+    def add_permits(self, count: int) -> None:
+        """Allow that many more records to be delivered."""
+        ...
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records one by one; return when that survives a kill of the server."""
+        ...
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and those records of it; return as `acknowledge`.
+
+        Raises:
+            InvalidArgument: the type of the subscription does not allow it.
+        """
+        ...
+
+    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
+        """Let records come again: these, or all that this consumer has not acknowledged."""
+        ...
+
+    async def close(self) -> None:
+        """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
+        ...
+
+
+class PartitionStats(NamedTuple):
+    """Numbers of one partition."""
+
+    log_start_offset: int
+    end_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """Numbers of one topic."""
+
+    name: str
+    partitions: tuple[PartitionStats, ...]
+    subscriptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionStats:
+    """Numbers of one subscription over all partitions.
+
+    Attributes:
+        type: None while no consumer has said which, since the server started.
+        backlog: messages that are not acknowledged.
+        unacknowledged: messages that are handed out and not acknowledged.
+        consumers: their names.
+        redelivery_rate: messages handed out again in a second, over the last minute.
+        revision_num: how often its positions were set from outside; the largest of all partitions.
+    """
+
+    type: str | None
+    backlog: int
+    unacknowledged: int
+    consumers: tuple[str, ...]
+    redelivery_rate: float
+    revision_num: int
+    is_under_revision: bool
+
+
+class Admin(Protocol):
+    """What a client asks of topics and subscriptions as wholes."""
+
+    async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a topic. Raises TopicExists, InvalidArgument."""
+        ...
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic with its subscriptions. Raises TopicNotFound."""
+        ...
+
+    async def topics(self) -> list[str]:
+        """Return all names, sorted."""
+        ...
+
+    async def topic_stats(self, name: str) -> TopicStats:
+        """Return a topic's numbers."""
+        ...
+
+    async def terminate(self, name: str) -> list[Position]:
+        """Let nothing be added any more; return the last position of each partition."""
+        ...
+
+    async def subscriptions(self, topic: str) -> list[str]:
+        """Return the names of the durable subscriptions, sorted."""
+        ...
+
+    async def create_subscription(self, topic: str, name: str, start: Target) -> None:
+        """Make a durable subscription without a consumer; nothing if there is one."""
+        ...
+
+    async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
+        """Remove one. Raises ConsumerBusy while it has consumers, unless they are sent away."""
+        ...
+
+    async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
+        """Return its numbers."""
+        ...
+
+    async def reset_subscription(
+        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
+    ) -> None:
+        """Set where it stands, in one partition or all; its consumers connect again."""
+        ...
+
+    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+        """Acknowledge the next so many messages of every partition."""
+        ...
+
+    async def clear_backlog(self, topic: str, name: str) -> None:
+        """Acknowledge everything that is there."""
+        ...
+
+    async def peek(
+        self, topic: str, name: str, count: int
+    ) -> list[tuple[int, Position, bytes, int]]:
+        """Return what would come next: (partition, position, batch, records) of whole entries."""
+        ...
+
+
+class Broker(Admin, Protocol):
+    """A server, as a native client sees it."""
+
+    async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
+        """Find a topic by either of its names.
+
+        Args:
+            topic: the short name or the long one.
+            create: make it, if the server does such things by itself.
+
+        Raises:
+            TopicNotFound: there is none, and none was made.
+        """
+        ...
+
+    async def open_producer(
+        self, topic: str, partition: int, *, name: str, ended: Ended
+    ) -> ProducerLink:
+        """Open a way to append. Raises TopicNotFound, TopicTerminated."""
+        ...
+
+    async def open_consumer(
+        self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
+    ) -> ConsumerLink:
+        """Join a subscription; nothing comes before there are permits.
+
+        Raises:
+            ConsumerBusy, ConsumerAssign: others are in the way.
+            SubscriptionFenced: it is being reset.
+            TopicNotFound, InvalidArgument: it cannot be.
+        """
+        ...
+
+    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+        """Return the newest record that can be read; entry id -1 when there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything; may be repeated."""
+        ...
