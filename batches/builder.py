@@ -35,6 +35,7 @@ class NewRecord(NamedTuple):
     key: Buffer | None = None
     timestamp: int = 0
     headers: Sequence[Header] = ()
+    attributes: int = 0
 
 
 class BatchProducer(NamedTuple):
@@ -129,6 +130,7 @@ def _encode(records: Iterable[NewRecord]) -> tuple[bytearray, int, int, int]:
             key=record.key,
             value=record.value,
             headers=record.headers,
+            attributes=record.attributes,
         )
     return body, count, base_timestamp, max_timestamp
 

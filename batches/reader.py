@@ -56,6 +56,7 @@ def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[
             key,
             value,
             headers,
+            fields.attributes,
         )
 
 

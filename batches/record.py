@@ -3,9 +3,9 @@
 Rule: every length is checked against the bytes that are there before anything is sliced.
 Must not know: batches, codecs, absolute offsets (a record holds deltas only).
 
-Layout: length, attributes (1 byte, 0), timestamp delta, offset delta, key length (-1 null), key,
-value length (-1 null), value, header count, then per header: key length, key, value length (-1
-null), value. All numbers but the attributes are zigzag varints.
+Layout: length, attributes (1 byte; Kafka's clients write 0 and ignore it), timestamp delta, offset
+delta, key length (-1 null), key, value length (-1 null), value, header count, then per header: key
+length, key, value length (-1 null), value. All numbers but the attributes are zigzag varints.
 """
 
 from collections.abc import Sequence
@@ -16,6 +16,8 @@ from batches.errors import CorruptBatch
 
 Header = tuple[str, bytes | None]
 VARINT_SIZE_MAX = 10
+ATTRIBUTES_MAX = 0x7F
+"""The largest that every client can pass over: some take the attributes for a varint."""
 
 
 class Record(NamedTuple):
@@ -30,11 +32,13 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: tuple[Header, ...] = ()
+    attributes: int = 0
 
 
 class RecordFields(NamedTuple):
     """Where the parts of one record lie in the uncompressed body of its batch."""
 
+    attributes: int
     timestamp_delta: int
     offset_delta: int
     key_start: int
@@ -95,7 +99,7 @@ def locate_fields(body: Buffer, position: int) -> RecordFields:
     key_size, position = read_varint(body, position)
     if position + max(key_size, 0) > end:
         raise CorruptBatch(f"key of {key_size} bytes at byte {position}, record ends at {end}")
-    return RecordFields(timestamp_delta, offset_delta, position, key_size, end)
+    return RecordFields(body[start], timestamp_delta, offset_delta, position, key_size, end)
 
 
 def read_rest(
@@ -146,9 +150,10 @@ def append_record(
     key: Buffer | None,
     value: Buffer | None,
     headers: Sequence[Header],
+    attributes: int = 0,
 ) -> None:
     """Append one record in its uncompressed form."""
-    fields = bytearray(1)
+    fields = bytearray((attributes,))
     write_varint(fields, timestamp_delta)
     write_varint(fields, offset_delta)
     _append_bytes(fields, key)

@@ -15,23 +15,30 @@ from batches.builder import BatchProducer, NewRecord, build_batch, build_control
 from batches.errors import CorruptBatch
 from batches.header import check, patch_base_offset, read_header, refresh_checksum
 from batches.reader import RecordTime, iterate_batches, iterate_records, iterate_times
-from batches.record import Record
+from batches.record import ATTRIBUTES_MAX, Record
 from tests.batches.words import NOW_MS, batch
 
 TIMES = st.integers(0, 2**42)
 BYTES = st.none() | st.binary(max_size=30)
 NAMES = st.text(max_size=4)
-RECORDS = st.lists(
-    st.builds(
+
+
+def lists_of_records(attributes: st.SearchStrategy[int]) -> st.SearchStrategy[list[NewRecord]]:
+    """What may stand in one batch."""
+    headers = st.lists(st.tuples(NAMES, BYTES), max_size=2).map(tuple)
+    one = st.builds(
         NewRecord,
         value=BYTES,
         key=BYTES,
         timestamp=TIMES,
-        headers=st.lists(st.tuples(NAMES, BYTES), max_size=2).map(tuple),
-    ),
-    min_size=1,
-    max_size=8,
-)
+        headers=headers,
+        attributes=attributes,
+    )
+    return st.lists(one, min_size=1, max_size=8)
+
+
+RECORDS = lists_of_records(attributes=st.integers(0, ATTRIBUTES_MAX))
+RECORDS_OF_CLIENTS = lists_of_records(attributes=st.just(0))
 BUILDERS = {"kafka-python": KafkaBuilder, "aiokafka": AioBuilder}
 READERS = {"kafka-python": KafkaBatch, "aiokafka": AioBatch}
 
@@ -42,7 +49,9 @@ def expect(written: list[NewRecord], base_offset: int) -> list[Record]:
     for offset, each in enumerate(written, base_offset):
         key = None if each.key is None else bytes(each.key)
         value = None if each.value is None else bytes(each.value)
-        found.append(Record(offset, each.timestamp, key, value, tuple(each.headers)))
+        found.append(
+            Record(offset, each.timestamp, key, value, tuple(each.headers), each.attributes)
+        )
     return found
 
 
@@ -59,7 +68,7 @@ def test_round_trip(written: list[NewRecord], codec: int, base_offset: int) -> N
 
 @pytest.mark.parametrize("client", BUILDERS)
 @settings(max_examples=30)
-@given(written=RECORDS, codec=st.sampled_from([0, 1]), producer=st.booleans())
+@given(written=RECORDS_OF_CLIENTS, codec=st.sampled_from([0, 1]), producer=st.booleans())
 def test_batches_of_the_clients_read_equal(
     client: str, written: list[NewRecord], codec: int, producer: bool
 ) -> None:

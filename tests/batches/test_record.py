@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from batches.errors import CorruptBatch
 from batches.record import (
+    Record,
     append_record,
     locate_fields,
     read_rest,
@@ -51,23 +52,34 @@ HEADERS = st.lists(
 BYTES = st.none() | st.binary(max_size=200)
 
 
-@given(INT64, st.integers(0, 2**31), BYTES, BYTES, HEADERS)
-def test_record_round_trip(
-    timestamp: int,
-    offset: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: list[tuple[str, bytes | None]],
-) -> None:
+RECORDS = st.builds(
+    Record,
+    offset=st.integers(0, 2**31),
+    timestamp=INT64,
+    key=BYTES,
+    value=BYTES,
+    headers=HEADERS.map(tuple),
+    attributes=st.integers(0, 255),
+)
+
+
+@given(RECORDS)
+def test_record_round_trip(record: Record) -> None:
     out = bytearray(b"head")
     append_record(
-        out, timestamp_delta=timestamp, offset_delta=offset, key=key, value=value, headers=headers
+        out,
+        timestamp_delta=record.timestamp,
+        offset_delta=record.offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        attributes=record.attributes,
     )
     fields = locate_fields(out, 4)
-    assert (timestamp, offset, len(out)) == (
-        fields.timestamp_delta, fields.offset_delta, fields.end
+    assert (record.attributes, record.timestamp, record.offset, len(out)) == (
+        fields.attributes, fields.timestamp_delta, fields.offset_delta, fields.end
     )  # fmt: skip
-    assert (key, value, tuple(headers)) == read_rest(out, fields)
+    assert (record.key, record.value, record.headers) == read_rest(out, fields)
 
 
 def test_record_cut_or_changed_anywhere_is_corrupt_or_another_record() -> None:

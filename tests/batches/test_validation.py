@@ -22,6 +22,11 @@ def test_true_max_timestamp_is_found_whatever_the_header_says(codec: int) -> Non
     assert NOW_MS + 2 == checked(data)
 
 
+def test_attributes_of_a_record_mean_nothing() -> None:
+    rules = RecordRules(is_key_required=True, timestamp_min=NOW_MS)
+    checked(build_batch([NewRecord(b"v", b"k", NOW_MS, attributes=0x7F)], codec=2), rules)
+
+
 def test_missing_keys_are_named_one_by_one() -> None:
     keyless = [NewRecord(b"v"), NewRecord(b"v", key=b"k"), NewRecord(b"v")]
     data = build_batch(keyless, codec=4)
