@@ -394,12 +394,7 @@ class LedgerStore:
         services = self._services
         snapshot: Snapshot | None = None
         if name in self._names:
-            try:
-                snapshot = await services.pool.run(
-                    load_snapshot, self._engine, name, self.clock.now_ms()
-                )
-            except Exception as error:
-                raise from_engine(error) from error
+            snapshot = await self._look(load_snapshot, self._engine, name, self.clock.now_ms())
         if snapshot is None:
             snapshot = Snapshot.of_new(services.ids.take())
         change, state = recovered_state(
@@ -414,13 +409,20 @@ class LedgerStore:
     async def _delete_rows(self, name: str) -> None:
         if name not in self._names:
             return
-        try:
-            rows, ledger_ids = await self._services.pool.run(load_deletion, self._engine, name)
-        except Exception as error:
-            raise from_engine(error) from error
+        rows, ledger_ids = await self._look(load_deletion, self._engine, name)
         await self._commit_rows(rows, drops=ledger_ids)
         for ledger_id in ledger_ids:
             self._services.forget_ledger(ledger_id)
+
+    async def _look(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Look something up in a thread; a successor on the engine may change it meanwhile."""
+        try:
+            found = await self._services.pool.run(call, *arguments)
+        except Exception as error:
+            self._check_not_fenced()
+            raise from_engine(error) from error
+        self._check_not_fenced()
+        return found
 
     async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int] = ()) -> None:
         """Submit rows in stored form and wait for them."""
@@ -441,6 +443,9 @@ class LedgerStore:
     def _check_usable(self) -> None:
         if self._is_closed or not self._is_open:
             raise AlreadyClosed("the store is not open")
+        self._check_not_fenced()
+
+    def _check_not_fenced(self) -> None:
         if self._committer.fatal is not None:
             raise Fenced(str(self._committer.fatal))
 

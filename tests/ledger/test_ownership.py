@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -352,6 +353,43 @@ async def test_a_deletion_that_cannot_read_changes_nothing(open_store: OpenStore
         await store.delete_managed_ledger("orders")
     await ml.add_entry(b"1")
     assert [b"0", b"1"] == await all_of(ml)
+
+
+class Slow(FaultyEngine):
+    """Whoever looks a managed ledger up is held until somebody lets it go."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.is_slow = False
+        self.has_come, self.may_go = threading.Event(), threading.Event()
+
+    def get(self, key: bytes) -> bytes | None:
+        if self.is_slow:
+            self.is_slow = False
+            self.has_come.set()
+            self.may_go.wait()
+        return super().get(key)
+
+
+@pytest.mark.parametrize("call", ["open", "delete"])
+async def test_a_store_that_was_replaced_while_it_looked_makes_nothing_of_what_it_saw(
+    open_store: OpenStore, call: str
+) -> None:
+    """It read ledgers of its successor, behind every id of its own, and broke over their order."""
+    engine = Slow()
+    store = await open_store(engine=engine)
+    await add_all(await store.open_managed_ledger("orders"), numbers(0, 1))
+    engine.is_slow = True
+    change = store.open_managed_ledger if call == "open" else store.delete_managed_ledger
+    late = asyncio.ensure_future(change("orders"))
+    await asyncio.to_thread(engine.has_come.wait)
+    successor = await open_store(engine=engine)
+    ml = await successor.open_managed_ledger("orders", config=SMALL)
+    await add_all(ml, numbers(2, 12))
+    engine.may_go.set()
+    with pytest.raises(Fenced, match="taken over"):
+        await late
+    assert numbers(0, 12) == await all_of(ml)
 
 
 @pytest.mark.parametrize("op", ["commit", "read"])
