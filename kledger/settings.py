@@ -44,7 +44,7 @@ class ServerSettings:
     data: str = "./kledger-data"
     memory: bool = False
     """Keep everything in memory; `data` is not used."""
-    kafka: str = "127.0.0.1:9092"
+    kafka: str | None = "127.0.0.1:9092"
     native: str | None = None
     admin: str | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"

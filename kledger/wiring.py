@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.groups import GroupCoordinator
@@ -26,6 +27,9 @@ from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from topics.errors import TopicsError
 from topics.registry import TopicRegistry
+
+if TYPE_CHECKING:
+    from native.service import NativeService
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +69,7 @@ class Server:
         self._store: LedgerStore | None = None
         self._services: Services | None = None
         self._gateway: GatewayServer | None = None
+        self._native: NativeService | None = None
         self.kafka_address = ""
 
     async def start(self) -> None:
@@ -74,20 +79,43 @@ class Server:
             CannotStart: and nothing is left behind.
         """
         settings = self._settings.server
-        await _check_address_free("kafka", settings.kafka)
+        if settings.kafka is not None:
+            await _check_address_free("kafka", settings.kafka)
         try:
             self._store = await self._open_store()
             self._services = await self._build_services(self._store)
-            self.kafka_address = await self._listen(self._services)
+            if settings.kafka is not None:
+                self.kafka_address = await self._listen(self._services, settings.kafka)
             self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
             raise _explained(error, settings.data) from error
-        logger.info("serving Kafka clients on %s", self.kafka_address)
+        if self.kafka_address:
+            logger.info("serving Kafka clients on %s", self.kafka_address)
 
     def ready_line(self) -> str:
         """Say which listeners accept, in the form that programs wait for."""
-        return f"kledger ready kafka={self.kafka_address} native=- admin=-"
+        return f"kledger ready kafka={self.kafka_address or '-'} native=- admin=-"
+
+    @property
+    def broker(self) -> "NativeService":
+        """What native clients of a started server talk to; made when it is first asked for."""
+        services = self._services
+        assert services is not None, "the server is not running"
+        if self._native is None:
+            # A server that nobody uses natively does not load this room.
+            from native.service import NativeService
+
+            self._native = NativeService(
+                store=services.store,
+                registry=services.registry,
+                clock=services.clock,
+                timers=services.timers,
+                supervisor=services.supervisor,
+                auto_create_topics=services.config.auto_create_topics_enable,
+                forget_topic=services.groups.offsets.forget_topic,
+            )
+        return self._native
 
     async def stop(self) -> None:
         """Stop accepting, answer or fail what is parked, flush, close. May be repeated.
@@ -95,8 +123,9 @@ class Server:
         Raises:
             LedgerError: something could not be flushed; everything was closed all the same.
         """
-        gateway, services, store = self._gateway, self._services, self._store
-        self._gateway = self._services = self._store = None
+        gateway, native = self._gateway, self._native
+        services, store = self._services, self._store
+        self._gateway = self._native = self._services = self._store = None
         # Taken down from the last line to the first; one that fails does not keep the others.
         async with AsyncExitStack() as closing:
             if store is not None:
@@ -104,6 +133,8 @@ class Server:
             closing.push_async_callback(self._supervisor.close)
             if services is not None:
                 closing.push_async_callback(services.registry.close)
+            if native is not None:
+                closing.push_async_callback(native.close)
             if gateway is not None:
                 closing.push_async_callback(gateway.stop, grace_ms=GRACE_MS)
             if services is not None:
@@ -150,8 +181,8 @@ class Server:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
             await services.registry.enforce_retention()
 
-    async def _listen(self, services: Services) -> str:
-        host, port = split_address("server.kafka", self._settings.server.kafka)
+    async def _listen(self, services: Services, address: str) -> str:
+        host, port = split_address("server.kafka", address)
         if (
             host not in ANY_HOST
             and services.config.advertised_host == Settings().kafka.advertised_host

@@ -76,4 +76,3 @@ class NativeService(ServiceAdmin):
 
     async def close(self) -> None:
         """End every link, close every subscription; may be repeated."""
-        raise NotImplementedError

@@ -63,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
     except SettingError as error:
         return mistake(str(error))
+    if settings.server.kafka is None and settings.server.native is None:
+        return mistake("server.kafka: expected HOST:PORT, as no other listener is named, got none")
     logging.basicConfig(
         stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
     )

@@ -50,6 +50,17 @@ async def test_store_and_server_count_in_one_place() -> None:
     await server.stop()
 
 
+async def test_server_without_listener_for_kafka_runs() -> None:
+    server = Server(settings(**{"server.kafka": None}), on_crash=no_crash)
+    await server.start()
+    assert ("", "kledger ready kafka=- native=- admin=-") == (
+        server.kafka_address,
+        server.ready_line(),
+    )
+    assert server._gateway is None
+    await server.stop()
+
+
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:
     """The listener's port goes into the configuration of one server, not of the next one."""
     shared = settings()

@@ -78,6 +78,7 @@ def test_taken_port_is_a_mistake_and_touches_nothing(
         (["--native", "127.0.0.1:0"], "server.native: this listener is not available yet"),
         (["--admin", "127.0.0.1:0"], "server.admin: this listener is not available yet"),
         (["--config", "/nonexistent/k.toml"], "/nonexistent/k.toml: No such file or directory"),
+        (["--kafka", "none"], "server.kafka: expected HOST:PORT, as no other listener is named"),
         (["--kafka", "no.such.host.invalid:1"], "kafka no.such.host.invalid:1: "),
     ],
 )
