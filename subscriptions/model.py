@@ -35,6 +35,22 @@ class Piece(NamedTuple):
     records: int = ALL
 
 
+class Place(NamedTuple):
+    """Where a subscription begins.
+
+    Attributes:
+        position: the first entry that is owed; EARLIEST, LATEST, or any: one that does not exist
+            goes on to the next.
+        batch_index: the first of its records that is owed; all before it are acknowledged. When it
+            is the size of the batch, so is the whole entry.
+        batch_size: how many records the entry has; of no meaning with an index of 0.
+    """
+
+    position: Position
+    batch_index: int = 0
+    batch_size: int = 0
+
+
 class Delivery(NamedTuple):
     """Records of one entry that are handed to a consumer together.
 
