@@ -77,7 +77,8 @@ class ConsumerRequest:
 Ended: TypeAlias = Callable[[KledgerError | None], None]
 """Called once, on the loop, when a link has ended without having been closed. None: the server let
 go for a reset, and the same request may be made again at once; Unavailable and SubscriptionFenced:
-may be tried again later; everything else is final."""
+may be tried again later; everything else is final. It is called before calls of the link that were
+under way fail because of it."""
 
 
 class ProducerLink(Protocol):
@@ -116,7 +117,11 @@ class ConsumerLink(Protocol):
         ...
 
     def redeliver(self, pieces: Sequence[Piece] | None) -> None:
-        """Let records come again: these, or all that this consumer has not acknowledged."""
+        """Let records come again: these, or all that this consumer has not acknowledged.
+
+        With None, and always when one consumer gets everything (exclusive, failover), that is all,
+        in order; then nothing is delivered after this call that was handed out before it.
+        """
         ...
 
     async def close(self) -> None:
