@@ -14,7 +14,7 @@ LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo test test-all sim bench lint format serve lock changelog clean
+.PHONY: help setup setup-peers demo test test-all sim bench lint format proto serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -63,6 +63,9 @@ lint: setup ## Check format, style, types and imports.
 format: setup ## Put the code into the one format.
 	$(BIN)/ruff format --quiet .
 	$(BIN)/ruff check --quiet --fix .
+
+proto: setup ## Make the Python code of native/proto anew, after a change of the .proto file.
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. native/proto/kledger_native.proto
 
 test: lint setup-peers ## Everything that is checked before a change lands.
 	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered tests

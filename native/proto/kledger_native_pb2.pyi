@@ -1,0 +1,485 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Position(_message.Message):
+    __slots__ = ("ledger_id", "entry_id")
+    LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
+    ledger_id: int
+    entry_id: int
+    def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
+
+class MessagePlace(_message.Message):
+    __slots__ = ("position", "batch_index")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    batch_index: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., batch_index: _Optional[int] = ...) -> None: ...
+
+class Target(_message.Message):
+    __slots__ = ("place", "time_ms", "edge")
+    class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        EDGE_UNSPECIFIED: _ClassVar[Target.Edge]
+        EDGE_EARLIEST: _ClassVar[Target.Edge]
+        EDGE_LATEST: _ClassVar[Target.Edge]
+    EDGE_UNSPECIFIED: Target.Edge
+    EDGE_EARLIEST: Target.Edge
+    EDGE_LATEST: Target.Edge
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    EDGE_FIELD_NUMBER: _ClassVar[int]
+    place: MessagePlace
+    time_ms: int
+    edge: Target.Edge
+    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ..., time_ms: _Optional[int] = ..., edge: _Optional[_Union[Target.Edge, str]] = ...) -> None: ...
+
+class Piece(_message.Message):
+    __slots__ = ("position", "records")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    records: bytes
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class Acknowledgement(_message.Message):
+    __slots__ = ("position", "records", "batch_size")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    records: bytes
+    batch_size: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., records: _Optional[bytes] = ..., batch_size: _Optional[int] = ...) -> None: ...
+
+class Delivery(_message.Message):
+    __slots__ = ("position", "data", "records", "redelivery_count")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    position: Position
+    data: bytes
+    records: bytes
+    redelivery_count: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., data: _Optional[bytes] = ..., records: _Optional[bytes] = ..., redelivery_count: _Optional[int] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "message")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
+
+class HelloRequest(_message.Message):
+    __slots__ = ("version_min", "version_max", "client")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    client: str
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., client: _Optional[str] = ...) -> None: ...
+
+class HelloResponse(_message.Message):
+    __slots__ = ("version_min", "version_max", "version", "message_bytes_max")
+    VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
+    VERSION_MAX_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    version_min: int
+    version_max: int
+    version: int
+    message_bytes_max: int
+    def __init__(self, version_min: _Optional[int] = ..., version_max: _Optional[int] = ..., version: _Optional[int] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
+
+class ProduceRequest(_message.Message):
+    __slots__ = ("open", "batches")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    open: OpenProducer
+    batches: _containers.RepeatedCompositeFieldContainer[Batch]
+    def __init__(self, open: _Optional[_Union[OpenProducer, _Mapping]] = ..., batches: _Optional[_Iterable[_Union[Batch, _Mapping]]] = ...) -> None: ...
+
+class OpenProducer(_message.Message):
+    __slots__ = ("topic", "partition", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Batch(_message.Message):
+    __slots__ = ("number", "data")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    data: bytes
+    def __init__(self, number: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ProduceResponse(_message.Message):
+    __slots__ = ("receipts",)
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    receipts: _containers.RepeatedCompositeFieldContainer[SendReceipt]
+    def __init__(self, receipts: _Optional[_Iterable[_Union[SendReceipt, _Mapping]]] = ...) -> None: ...
+
+class SendReceipt(_message.Message):
+    __slots__ = ("number", "position", "base_offset", "error")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    position: Position
+    base_offset: int
+    error: Error
+    def __init__(self, number: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., base_offset: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class ConsumeRequest(_message.Message):
+    __slots__ = ("open", "calls")
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    open: OpenConsumer
+    calls: _containers.RepeatedCompositeFieldContainer[ConsumerCall]
+    def __init__(self, open: _Optional[_Union[OpenConsumer, _Mapping]] = ..., calls: _Optional[_Iterable[_Union[ConsumerCall, _Mapping]]] = ...) -> None: ...
+
+class OpenConsumer(_message.Message):
+    __slots__ = ("topic", "partition", "subscription", "type", "start", "is_start_inclusive", "is_durable", "consumer_name", "priority_level", "is_sticky", "key_ranges", "unacked_max", "unacked_subscription_max", "failover_delay_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    IS_START_INCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    IS_DURABLE_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    IS_STICKY_FIELD_NUMBER: _ClassVar[int]
+    KEY_RANGES_FIELD_NUMBER: _ClassVar[int]
+    UNACKED_MAX_FIELD_NUMBER: _ClassVar[int]
+    UNACKED_SUBSCRIPTION_MAX_FIELD_NUMBER: _ClassVar[int]
+    FAILOVER_DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    subscription: str
+    type: str
+    start: Target
+    is_start_inclusive: bool
+    is_durable: bool
+    consumer_name: str
+    priority_level: int
+    is_sticky: bool
+    key_ranges: _containers.RepeatedCompositeFieldContainer[KeyRange]
+    unacked_max: int
+    unacked_subscription_max: int
+    failover_delay_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., subscription: _Optional[str] = ..., type: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ..., is_start_inclusive: _Optional[bool] = ..., is_durable: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority_level: _Optional[int] = ..., is_sticky: _Optional[bool] = ..., key_ranges: _Optional[_Iterable[_Union[KeyRange, _Mapping]]] = ..., unacked_max: _Optional[int] = ..., unacked_subscription_max: _Optional[int] = ..., failover_delay_ms: _Optional[int] = ...) -> None: ...
+
+class KeyRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class ConsumerCall(_message.Message):
+    __slots__ = ("permits", "acknowledge", "redeliver")
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
+    REDELIVER_FIELD_NUMBER: _ClassVar[int]
+    permits: int
+    acknowledge: Acknowledge
+    redeliver: Redeliver
+    def __init__(self, permits: _Optional[int] = ..., acknowledge: _Optional[_Union[Acknowledge, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
+
+class Acknowledge(_message.Message):
+    __slots__ = ("request", "is_cumulative", "acknowledgements")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IS_CUMULATIVE_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGEMENTS_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    is_cumulative: bool
+    acknowledgements: _containers.RepeatedCompositeFieldContainer[Acknowledgement]
+    def __init__(self, request: _Optional[int] = ..., is_cumulative: _Optional[bool] = ..., acknowledgements: _Optional[_Iterable[_Union[Acknowledgement, _Mapping]]] = ...) -> None: ...
+
+class Redeliver(_message.Message):
+    __slots__ = ("is_all", "pieces")
+    IS_ALL_FIELD_NUMBER: _ClassVar[int]
+    PIECES_FIELD_NUMBER: _ClassVar[int]
+    is_all: bool
+    pieces: _containers.RepeatedCompositeFieldContainer[Piece]
+    def __init__(self, is_all: _Optional[bool] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ...) -> None: ...
+
+class ConsumeResponse(_message.Message):
+    __slots__ = ("deliveries", "receipts")
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
+    receipts: _containers.RepeatedCompositeFieldContainer[AcknowledgeReceipt]
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[AcknowledgeReceipt, _Mapping]]] = ...) -> None: ...
+
+class AcknowledgeReceipt(_message.Message):
+    __slots__ = ("request", "error")
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    request: int
+    error: Error
+    def __init__(self, request: _Optional[int] = ..., error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
+class LookupRequest(_message.Message):
+    __slots__ = ("topic", "create")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    create: bool
+    def __init__(self, topic: _Optional[str] = ..., create: _Optional[bool] = ...) -> None: ...
+
+class LookupResponse(_message.Message):
+    __slots__ = ("name", "partition_count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partition_count: int
+    def __init__(self, name: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
+
+class GetLastPlaceRequest(_message.Message):
+    __slots__ = ("topic", "partition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+
+class GetLastPlaceResponse(_message.Message):
+    __slots__ = ("place",)
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    place: MessagePlace
+    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+
+class CreateTopicRequest(_message.Message):
+    __slots__ = ("name", "partitions", "config")
+    class ConfigEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CONFIG_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: int
+    config: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class CreateTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteTopicRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class DeleteTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTopicsResponse(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetTopicStatsRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class GetTopicStatsResponse(_message.Message):
+    __slots__ = ("name", "partitions", "subscriptions")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionStats]
+    subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[PartitionStats, _Mapping]]] = ..., subscriptions: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class PartitionStats(_message.Message):
+    __slots__ = ("log_start_offset", "end_offset", "size_bytes")
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    log_start_offset: int
+    end_offset: int
+    size_bytes: int
+    def __init__(self, log_start_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class TerminateTopicRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class TerminateTopicResponse(_message.Message):
+    __slots__ = ("last_positions",)
+    LAST_POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    last_positions: _containers.RepeatedCompositeFieldContainer[Position]
+    def __init__(self, last_positions: _Optional[_Iterable[_Union[Position, _Mapping]]] = ...) -> None: ...
+
+class ListSubscriptionsRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListSubscriptionsResponse(_message.Message):
+    __slots__ = ("names",)
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class CreateSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "start")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    start: Target
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., start: _Optional[_Union[Target, _Mapping]] = ...) -> None: ...
+
+class CreateSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DeleteSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DeleteSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetSubscriptionStatsRequest(_message.Message):
+    __slots__ = ("topic", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class GetSubscriptionStatsResponse(_message.Message):
+    __slots__ = ("type", "backlog", "unacknowledged", "consumers", "redelivery_rate", "revision_num", "is_under_revision")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    REDELIVERY_RATE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_NUM_FIELD_NUMBER: _ClassVar[int]
+    IS_UNDER_REVISION_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    backlog: int
+    unacknowledged: int
+    consumers: _containers.RepeatedScalarFieldContainer[str]
+    redelivery_rate: float
+    revision_num: int
+    is_under_revision: bool
+    def __init__(self, type: _Optional[str] = ..., backlog: _Optional[int] = ..., unacknowledged: _Optional[int] = ..., consumers: _Optional[_Iterable[str]] = ..., redelivery_rate: _Optional[float] = ..., revision_num: _Optional[int] = ..., is_under_revision: _Optional[bool] = ...) -> None: ...
+
+class ResetSubscriptionRequest(_message.Message):
+    __slots__ = ("topic", "name", "target", "partition", "inclusive")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    INCLUSIVE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    target: Target
+    partition: int
+    inclusive: bool
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., target: _Optional[_Union[Target, _Mapping]] = ..., partition: _Optional[int] = ..., inclusive: _Optional[bool] = ...) -> None: ...
+
+class ResetSubscriptionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SkipMessagesRequest(_message.Message):
+    __slots__ = ("topic", "name", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    count: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class SkipMessagesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClearBacklogRequest(_message.Message):
+    __slots__ = ("topic", "name")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ClearBacklogResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("topic", "name", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    name: str
+    count: int
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PeekResponse(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[PeekedEntry]
+    def __init__(self, entries: _Optional[_Iterable[_Union[PeekedEntry, _Mapping]]] = ...) -> None: ...
+
+class PeekedEntry(_message.Message):
+    __slots__ = ("partition", "position", "data", "records")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    position: Position
+    data: bytes
+    records: bytes
+    def __init__(self, partition: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., data: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
