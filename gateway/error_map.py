@@ -29,6 +29,8 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
     topics_errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    # Kafka has no word for it; of those that make a producer give up, this one says "not allowed".
+    topics_errors.TopicTerminated: ErrorCode.POLICY_VIOLATION,
     topics_errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
 }

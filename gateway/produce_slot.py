@@ -37,7 +37,7 @@ class ProduceSlot(Slot):
 
     def appended_alone(self, result: "AppendResult") -> None:
         """The only batch of the request is durable, or was rejected. The hot path."""
-        error, base_offset, append_time_ms, log_start_offset = result
+        error, base_offset, append_time_ms, log_start_offset, _ = result
         if error is not None or self._request.acks == 0:
             self.appended(0, result)
             return
@@ -48,7 +48,7 @@ class ProduceSlot(Slot):
 
     def appended(self, position: int, result: "AppendResult") -> None:
         """One batch is durable, or was rejected."""
-        error, base_offset, append_time_ms, log_start_offset = result
+        error, base_offset, append_time_ms, log_start_offset, _ = result
         if error is not None:
             self._rejected(position, error, log_start_offset)
             return

@@ -12,10 +12,12 @@ from topics.errors import (
     InvalidReplicationFactor,
     InvalidTopicName,
     TopicsError,
+    TopicTerminated,
     UnknownPartition,
     UnknownTopic,
 )
 from topics.partition_log import PartitionLog
+from topics.partition_places import Location
 from topics.registry import TopicRegistry
 from topics.results import AppendResult, ReadResult
 from topics.topic import Topic
@@ -31,11 +33,13 @@ __all__ = [
     "InvalidConfig",
     "InvalidReplicationFactor",
     "InvalidTopicName",
+    "Location",
     "PartitionLog",
     "ReadResult",
     "Topic",
     "TopicDefaults",
     "TopicRegistry",
+    "TopicTerminated",
     "TopicsError",
     "UnknownPartition",
     "UnknownTopic",

@@ -102,6 +102,10 @@ class UnsupportedCompression(TopicsError):
     """The codec is unknown, or too new for the request that carried it."""
 
 
+class TopicTerminated(TopicsError):
+    """The partition takes no records any more."""
+
+
 class StorageFailed(TopicsError):
     """The storage did not take the change; nothing of it is there. It may be sent again."""
 

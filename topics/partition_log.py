@@ -7,14 +7,15 @@ Must not know: requests, sessions, groups.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from batches.errors import BatchError
 from batches.header import LENGTH_FIELD_END, patch_base_offset
-from ledger import LedgerError, ManagedLedger, Position
+from ledger import LedgerError, LedgerState, ManagedLedger, Position
 from runtime.clock import Clock
 from topics.admission_plan import admit
 from topics.errors import (
@@ -26,6 +27,7 @@ from topics.errors import (
 )
 from topics.offset_lookup import OffsetLookup, Search, TimestampedOffset
 from topics.partition_notes import PartitionNotes
+from topics.partition_places import Location, PartitionPlaces
 from topics.partition_reader import PartitionReader
 from topics.partition_state import PartitionState
 from topics.producer_state import BatchRange, ProducerEntry
@@ -41,6 +43,7 @@ from topics.tail_state import TailState
 from topics.topic_config import TopicConfig
 
 LEADER_EPOCH = 0
+T = TypeVar("T")
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 
 
@@ -73,6 +76,7 @@ class PartitionLog:
         self._lookup = lookup
         self._clock = clock
         self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
+        self._places = PartitionPlaces(state=state, tail=tail, ledger=ledger, lookup=lookup)
         # Per append: done, base offset, next offset, answered time, size, max timestamp.
         self._waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
         self._doomed = 0
@@ -107,6 +111,16 @@ class PartitionLog:
     def is_closed(self) -> bool:
         """Whether the partition was closed or deleted."""
         return self._gone is not None
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether it takes no records any more."""
+        return self._ledger.state is LedgerState.TERMINATED
+
+    @property
+    def managed_ledger(self) -> ManagedLedger:
+        """Where the batches are: for those who keep a place in it by a cursor."""
+        return self._ledger
 
     def producers(self) -> dict[int, ProducerEntry]:
         """The idempotent producers remembered, by producer id."""
@@ -177,7 +191,7 @@ class PartitionLog:
             self._state.confirm()
             self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
             start = self._state.log_start_offset
-            result = _new_tuple(AppendResult, (None, base_offset, time_ms, start))
+            result = _new_tuple(AppendResult, (None, base_offset, time_ms, start, position))
         else:
             self._undo(base_offset)
             result = self._rejection(from_ledger_error(error))
@@ -197,8 +211,14 @@ class PartitionLog:
         if self._state.is_pending(found.base_offset):
             self._duplicates.setdefault(found.base_offset, []).append(done)
             return None
-        start = self._state.log_start_offset
-        return AppendResult(None, found.base_offset, found.log_append_time_ms, start)
+        place = self._tail.place_of(found.base_offset)
+        return AppendResult(
+            None,
+            found.base_offset,
+            found.log_append_time_ms,
+            self._state.log_start_offset,
+            None if place is None else Position(*place),
+        )
 
     def _rejection(self, error: TopicsError) -> AppendResult:
         return AppendResult(error, NO_OFFSET, -1, self._state.log_start_offset)
@@ -274,17 +294,43 @@ class PartitionLog:
         return await self._search(self._lookup.newest)
 
     async def _search(self, search: Search) -> TimestampedOffset | None:
-        state = self._state
+        async def within_bounds() -> TimestampedOffset | None:
+            start, end = self._state.log_start_offset, self._state.high_watermark
+            return await search(start_offset=start, end_offset=end)
+
+        return await self._settled(within_bounds)
+
+    # Places
+
+    async def locate(self, offset: int) -> Location:
+        """Find the record at an offset, or the next there is; at the end, the place behind it.
+
+        Raises:
+            StorageFailed: the log cannot be read.
+        """
+        return await self._settled(partial(self._places.locate, offset))
+
+    async def offset_at(self, position: Position) -> int:
+        """The first offset at or behind a position: two of them tell how many records lie between.
+
+        Raises:
+            StorageFailed: the log cannot be read.
+        """
+        return await self._settled(partial(self._places.offset_at, position))
+
+    async def _settled(self, look: Callable[[], Awaitable[T]]) -> T:
+        """Look into the log, again when something may have gone while it was read."""
         while True:
-            start, end = state.log_start_offset, state.high_watermark
+            start = self._state.log_start_offset
             try:
-                found = await search(start_offset=start, end_offset=end)
+                found = await look()
             except LedgerError as error:
+                self._check_open()
                 raise from_ledger_error(error) from error
             except BatchError as error:
                 raise StorageFailed(f"stored entry is no batch: {error}") from error
             self._check_open()
-            if start == state.log_start_offset:  # else it may have gone while it was read
+            if start == self._state.log_start_offset:
                 return found
 
     # Removing
@@ -325,6 +371,21 @@ class PartitionLog:
             raise from_ledger_error(error) from error
 
     # Ending
+
+    async def terminate(self) -> Position:
+        """Take no more records, for ever; return the position of the last entry.
+
+        Appends that began before are stored, and come first; those that come later are refused
+        with TopicTerminated.
+
+        Raises:
+            StorageFailed: it was not stored, and nothing has changed.
+        """
+        self._check_open()
+        try:
+            return await self._ledger.terminate()
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Let another configuration hold from now on."""

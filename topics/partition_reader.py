@@ -79,10 +79,12 @@ class PartitionReader:
     ) -> ReadResult:
         """Read from wherever the batches are, below the offset `limit`."""
         try:
-            start = self._tail_position(offset) or self._hints.get(offset)
+            start = self._tail.place_of(offset) or self._hints.get(offset)
             if start is None:
                 start = await self._lookup.find(offset)
-            entries = await self._ledger.read_entries(start, READ_ENTRIES_MAX, bytes_max=max_bytes)
+            entries = await self._ledger.read_entries(
+                Position(*start), READ_ENTRIES_MAX, bytes_max=max_bytes
+            )
         except LedgerError as error:
             return failed_read(from_ledger_error(error))
         except BatchError as error:
@@ -105,12 +107,6 @@ class PartitionReader:
         if not entries:
             return None
         return self._cut(entries, offset, max_bytes, limit, first_batch_always)
-
-    def _tail_position(self, offset: int) -> Position | None:
-        row = self._tail.find(offset)
-        if row < 0:
-            return None
-        return Position(self._tail.ledger_ids[row], self._tail.entry_ids[row])
 
     def _cut(
         self,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from batches.buffers import Buffer
-from ledger import AlreadyClosed, LedgerError
-from topics.errors import StorageFailed, TopicsError, UnknownPartition
+from ledger import AlreadyClosed, LedgerError, Position, Terminated
+from topics.errors import StorageFailed, TopicsError, TopicTerminated, UnknownPartition
 
 NO_OFFSET = -1
 
@@ -19,12 +19,14 @@ class AppendResult(NamedTuple):
 
     Attributes:
         log_append_time_ms: the time its records got, -1 under CreateTime.
+        position: its entry; None of a batch that was sent again where nobody remembers it.
     """
 
     error: TopicsError | None
     base_offset: int
     log_append_time_ms: int
     log_start_offset: int
+    position: Position | None = None
 
 
 class ReadResult(NamedTuple):
@@ -50,4 +52,6 @@ def from_ledger_error(error: LedgerError) -> TopicsError:
     """Say in this room's words what the ledger refused."""
     if isinstance(error, AlreadyClosed):
         return UnknownPartition(str(error))
+    if isinstance(error, Terminated):
+        return TopicTerminated(str(error))
     return StorageFailed(str(error))

@@ -51,6 +51,11 @@ class TailState:
         """Row of the entry that holds an offset, -1 if that is older than the tail."""
         return bisect_right(self.bases, offset) - 1
 
+    def place_of(self, offset: int) -> tuple[int, int] | None:
+        """Ledger and entry id of the entry that holds an offset, None if older than the tail."""
+        row = self.find(offset)
+        return None if row < 0 else (self.ledger_ids[row], self.entry_ids[row])
+
     def bytes_between(self, offset: int, upto: int) -> int | None:
         """Bytes of the entries from the one that holds `offset` to the one before `upto`.
 

@@ -27,6 +27,10 @@ def test_storage_errors_make_clients_try_again() -> None:
     assert ErrorCode.KAFKA_STORAGE_ERROR is error_code_of(ledger.Fenced("stopped"))
 
 
+def test_terminated_topic_makes_producers_give_up() -> None:
+    assert ErrorCode.POLICY_VIOLATION is error_code_of(topics.errors.TopicTerminated("t"))
+
+
 def test_unforeseen_error_is_unknown_server_error() -> None:
     assert ErrorCode.UNKNOWN_SERVER_ERROR is error_code_of(KeyError("x"))
 

@@ -10,6 +10,8 @@ from tests.tidy.sources import expect_none, parsed, violations
 READS = {"read_cached", "read_entries", "read_entry"}
 """What topics/ may call; the rooms above see partitions, not ledgers."""
 SEARCHES = {"find_newest_before", "find_newest_matching"}
+LEDGERS = {"managed_ledger"}
+"""The way from a partition to cursors, for rooms that keep places by them; a fetch has none."""
 CURSORS = {"open_cursor", "new_non_durable_cursor", "delete_cursor", "cursors"}
 SERVING = ("gateway", "offsets", "topics")
 
@@ -28,7 +30,7 @@ def other_ways(path: PurePosixPath, text: str) -> list[str]:
     """Find attributes by which a room would come to entries in another way."""
     banned = SEARCHES | CURSORS
     if path.parts[0] != "topics":
-        banned = banned | READS
+        banned = banned | READS | LEDGERS
     return [
         f"line {node.lineno} uses {node.attr}"
         for node in ast.walk(parsed(text))
@@ -56,3 +58,8 @@ def test_planted_read_above_the_topics_is_found() -> None:
     planted = "async def f(log):\n    return await log._ledger.read_entries(0, 1)\n"
     assert ["line 2 uses read_entries"] == other_ways(PurePosixPath("gateway/x.py"), planted)
     assert [] == other_ways(PurePosixPath("topics/x.py"), planted)
+
+
+def test_planted_way_to_the_ledger_is_found() -> None:
+    planted = "def f(log):\n    return log.managed_ledger\n"
+    assert ["line 2 uses managed_ledger"] == other_ways(PurePosixPath("gateway/x.py"), planted)

@@ -9,6 +9,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 from batches.builder import NewRecord, build_batch
 from batches.header import read_header, refresh_checksum, verify_checksum
 from batches.reader import iterate_records
+from ledger import EARLIEST, Entry
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from tests.batches.words import NOW_MS, batch
@@ -23,9 +24,11 @@ from topics.errors import (
     OffsetOutOfRange,
     OutOfOrderSequence,
     StorageFailed,
+    TopicTerminated,
     UnknownPartition,
     UnsupportedCompression,
 )
+from topics.partition_log import PartitionLog
 from topics.results import AppendResult
 from topics.topic_config import TopicDefaults
 
@@ -410,3 +413,64 @@ async def test_closed_partition_refuses_politely() -> None:
         for call in (log.delete_records(0), log.enforce_retention()):
             with pytest.raises(UnknownPartition):
                 await call
+
+
+async def test_append_tells_its_position() -> None:
+    async with house() as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        found = [(await append(log, batch("x" * 100))).position for _ in range(9)]
+        assert found == [each.position for each in await entries_of(log)]
+        assert (await append(log, batch(producer=9, epoch=1))).position is not None
+        refused = await append(log, batch(producer=9, epoch=0))
+        assert (InvalidProducerEpoch, None) == (type(refused.error), refused.position)
+
+
+@pytest.mark.parametrize("is_pending", [True, False])
+async def test_batch_that_was_sent_again_is_where_it_was(is_pending: bool) -> None:
+    async with house() as here:
+        log = await here.log()
+        first = submit(log, mine(0))
+        if not is_pending:
+            await first
+        again = submit(log, mine(0))
+        assert (await first) == (await again)
+        assert [(await first).position] == [each.position for each in await entries_of(log)]
+
+
+async def entries_of(log: PartitionLog) -> list[Entry]:
+    """Everything in a partition's ledger."""
+    return await log.managed_ledger.read_entries(EARLIEST, 1000)
+
+
+@pytest.mark.parametrize("is_closed_well", [True, False])
+async def test_terminated_partition_takes_no_records_after_a_restart_either(
+    is_closed_well: bool,
+) -> None:
+    async with house(is_closed_well=is_closed_well) as here:
+        log = await here.log()
+        assert not log.is_terminated
+        before = submit(log, mine(0))
+        last = await log.terminate()
+        assert last == (await before).position == await log.terminate()
+        assert log.is_terminated
+        assert TopicTerminated is outcome(await append(log, mine(1)))
+    async with house(here.engine) as again:
+        log = await again.log()
+        assert log.is_terminated
+        assert [TopicTerminated, 0] == [outcome(await append(log, mine(each))) for each in (1, 0)]
+        assert [b"0.0"] == await all_values(log)
+        assert 1 == log.high_watermark
+        assert 1 == await log.delete_records(-1)
+        await log.enforce_retention()
+
+
+async def test_termination_that_is_not_stored_has_not_happened() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        await append(log, batch("a"))
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        with pytest.raises(StorageFailed):
+            await log.terminate()
+        assert not log.is_terminated
+        assert 1 == outcome(await append(log, batch("b")))

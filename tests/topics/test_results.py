@@ -8,8 +8,9 @@ from topics.results import failed_read, from_ledger_error
 def test_errors_of_the_ledger_in_our_words() -> None:
     for gone in (AlreadyClosed("x"), Deleted("x")):
         assert errors.UnknownPartition is type(from_ledger_error(gone))
-    for failed in (Fenced("x"), StorageFailed("x"), Terminated("x")):
+    for failed in (Fenced("x"), StorageFailed("x")):
         assert errors.StorageFailed is type(from_ledger_error(failed))
+    assert errors.TopicTerminated is type(from_ledger_error(Terminated("x")))
 
 
 def test_failed_read_states_no_offsets() -> None:

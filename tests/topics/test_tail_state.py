@@ -29,7 +29,9 @@ def test_tail_equals_a_scan(
     assert max((i for i, r in enumerate(rows) if r[0] <= offset), default=-1) == row
     if row < 0:
         assert tail.bytes_between(offset, upto) is None
+        assert tail.place_of(offset) is None
         return
+    assert (7, row) == tail.place_of(offset)
     wanted = [r[2] for r in rows[row:] if r[0] < upto]
     if offset < upto:
         assert sum(wanted) == tail.bytes_between(offset, upto)

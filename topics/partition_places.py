@@ -1,0 +1,80 @@
+"""Partition places: offsets into positions, and back. A shell.
+
+Rule: an offset names a record, a position names an entry; the header of the entry found there
+decides. What does not exist any more stands for the next that does, and the end for the place that
+is to be written next.
+Must not know: who keeps which place, appends.
+"""
+
+from typing import NamedTuple
+
+from batches.header import read_header
+from ledger import ManagedLedger, Position
+from topics.offset_lookup import OffsetLookup
+from topics.partition_state import PartitionState
+from topics.tail_state import TailState
+
+
+class Location(NamedTuple):
+    """Where a record is.
+
+    Attributes:
+        batch_index: which record of the entry it is.
+        batch_size: how many the entry has; 0 behind the last entry.
+    """
+
+    position: Position
+    batch_index: int
+    batch_size: int
+
+
+class PartitionPlaces:
+    """Places of one partition."""
+
+    __slots__ = ("_ledger", "_lookup", "_state", "_tail")
+
+    def __init__(
+        self,
+        *,
+        state: PartitionState,
+        tail: TailState,
+        ledger: ManagedLedger,
+        lookup: OffsetLookup,
+    ) -> None:
+        self._state = state
+        self._tail = tail
+        self._ledger = ledger
+        self._lookup = lookup
+
+    async def locate(self, offset: int) -> Location:
+        """Find the record at an offset, or the next there is.
+
+        Raises:
+            LedgerError, BatchError: the log cannot be read.
+        """
+        offset = max(offset, self._state.log_start_offset)
+        while offset < self._state.high_watermark:
+            start = self._tail.place_of(offset) or await self._lookup.find(offset)
+            entries = await self._ledger.read_entries(Position(*start), 1)
+            if not entries:
+                break
+            position, buffer = entries[0]
+            header = read_header(buffer)
+            if header.last_offset >= offset:
+                index = max(offset - header.base_offset, 0)
+                return Location(position, index, header.record_count)
+            offset = header.last_offset + 1
+        end = self._ledger.next_valid_position(self._ledger.last_confirmed_entry)
+        return Location(end, 0, 0)
+
+    async def offset_at(self, position: Position) -> int:
+        """The first offset at or behind a position.
+
+        Raises:
+            LedgerError, BatchError: the log cannot be read.
+        """
+        state = self._state
+        entries = await self._ledger.read_entries(position, 1)
+        if not entries:
+            return state.high_watermark
+        return max(read_header(entries[0][1]).base_offset, state.log_start_offset)
