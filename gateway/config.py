@@ -29,6 +29,7 @@ class GatewayConfig:
     auto_create_topics_enable: bool = True
     message_max_bytes: int = 1_048_588
     fetch_max_bytes: int = 55 * MIB
+    max_incremental_fetch_session_cache_slots: int = 1_000
 
     # Groups and their offsets.
     group_min_session_timeout_ms: int = 6_000

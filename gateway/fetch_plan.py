@@ -12,17 +12,9 @@ NONE = int(ErrorCode.NONE)
 OFFSET_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 FENCED_LEADER_EPOCH = int(ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_LEADER_EPOCH = int(ErrorCode.UNKNOWN_LEADER_EPOCH)
-FETCH_SESSION_ID_NOT_FOUND = int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
 NO_EPOCH = -1
 ISOLATION_LEVELS = (0, 1)
-FULL_FETCH_EPOCHS = (0, -1)
-"""0 asks for a session, -1 for none; both bring the whole list of partitions."""
-
-
-def session_error(session_id: int, session_epoch: int) -> int:
-    """Return the error of a fetch that continues a session, as no session is ever given out."""
-    return NONE if session_epoch in FULL_FETCH_EPOCHS else FETCH_SESSION_ID_NOT_FOUND
 
 
 def leader_epoch_error(asked: int, current: int) -> int:

@@ -7,7 +7,7 @@ Must not know: how requests are parsed, topics.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.connection_state import Slot
 from gateway.error_map import error_code_of
@@ -15,6 +15,7 @@ from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offse
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
+    FetchPartition,
     FetchRequest,
     FetchResult,
     encode_fetch_response,
@@ -24,6 +25,8 @@ from gateway.wire.header import response_prefix
 from gateway.wire.primitives import Buffer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gateway.router import ResponsePort
     from gateway.services import Services
     from runtime.timers import TimerHandle
@@ -36,13 +39,33 @@ OWN_FAULT = "closing connection of %s because of a fault here"
 READ_COMMITTED = 1
 
 
+def gone_code(*, has_topic_ids: bool) -> int:
+    """Return the error of a partition that is not there any more."""
+    code = ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return int(code)
+
+
+class Fetching(Protocol):
+    """Who hears of the partitions of a fetch.
+
+    Attributes:
+        gone_code: the error of a partition that is not there any more.
+    """
+
+    gone_code: int
+
+    def moved(self, one: "WantedPartition") -> None:
+        """A partition has more, or lost its beginning, or is gone."""
+        ...
+
+
 class WantedPartition:
     """One partition of a fetch, and the listener of its log."""
 
     __slots__ = ("bytes_max", "counted", "error_code", "fetch", "index", "key", "log", "offset")
 
     def __init__(
-        self, fetch: "FetchSlot", key: bytes, index: int, offset: int, bytes_max: int
+        self, fetch: "Fetching", key: bytes, index: int, offset: int, bytes_max: int
     ) -> None:
         self.fetch = fetch
         self.key = key
@@ -163,11 +186,7 @@ class FetchSlot(Slot):
         self._version = version
         self._body = body
         self._request = request
-        self.gone_code = (
-            ErrorCode.UNKNOWN_TOPIC_ID
-            if version >= TOPIC_ID_SINCE
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+        self.gone_code = gone_code(has_topic_ids=version >= TOPIC_ID_SINCE)
         self._is_committed = request.isolation_level == READ_COMMITTED
         self._correlation_id = 0
         self._registry_epoch = services.registry.epoch
@@ -187,6 +206,17 @@ class FetchSlot(Slot):
     def _bytes_max(self) -> int:
         return min(self._request.max_bytes, self._services.config.fetch_max_bytes)
 
+    def want(
+        self, wanted: "Iterable[tuple[FetchPartition, tuple[PartitionLog | None, int]]]"
+    ) -> None:
+        """Add partitions, each with its log or its error."""
+        for (key, index, leader_epoch, offset, _, _, bytes_max), (log, error_code) in wanted:
+            one = WantedPartition(self, key, index, offset, bytes_max)
+            one.error_code = error_code
+            if log is not None:
+                one.use(log, leader_epoch)
+            self.wanted.append(one)
+
     def refuse(self, error_code: int) -> None:
         """Answer every partition with an error."""
         for one in self.wanted:
@@ -197,17 +227,27 @@ class FetchSlot(Slot):
     def begin(self, correlation_id: int) -> None:
         """Answer at once if there is enough, else wait."""
         self._correlation_id = correlation_id
+        self._look()
+        if self._wait.is_over:
+            self._answer()
+            return
+        self._listen()
+        self._park()
+
+    def _look(self) -> None:
+        """Count what there is."""
         wait, is_committed = self._wait, self._is_committed
         for one in self.wanted:
             one.count(wait, is_committed=is_committed)
-        if wait.is_over or not self.wanted:
-            self._answer()
-            return
+        if not self.wanted:
+            wait.is_over = True
+
+    def _listen(self) -> None:
+        """Hear of whatever moves."""
         self._is_listening = True
         for one in self.wanted:
             assert one.log is not None
             one.log.add_listener(one)
-        self._park()
 
     def is_same(self, version: int, body: bytes) -> bool:
         """Return whether a request asks what this one asked, and nothing has happened since."""

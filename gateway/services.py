@@ -8,6 +8,7 @@ import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from runtime.entropy import Entropy, SystemEntropy
 from runtime.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from gateway.coordinator.producer_ids import ProducerIds
     from ledger import LedgerStore
     from runtime.clock import Clock
-    from runtime.entropy import Entropy
     from runtime.tasks import Supervisor
     from runtime.timers import Timers
     from topics.registry import TopicRegistry
@@ -36,10 +36,11 @@ class Services:
     timers: "Timers"
     supervisor: "Supervisor"
     store: "LedgerStore"
+    entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
 
 
-async def load_cluster_id(store: "LedgerStore", entropy: "Entropy") -> str:
+async def load_cluster_id(store: "LedgerStore", entropy: Entropy) -> str:
     """Return the id of this cluster: the stored one, or a new one that is stored first.
 
     The form is Kafka's: 16 random bytes in 22 characters of URL-safe base64.

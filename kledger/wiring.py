@@ -172,6 +172,7 @@ class Server:
             timers=timers,
             supervisor=self._supervisor,
             store=store,
+            entropy=self._entropy,
             metrics=store.metrics,
         )
 

@@ -7,8 +7,8 @@ Behaviour:
   connection alone. If nothing happened until the timer ended, the object is kept: a consumer that
   asks the same again is waiting again for the price of comparing the requests.
 - Stored bytes leave as they are. Records are never null: clients fail on it.
-- Without sessions (KIP-227): every answer says session id 0, which makes clients send the whole
-  list each time; a request that continues a session gets FETCH_SESSION_ID_NOT_FOUND.
+- Sessions (KIP-227): the client says what changes, the answer what is new; an idle fetch of a
+  session costs nothing per partition. `gateway.fetch_sessions` says which requests may go on.
 - An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
   isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
@@ -23,13 +23,15 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from gateway.error_map import error_code_of
-from gateway.fetch_plan import ISOLATION_LEVELS, session_error
-from gateway.fetch_slot import FetchSlot, WantedPartition
+from gateway.fetch_plan import ISOLATION_LEVELS, NONE
+from gateway.fetch_session import SessionFetchSlot, SessionPartition
+from gateway.fetch_session_state import INITIAL_EPOCH
+from gateway.fetch_sessions import FetchSessions, Found
+from gateway.fetch_slot import FetchSlot, gone_code
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
-    FetchPartition,
     fetch_response_frame,
     parse_fetch_request,
 )
@@ -44,6 +46,7 @@ MIN_VERSION = 4
 MAX_VERSION = 18
 
 Missing = tuple[Topic, int]
+FoundAgain = tuple[SessionPartition, Found]
 
 
 def make_handler(services: "Services") -> "FetchHandler":
@@ -57,6 +60,7 @@ class FetchHandler:
     def __init__(self, services: "Services") -> None:
         self._services = services
         self._lookup = TopicLookup(services.registry)
+        self._sessions = FetchSessions(services)
         self._failed: dict[Missing, TopicsError] = {}
 
     def start(
@@ -79,47 +83,50 @@ class FetchHandler:
             port.kept = None
             kept.abandon()
         request = parse_fetch_request(memoryview(body), version)
-        refused = session_error(request.session_id, request.session_epoch)
-        if refused:
-            port.reply(fetch_response_frame(correlation_id, version, (), error_code=refused))
-            return None
-        fetch = FetchSlot(self._services, port, version, body, request)
-        missing: list[Missing] = []
-        for one in request.partitions:
-            self._resolve(fetch, one, version, missing)
+        has_ids = version >= TOPIC_ID_SINCE
+        session, again, missing = None, list[FoundAgain](), list[Missing]()
+        if request.session_epoch > INITIAL_EPOCH:
+            session, refused = self._sessions.continued(request, has_topic_ids=has_ids)
+            if session is None:
+                port.reply(fetch_response_frame(correlation_id, version, (), error_code=refused))
+                return None
+            for one in session.without_log():
+                again.append((one, self._find(one.key, one.index, missing, has_ids=has_ids)))
+        wanted = [
+            (each, self._find(each[0], each[1], missing, has_ids=has_ids))
+            for each in request.partitions
+        ]
         if missing:
             return self._open(missing)
+        if session is not None:
+            self._sessions.update(session, request, wanted, again)
+        else:
+            session = self._sessions.begin(request, wanted, has_topic_ids=has_ids)
+        if session is not None and request.isolation_level in ISOLATION_LEVELS:
+            fetch: FetchSlot = SessionFetchSlot(self._services, port, version, request, session)
+        else:
+            fetch = FetchSlot(self._services, port, version, body, request)
+            fetch.want(wanted)
         if request.isolation_level not in ISOLATION_LEVELS:
             fetch.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         fetch.begin(correlation_id)
         return None
 
-    def _resolve(
-        self, fetch: FetchSlot, one: FetchPartition, version: int, missing: list[Missing]
-    ) -> None:
-        """Add one partition to the fetch, with its log or its error."""
-        key, index, leader_epoch, offset, _, _, bytes_max = one
-        wanted = WantedPartition(fetch, key, index, offset, bytes_max)
-        fetch.wanted.append(wanted)
-        has_ids = version >= TOPIC_ID_SINCE
+    def _find(self, key: bytes, index: int, missing: list[Missing], *, has_ids: bool) -> Found:
+        """Find the log of a partition, or its error; or note that it must be opened first."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
-            wanted.error_code = (
-                ErrorCode.UNKNOWN_TOPIC_ID if has_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
-            return
+            return None, gone_code(has_topic_ids=has_ids)
         log = topic.partition(index)
         if log is not None:
-            wanted.use(log, leader_epoch)
-            return
+            return log, NONE
         if not 0 <= index < topic.partition_count:
-            wanted.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return
+            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         failed = self._failed.pop((topic, index), None) if self._failed else None
-        if failed is None:
-            missing.append((topic, index))
-        else:
-            wanted.error_code = error_code_of(failed)
+        if failed is not None:
+            return None, error_code_of(failed)
+        missing.append((topic, index))
+        return None, NONE
 
     async def _open(self, missing: list[Missing]) -> None:
         """Open logs; a failure is told to the request when it is started again."""

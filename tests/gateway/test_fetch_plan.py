@@ -7,7 +7,6 @@ from gateway.fetch_plan import (
     FetchWait,
     leader_epoch_error,
     offset_error,
-    session_error,
 )
 
 MIB = 1024 * 1024
@@ -15,16 +14,6 @@ MIB = 1024 * 1024
 
 def make_wait(*, bytes_min: int, max_wait_ms: int = 3_000, bytes_max: int = 50 * MIB) -> FetchWait:
     return FetchWait(max_wait_ms=max_wait_ms, bytes_min=bytes_min, bytes_max=bytes_max)
-
-
-@pytest.mark.parametrize(
-    ("session_id", "epoch", "error"),
-    [(0, 0, 0), (0, -1, 0), (7, -1, 0), (7, 0, 0), (7, 1, 70), (0, 5, 70)],
-)
-def test_row_65_sessions_are_declined_and_unknown_ones_refused(
-    session_id: int, epoch: int, error: int
-) -> None:
-    assert error == session_error(session_id, epoch)
 
 
 @pytest.mark.parametrize(

@@ -202,20 +202,6 @@ async def test_row_64_77_offsets_at_and_beyond_both_ends(offset: int, error: int
             assert (3, 1) == (one.high_watermark, one.log_start_offset)
 
 
-@pytest.mark.parametrize(
-    ("session_id", "epoch", "error"), [(0, 0, 0), (0, -1, 0), (5, -1, 0), (5, 1, 70), (0, 3, 70)]
-)
-async def test_row_65_sessions_are_declined(session_id: int, epoch: int, error: int) -> None:
-    async with running_gateway() as gateway, gateway.client() as client:
-        await gateway.create_topic()
-        for _ in range(2):
-            request = fetch({0: 0})
-            request.session_id, request.session_epoch = session_id, epoch
-            response = await client.ask(request, VERSION)
-            assert (error, 0) == (response.error_code, response.session_id)
-            assert (0 if error else 1) == len(response.responses)
-
-
 @pytest.mark.parametrize(("epoch", "error"), [(-1, 0), (0, 0), (1, 75)])
 async def test_row_69_leader_epoch_of_the_client(epoch: int, error: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:

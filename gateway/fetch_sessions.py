@@ -1,0 +1,117 @@
+"""FetchSessions: from a fetch request to the session that it starts, continues or ends.
+
+Rule: nothing changes before a request is known to be served: a request that must wait for a log to
+be opened comes here again. Ids are random, so that none is taken for one of before a restart.
+Must not know: how a session waits.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gateway.fetch_session import FetchSession, SessionPartition
+from gateway.fetch_session_state import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    INITIAL_EPOCH,
+    NONE,
+    SESSION_ID_MAX,
+    SessionTable,
+)
+from gateway.wire.fetch_codec import FetchPartition, FetchRequest
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+    from topics import PartitionLog
+
+Found = tuple["PartitionLog | None", int]
+"""The log of a partition, or None and the error instead."""
+
+
+class FetchSessions:
+    """The incremental fetch sessions of one server."""
+
+    def __init__(self, services: "Services") -> None:
+        self._services = services
+        slots_max = services.config.max_incremental_fetch_session_cache_slots
+        self._table: SessionTable[FetchSession] = SessionTable(slots_max)
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def continued(
+        self, request: FetchRequest, *, has_topic_ids: bool
+    ) -> tuple[FetchSession | None, int]:
+        """Return the session that a request goes on with, or None and why it cannot."""
+        session = self._table.get(request.session_id)
+        if session is None:
+            return None, FETCH_SESSION_ID_NOT_FOUND
+        error = session.continuation_error(request.session_epoch, has_topic_ids=has_topic_ids)
+        return (None, error) if error else (session, NONE)
+
+    def end(self, session_id: int) -> None:
+        """End a session; nothing if there is none."""
+        session = self._table.remove(session_id)
+        if session is not None:
+            session.end()
+
+    def begin(
+        self,
+        request: FetchRequest,
+        wanted: Sequence[tuple[FetchPartition, Found]],
+        *,
+        has_topic_ids: bool,
+    ) -> FetchSession | None:
+        """Serve a request that names all its partitions; None: without a session."""
+        if request.session_id:
+            self.end(request.session_id)
+        if request.session_epoch != INITIAL_EPOCH:
+            return None
+        now_ms = self._services.clock.monotonic_ms()
+        if not self._table.has_room():
+            victim = self._table.victim(len(wanted), now_ms)
+            if victim is None:
+                return None
+            self.end(victim.session_id)
+        if not self._table.has_room():
+            return None  # there may be no sessions at all
+        session = FetchSession(self._new_id(), has_topic_ids=has_topic_ids, now_ms=now_ms)
+        self._table.add(session)
+        _want(session, wanted)
+        return session
+
+    def update(
+        self,
+        session: FetchSession,
+        request: FetchRequest,
+        wanted: Sequence[tuple[FetchPartition, Found]],
+        found_again: Sequence[tuple[SessionPartition, Found]],
+    ) -> None:
+        """Let a request go on with a session that it may go on with.
+
+        Args:
+            session: as `continued` returned it.
+            request: says what is forgotten.
+            wanted: what is new, or has other numbers.
+            found_again: partitions that had no log before.
+        """
+        self._table.advance(session, self._services.clock.monotonic_ms())
+        for one, found in found_again:
+            one.find(*found)
+        _want(session, wanted)
+        for key in request.forgotten:
+            session.forget(key)
+        if not session.partition_count:
+            self.end(session.session_id)
+
+    def _new_id(self) -> int:
+        entropy = self._services.entropy
+        session_id = 1 + entropy.below(SESSION_ID_MAX)
+        while self._table.get(session_id) is not None:
+            session_id = 1 + entropy.below(SESSION_ID_MAX)
+        return session_id
+
+
+def _want(session: FetchSession, wanted: Sequence[tuple[FetchPartition, Found]]) -> None:
+    for (key, index, leader_epoch, offset, _, _, bytes_max), found in wanted:
+        session.want(
+            (key, index), offset=offset, bytes_max=bytes_max, leader_epoch=leader_epoch, found=found
+        )
