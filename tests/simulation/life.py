@@ -71,6 +71,8 @@ class Life:
         self._scene = scene
         self._ending = ending
         random, character = scene.random, scene.character
+        self._is_unsettled = False
+        """Whether nobody knows what is there: the engine had failed when the store took it over."""
         self._crash_step: int | None = None
         if ending in {Ending.KILLED, Ending.POWER_CUT}:
             self._crash_step = random.randrange(-1, character.steps)
@@ -85,7 +87,7 @@ class Life:
         scene.store = await scene.open_store()
         await self._take_stock()
         for step in range(scene.character.steps):
-            if scene.store.is_fenced or scene.engine.failure is not None:
+            if scene.store.is_fenced or self._is_unsettled:
                 break
             scene.step = step
             self._maybe_crash(step)
@@ -207,7 +209,8 @@ class Life:
         scene.model.lose_all()
         scene.start("close the store before", before.close())
         if scene.engine.failure is not None:
-            return  # what was under way may be there, or not: only a restart can tell
+            self._is_unsettled = True  # what was under way may be there, only a restart can tell
+            return
         try:
             await self._take_stock()
         except Fenced:
