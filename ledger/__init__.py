@@ -6,9 +6,10 @@ Must not know: Kafka.
 """
 
 from ledger.config import ManagedLedgerConfig, StoreConfig
-from ledger.cursors.cursor import Cursor, CursorStats
+from ledger.cursors.cursor import Cursor
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_stats import CursorStats
 from ledger.engine.base import Buffer
 from ledger.entry import Entry
 from ledger.errors import (
@@ -56,6 +57,7 @@ __all__ = [
     "CursorStats",
     "Deleted",
     "Entry",
+    "EntryPart",
     "Fenced",
     "InvalidArgument",
     "InvalidPosition",

@@ -6,13 +6,14 @@ as durable as an append. What is set by a revision is durable first and true in 
 Must not know: consumers, what entries mean. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from ledger.cursors.cursor_revision_state import NOT_POSSIBLE, CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_stats import CursorStats
 from ledger.cursors.cursor_writer import CursorWriter
 from ledger.entry import Entry
 from ledger.errors import (
@@ -57,16 +58,6 @@ class CursorHost:
     listen: Callable[[Callable[[], None]], Callable[[], None]]
     time_of: TimeOf
     forget: Callable[["Cursor"], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CursorStats:
-    """Numbers of one cursor; the last two under the names of PIP-269."""
-
-    backlog: int
-    hole_count: int
-    revision_num: int
-    is_under_revision: bool
 
 
 class Cursor:
@@ -178,7 +169,7 @@ class Cursor:
         """
         if self._admits(position, revision=revision):
             self.state.mark_delete(position, properties)
-            await self._settle()
+            await self.wait_durable()
 
     async def delete(
         self, positions: Position | Iterable[Position], *, revision: int | None = None
@@ -187,7 +178,7 @@ class Cursor:
         each = [positions] if isinstance(positions, Position) else list(positions)
         if self._admits(*each, revision=revision):
             self.state.delete(each)
-            await self._settle()
+            await self.wait_durable()
 
     async def delete_batch_index(
         self,
@@ -200,7 +191,47 @@ class Cursor:
         """Acknowledge a part of an entry; see `mark_delete` for what it raises."""
         if self._admits(position, revision=revision):
             self.state.delete_batch_index(position, indexes, batch_size)
-            await self._settle()
+            await self.wait_durable()
+
+    def acknowledge_nowait(
+        self,
+        parts: Sequence[EntryPart],
+        *,
+        upto: Position | None = None,
+        revision: int | None = None,
+    ) -> bool:
+        """Acknowledge entries and parts of entries at once, all or none, in memory.
+
+        It becomes durable by `wait_durable`, for which the caller must call.
+
+        Args:
+            parts: what is acknowledged alone.
+            upto: everything up to there, too; before the mark-delete position it means nothing.
+            revision: as for `mark_delete`.
+
+        Returns:
+            False when the revision is outdated.
+
+        Raises:
+            InvalidArgument: a record is not within its batch.
+            InvalidPosition and others: as for `mark_delete`.
+        """
+        positions = [part.position for part in parts]
+        if upto is not None:
+            positions.append(upto)
+        if not self._admits(*positions, revision=revision):
+            return False
+        self.state.acknowledge(parts, upto=upto)
+        return True
+
+    async def wait_durable(self) -> None:
+        """Return when what is acknowledged so far is as durable as after `mark_delete`.
+
+        Raises:
+            Fenced, StorageFailed: it is not.
+        """
+        if self.writer is not None:
+            await self.writer.settle()
 
     # Reading
 
@@ -275,32 +306,42 @@ class Cursor:
             ResetInProgress: another revision runs.
             StorageFailed: nothing was changed.
         """
-        target = self.state.copy()
-        target.mark_delete(target.nth_unacknowledged(count))
-        await self._revise(target)
+        await self.revise(lambda state: state.mark_delete(state.nth_unacknowledged(count)))
 
     async def clear_backlog(self) -> None:
         """Acknowledge everything that is there. Raises as `skip`."""
-        target = self.state.copy()
-        target.mark_delete(max(target.last_confirmed, target.mark_delete_position))
-        await self._revise(target)
+        await self.revise(
+            lambda state: state.mark_delete(max(state.last_confirmed, state.mark_delete_position))
+        )
 
-    async def reset(self, position: Position, *, force: bool = False) -> None:
+    async def reset(
+        self,
+        position: Position,
+        *,
+        force: bool = False,
+        acknowledged: Collection[int] = (),
+        batch_size: int = 0,
+    ) -> None:
         """Owe everything from a position on, whatever was acknowledged, and nothing before it.
 
         Args:
             position: the next entry to be read; EARLIEST is the first, LATEST the next to come.
                 One that does not exist goes on to the next.
             force: keep it even if it does not exist.
+            acknowledged: records of that entry that are not owed either.
+            batch_size: how many records it has.
 
         Raises:
+            InvalidArgument: a record is not within the batch.
             ResetInProgress: another revision runs.
             StorageFailed: nothing was changed.
         """
         _check_position(position)
-        target = self.state.copy()
-        target.reset(*target.reset_target(position, force=force))
-        await self._revise(target)
+        await self.revise(
+            lambda state: state.reset_to(
+                position, force=force, acknowledged=acknowledged, batch_size=batch_size
+            )
+        )
 
     async def reset_to_time(self, timestamp_ms: int, *, time_of: TimeOf | None = None) -> None:
         """Reset to the entry behind the newest one of before a time.
@@ -324,6 +365,30 @@ class Cursor:
         finally:
             self._is_finding = False
         await self.reset(EARLIEST if found is None else self._host.ledgers.next_valid(found))
+
+    async def revise(
+        self,
+        edit: Callable[[CursorState], object],
+        *,
+        alongside: Callable[[], None] | None = None,
+    ) -> None:
+        """Set positions, and what is acknowledged, in one revision that is durable first.
+
+        A caller that is cancelled does not stop it halfway.
+
+        Args:
+            edit: changes a copy of the state, at once; what it raises goes to the caller.
+            alongside: called in the step in which the change becomes true; plain, must not raise.
+
+        Raises:
+            ResetInProgress: another revision runs.
+            StorageFailed: nothing was changed, though what was read before is outdated.
+        """
+        target = self.state.copy()
+        edit(target)
+        self._start_revision()
+        work = self._replace(target, alongside)
+        await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
 
     async def close(self) -> None:
         """Make durable what is not yet, and let go. May be repeated.
@@ -378,29 +443,21 @@ class Cursor:
             raise ResetInProgress(f"the positions of cursor {self.name} are being revised")
         return True
 
-    async def _settle(self) -> None:
-        if self.writer is not None:
-            await self.writer.settle()
-
-    async def _revise(self, target: CursorState) -> None:
-        """Become `target`, durably first; a caller that is cancelled does not stop it halfway."""
-        self._start_revision()
-        work = self._replace(target)
-        await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
-
-    async def _replace(self, target: CursorState) -> None:
+    async def _replace(self, target: CursorState, alongside: Callable[[], None] | None) -> None:
         writer = self.writer
-        if writer is None:
-            self._revision.end(lambda state: state.become(target))
-            return
         try:
-            await writer.replace(target)
+            if writer is not None:
+                await writer.replace(target)
         except BaseException:
-            writer.release(is_replaced=False)
+            if writer is not None:
+                writer.release(is_replaced=False)
             self._revision.end(lambda state: None)
             raise
+        if alongside is not None:
+            alongside()
         self._revision.end(lambda state: state.become(target))
-        writer.release(is_replaced=True)
+        if writer is not None:
+            writer.release(is_replaced=True)
 
     def _start_revision(self) -> None:
         self._check_open()

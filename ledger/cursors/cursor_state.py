@@ -7,7 +7,8 @@ Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursor
 """
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
@@ -20,6 +21,19 @@ from ledger.position import EARLIEST, LATEST, Position
 
 READ_GAP_MAX = 16
 """So many acknowledged entries in a row are read along and left out: cheaper than a read more."""
+
+
+class EntryPart(NamedTuple):
+    """What is acknowledged of one entry.
+
+    Attributes:
+        indexes: of records; None is the whole entry.
+        batch_size: how many records the entry has; of no meaning for a whole entry.
+    """
+
+    position: Position
+    indexes: Collection[int] | None
+    batch_size: int = 0
 
 
 class CursorState:
@@ -205,22 +219,25 @@ class CursorState:
             InvalidArgument: an index is not within the batch.
             InvalidPosition: the entry is beyond the last confirmed one.
         """
-        done = frozenset(indexes)
-        if batch_size < 1 or not all(0 <= index < batch_size for index in done):
-            raise InvalidArgument(f"indexes: expected 0 to {batch_size - 1}, got {sorted(done)}")
-        self._check_confirmed(position)
-        if not self._is_open_entry(position):
-            return
-        known = self._batches.get(position)
-        owed = BitMap(range(batch_size)) if known is None else known
-        left = owed - BitMap(done)
-        if not left:
-            self.delete([position])
-        elif len(left) < len(owed):
-            if known is None:
-                insort(self._batch_order, position)
-            self._batches[position] = left
-            self.version += 1
+        self.acknowledge([EntryPart(position, frozenset(indexes), batch_size)])
+
+    def acknowledge(self, parts: Sequence[EntryPart], *, upto: Position | None = None) -> None:
+        """Acknowledge entries and parts of entries in one step.
+
+        Args:
+            parts: of an entry of which nothing is left then, all is acknowledged.
+            upto: everything up to there, too; before the mark-delete position it means nothing.
+
+        Raises:
+            InvalidArgument: an index is not within its batch; nothing was changed.
+            InvalidPosition: one is beyond the last confirmed entry; nothing was changed.
+        """
+        for part in parts:
+            _check_indexes(part)
+            self._check_confirmed(part.position)
+        if upto is not None and upto > self.mark_delete_position:
+            self.mark_delete(upto)
+        self.delete([part.position for part in parts if self._is_last_of(part)])
 
     # Reading
 
@@ -319,12 +336,38 @@ class CursorState:
         self.read_position = target.read_position
         self.version += 1
 
+    def reset_to(
+        self,
+        position: Position,
+        *,
+        force: bool = False,
+        acknowledged: Collection[int] = (),
+        batch_size: int = 0,
+    ) -> None:
+        """Owe everything from a position on, and nothing before it; see `reset_target`.
+
+        Args:
+            position: the next entry to be read.
+            force: keep it as it is, even if it does not exist.
+            acknowledged: records of that entry that are not owed; of another one all are.
+            batch_size: how many it has.
+
+        Raises:
+            InvalidArgument: a record is not within the batch; nothing was changed.
+        """
+        part = EntryPart(position, acknowledged, batch_size)
+        if acknowledged:
+            _check_indexes(part)
+        self.reset(*self.reset_target(position, force=force))
+        if acknowledged and position == self.read_position <= self._ledgers.lac:
+            self.acknowledge([part])
+
     def reset(self, mark_delete_position: Position, read_position: Position) -> None:
         """Stand there, and owe everything behind; what was acknowledged alone is forgotten."""
         self._deleted = PositionRanges()
         self._batches.clear()
         self._batch_order.clear()
-        self.mark_delete_position = mark_delete_position
+        self._settled = self.mark_delete_position = mark_delete_position
         self.read_position = read_position
         self.version += 1
 
@@ -386,6 +429,23 @@ class CursorState:
         if has_moved and self.read_position <= self.mark_delete_position:
             self.rewind()
 
+    def _is_last_of(self, part: EntryPart) -> bool:
+        """Acknowledge a part of an entry; tell whether nothing of the entry is left."""
+        position, indexes, batch_size = part
+        if indexes is None:
+            return True
+        if not self._is_open_entry(position):
+            return False
+        known = self._batches.get(position)
+        owed = BitMap(range(batch_size)) if known is None else known
+        left = owed - BitMap(indexes)
+        if left and len(left) < len(owed):
+            if known is None:
+                insort(self._batch_order, position)
+            self._batches[position] = left
+            self.version += 1
+        return not left
+
     def _forget_batch(self, position: Position) -> None:
         if self._batches.pop(position, None) is not None:
             self._batch_order.remove(position)
@@ -425,3 +485,10 @@ class CursorState:
         if following is None:
             return ledgers.lac
         return Position(following.ledger_id, -1)
+
+
+def _check_indexes(part: EntryPart) -> None:
+    indexes, size = part.indexes, part.batch_size
+    if indexes is None or (size > 0 and all(0 <= index < size for index in indexes)):
+        return
+    raise InvalidArgument(f"indexes: expected 0 to {size - 1}, got {sorted(indexes)}")

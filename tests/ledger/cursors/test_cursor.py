@@ -22,35 +22,8 @@ from ledger import (
     StoreConfig,
 )
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers, pos
-
-
-@pytest.fixture
-async def places(ml: ManagedLedger) -> list[Position]:
-    """Ten entries, four in a ledger."""
-    return await add_all(ml, numbers(0, 9))
-
-
-@pytest.fixture
-async def cursor(ml: ManagedLedger, places: list[Position]) -> Cursor:
-    return await ml.open_cursor("c", initial=EARLIEST)
-
-
-async def crashed(store: LedgerStore, engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
-    engine.drop_unsynced()
-    await store.close()
-    return await reopened(engine, open_store)
-
-
-async def reopened(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
-    store = await open_store(engine=engine)
-    return await store.open_managed_ledger("orders", config=SMALL)
-
-
-async def owed(ml: ManagedLedger, name: str = "c") -> list[bytes]:
-    cursor = await ml.open_cursor(name)
-    await cursor.rewind()
-    return datas(await cursor.read(100))
+from tests.ledger.cursors.words import crashed, owed, reopened
+from tests.ledger.words import OpenStore, add_all, datas, numbers, pos
 
 
 async def test_a_new_cursor_begins_at_the_end_or_at_the_first_entry(

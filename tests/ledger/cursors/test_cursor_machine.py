@@ -146,15 +146,17 @@ class CursorMachine(RuleBasedStateMachine):
         self.run(self.cursor.rewind())
         self.read = set()
 
-    @rule(pick=INDEXES)
-    def reset(self, pick: int) -> None:
+    @rule(pick=INDEXES, acknowledged=st.sets(st.integers(0, BATCH - 1)))
+    def reset(self, pick: int, acknowledged: set[int]) -> None:
         targets = [each for each in self.places if self.ml.is_valid_position(each)]
         if not targets:
             return
         target = targets[pick % len(targets)]
-        self.run(self.cursor.reset(target))
+        self.run(self.cursor.reset(target, acknowledged=acknowledged, batch_size=BATCH))
         self.done = {each for each in self.places if each < target}
-        self.owed.clear()
+        self.owed = {target: set(range(BATCH)) - acknowledged}
+        if not self.owed[target]:
+            self.finish({target})
         self.read = set()
 
     @rule(count=st.integers(1, 6))

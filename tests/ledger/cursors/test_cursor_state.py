@@ -13,7 +13,7 @@ from ledger import (
     InvalidPosition,
     Position,
 )
-from ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
+from ledger.cursors.cursor_state import READ_GAP_MAX, CursorState, EntryPart
 from ledger.ledger_list_state import LedgerListState
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
@@ -259,6 +259,90 @@ def test_a_reset_forgets_what_was_acknowledged_alone() -> None:
         state.backlog,
     )
     assert (None, []) == (state.batch_indexes(pos("8:0")), ranges(state))
+
+
+@pytest.mark.parametrize(
+    ("position", "mark_delete", "read", "owed"),
+    [
+        (pos("5:0"), "3:2", "5:0", {2, 3}),
+        (pos("3:0"), "3:-1", "3:0", {2, 3}),
+        (EARLIEST, "3:-1", "3:0", None),
+        (LATEST, "8:1", "8:2", None),
+        (pos("8:2"), "8:1", "8:2", None),
+        (pos("5:7"), "5:1", "8:0", None),
+        (pos("4:0"), "3:2", "5:0", None),
+        (pos("99:0"), "8:1", "8:2", None),
+    ],
+)
+def test_a_reset_into_a_batch_acknowledges_what_lies_before_it(
+    position: Position, mark_delete: str, read: str, owed: set[int] | None
+) -> None:
+    """What is acknowledged of an entry that does not exist is no part of another one."""
+    state = cursor("3:2", "5:0", "8:1")
+    state.delete_batch_index(pos("8:0"), [3], 4)
+    state.reset_to(position, acknowledged=[0, 1], batch_size=4)
+    state.revised()
+    assert (pos(mark_delete), pos(read)) == (state.mark_delete_position, state.read_position)
+    assert (owed, None) == (
+        state.batch_indexes(state.read_position),
+        state.batch_indexes(pos("8:0")) if read != "8:0" else None,
+    )
+    assert [] == ranges(state)
+
+
+@pytest.mark.parametrize("before", ["3:-1", "3:1", "3:2", "5:0", "8:1"])
+def test_a_reset_behind_the_last_record_of_a_batch_acknowledges_the_batch(before: str) -> None:
+    state = cursor(before)
+    state.reset_to(pos("3:2"), acknowledged=range(4), batch_size=4)
+    assert (pos("3:2"), pos("5:0"), 4) == (
+        state.mark_delete_position,
+        state.read_position,
+        state.backlog,
+    )
+
+
+def test_a_reset_refuses_records_outside_the_batch() -> None:
+    state = cursor("3:0")
+    with pytest.raises(InvalidArgument):
+        state.reset_to(pos("5:0"), acknowledged=[4], batch_size=4)
+    assert (pos("3:0"), 6) == (state.mark_delete_position, state.backlog)
+
+
+def test_whole_entries_and_parts_are_acknowledged_in_one_step() -> None:
+    state = cursor()
+    state.acknowledge(
+        [
+            EntryPart(pos("5:0"), None),
+            EntryPart(pos("5:1"), [0], 2),
+            EntryPart(pos("8:0"), [0], 2),
+            EntryPart(pos("8:0"), [1], 2),
+            EntryPart(pos("4:0"), None),
+        ],
+        upto=pos("3:1"),
+    )
+    assert pos("3:1") == state.mark_delete_position
+    assert [("5:-1", "5:0"), ("8:-1", "8:0")] == ranges(state)
+    assert frozenset({1}) == state.batch_indexes(pos("5:1"))
+    state.acknowledge([EntryPart(pos("3:2"), None)], upto=pos("3:0"))
+    assert pos("5:0") == state.mark_delete_position
+
+
+@pytest.mark.parametrize(
+    ("part", "upto", "error"),
+    [
+        (EntryPart(pos("5:1"), [2], 2), None, InvalidArgument),
+        (EntryPart(pos("8:2"), None), None, InvalidPosition),
+        (EntryPart(pos("8:2"), [0], 2), None, InvalidPosition),
+        (EntryPart(pos("8:0"), None), pos("8:2"), InvalidPosition),
+    ],
+)
+def test_one_part_that_cannot_be_acknowledged_stops_all(
+    part: EntryPart, upto: Position | None, error: type[Exception]
+) -> None:
+    state = cursor()
+    with pytest.raises(error):
+        state.acknowledge([EntryPart(pos("5:0"), None), part], upto=upto or pos("3:0"))
+    assert (pos("3:-1"), [], 0) == (state.mark_delete_position, ranges(state), state.version)
 
 
 def test_positions_set_by_an_editor_are_followed() -> None:

@@ -1,0 +1,114 @@
+"""Revisions of a cursor with all that goes along in one step, and what is acknowledged at once.
+
+The calls are those of `Cursor`; its other ones are in test_cursor.py.
+"""
+
+import asyncio
+
+import pytest
+
+from ledger import (
+    Cursor,
+    EntryPart,
+    InvalidPosition,
+    LedgerStore,
+    Position,
+    ResetInProgress,
+    StorageFailed,
+)
+from ledger.testing import FaultyEngine
+from tests.ledger.cursors.words import crashed, owed
+from tests.ledger.words import OpenStore, numbers
+
+
+async def test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_step(
+    cursor: Cursor,
+    store: LedgerStore,
+    engine: FaultyEngine,
+    open_store: OpenStore,
+    places: list[Position],
+) -> None:
+    """The position came first and the records in a second write: a crash owed them all again."""
+    await cursor.mark_delete(places[7])
+    commits = engine.calls["commit"]
+    await cursor.reset(places[2], acknowledged=range(3), batch_size=5)
+    assert commits + 1 == engine.calls["commit"]
+    assert frozenset({3, 4}) == cursor.batch_indexes(places[2])
+    ml = await crashed(store, engine, open_store)
+    assert numbers(2, 9) == await owed(ml)
+    assert frozenset({3, 4}) == ml.cursors["c"].batch_indexes(places[2])
+
+
+async def test_a_reset_into_a_batch_that_was_not_written_changes_nothing(
+    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+) -> None:
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await cursor.reset(places[2], acknowledged=[0], batch_size=5)
+    assert (10, None) == (cursor.backlog, cursor.batch_indexes(places[2]))
+
+
+async def test_what_goes_along_with_a_revision_is_true_in_the_same_step(
+    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+) -> None:
+    """Between two steps a consumer could join, and see the one and not the other."""
+    seen: list[tuple[bool, Position]] = []
+
+    def see() -> None:
+        seen.append((cursor.revision.is_running, cursor.mark_delete_position))
+
+    def alongside() -> None:
+        see()
+        asyncio.get_running_loop().call_soon(see)
+
+    hold = engine.hold_next("sync")
+    work = cursor.revise(lambda state: state.reset_to(places[3]), alongside=alongside)
+    revising = asyncio.ensure_future(work)
+    await hold.reached()
+    assert [] == seen
+    hold.release()
+    await revising
+    assert (True, False, places[2]) == (seen[0][0], *seen[1])
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await cursor.revise(lambda state: state.reset_to(places[5]), alongside=alongside)
+    assert (2, places[2]) == (len(seen), cursor.mark_delete_position)
+
+
+async def test_an_edit_that_is_refused_starts_no_revision(
+    cursor: Cursor, places: list[Position]
+) -> None:
+    number = cursor.revision.number
+    with pytest.raises(InvalidPosition):
+        await cursor.revise(lambda state: state.mark_delete(places[-1].successor))
+    assert (number, False) == (cursor.revision.number, cursor.revision.is_running)
+
+
+async def test_acknowledgements_in_one_step_are_true_at_once_and_durable_after_waiting(
+    cursor: Cursor,
+    store: LedgerStore,
+    engine: FaultyEngine,
+    open_store: OpenStore,
+    places: list[Position],
+) -> None:
+    commits = engine.calls["commit"]
+    parts = [EntryPart(places[3], None), EntryPart(places[5], [0, 1], 3)]
+    assert cursor.acknowledge_nowait(parts, upto=places[1])
+    assert (places[1], 7) == (cursor.mark_delete_position, cursor.backlog)
+    await cursor.wait_durable()
+    assert commits + 1 == engine.calls["commit"]
+    ml = await crashed(store, engine, open_store)
+    assert [b"2", *numbers(4, 9)] == await owed(ml)
+    assert frozenset({2}) == ml.cursors["c"].batch_indexes(places[5])
+
+
+async def test_acknowledgements_in_one_step_know_revisions(
+    cursor: Cursor, places: list[Position]
+) -> None:
+    number = cursor.revision.number
+    await cursor.rewind()
+    assert not cursor.acknowledge_nowait([EntryPart(places[0], None)], revision=number)
+    cursor.revision.start()
+    with pytest.raises(ResetInProgress):
+        cursor.acknowledge_nowait([EntryPart(places[0], None)])
+    assert 10 == cursor.backlog
