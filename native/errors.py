@@ -56,3 +56,15 @@ class NotAllowed(KledgerError):
 
 class Unavailable(KledgerError):
     """The server cannot be reached, or cannot do it now; trying again may help."""
+
+
+class Unreadable(KledgerError):
+    """A stored batch is damaged, so that its records cannot be told apart.
+
+    Attributes:
+        id: names the whole entry; whoever acknowledges it does not get it again.
+    """
+
+    def __init__(self, message: str, id: object) -> None:  # noqa: A002 - as messages call it
+        super().__init__(message)
+        self.id = id

@@ -1,0 +1,173 @@
+"""Messages into batches and back.
+
+Rule: a batch of Kafka's and one from here are read alike. Of a record's unused attributes, bit 0
+says that its timestamp is the time of an event, bit 1 that a native client wrote it.
+Must not know: links, and who waits for what.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from batches.builder import NewRecord, build_batch
+from batches.errors import BatchError
+from batches.header import read_header
+from batches.reader import iterate_fields, open_body, record_timestamp
+from batches.record import Header, read_rest
+from native.errors import InvalidArgument, Unreadable
+from native.message import DELIVER_AT, OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
+from native.message_id import MessageId
+from subscriptions.model import ALL, Delivery
+
+EVENT_TIME_BIT = 0x01
+NATIVE_BIT = 0x02
+
+RECORD_OVERHEAD = 32
+"""Bytes that a record takes beside key, value and headers, roughly; for limits."""
+TIME_MAX_MS = (1 << 63) - 1
+
+
+class Outgoing(NamedTuple):
+    """A message that is ready to be sent.
+
+    Attributes:
+        size: bytes, roughly.
+        is_alone: it must be the only one of its batch.
+    """
+
+    record: NewRecord
+    size: int
+    is_alone: bool = False
+
+
+def outgoing(
+    value: bytes | None,
+    *,
+    key: bytes | None,
+    properties: Mapping[str, str] | None,
+    event_timestamp: int | None,
+    deliver_at: int | None,
+    sequence_id: int | None,
+    producer_name: str | None,
+    now_ms: int,
+) -> Outgoing:
+    """Check what a producer was given and make a record of it.
+
+    Raises:
+        InvalidArgument: something of it cannot be.
+    """
+    if type(value) is not bytes and value is not None:
+        value = _bytes_of("value", value)
+    if type(key) is not bytes and key is not None:
+        key = _bytes_of("key", key)
+    size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
+    attributes, timestamp = NATIVE_BIT, now_ms
+    headers = _headers_of(properties) if properties else ()
+    if producer_name is not None:
+        headers += ((PRODUCER_NAME, producer_name.encode()),)
+    if sequence_id is not None:
+        headers += ((SEQUENCE_ID, b"%d" % _whole("sequence_id", sequence_id)),)
+    if deliver_at is not None:
+        headers += ((DELIVER_AT, b"%d" % _whole("deliver_at", deliver_at)),)
+    if event_timestamp is not None:
+        attributes |= EVENT_TIME_BIT
+        timestamp = _whole("event_timestamp", event_timestamp)
+    for name, content in headers:
+        size += len(name) + len(content or b"") + 4
+    record = NewRecord(value, key, timestamp, headers, attributes)
+    return Outgoing(record, size, is_alone=deliver_at is not None)
+
+
+def resent(message: Message, properties: Mapping[str, str], *, now_ms: int) -> Outgoing:
+    """Make a record of a message that goes to another topic, with more properties.
+
+    What the native façade wrote into the headers for the first way stays behind.
+    """
+    headers = [each for each in message.headers if not each[0].startswith(OWN_HEADERS)]
+    headers += _headers_of(properties)
+    attributes, timestamp = NATIVE_BIT, now_ms
+    if message.event_timestamp is not None:
+        attributes, timestamp = NATIVE_BIT | EVENT_TIME_BIT, message.event_timestamp
+    size = RECORD_OVERHEAD + len(message.value or b"") + len(message.key or b"")
+    size += sum(len(name) + len(content or b"") + 4 for name, content in headers)
+    return Outgoing(NewRecord(message.value, message.key, timestamp, headers, attributes), size)
+
+
+def encode(messages: Iterable[Outgoing]) -> bytearray:
+    """Build the batch that is sent."""
+    return build_batch(message.record for message in messages)
+
+
+def record_count(delivery: Delivery) -> int:
+    """Return how many records are handed out."""
+    if delivery.records == ALL:
+        return read_header(delivery.data).record_count
+    return delivery.records.bit_count()
+
+
+def decode(delivery: Delivery, *, topic: str, partition: int, link: object | None) -> list[Message]:
+    """Return the messages that are handed out.
+
+    Raises:
+        Unreadable: the batch is damaged.
+    """
+    wanted, position = delivery.records, delivery.position
+    found = []
+    try:
+        header = read_header(delivery.data)
+        body = open_body(delivery.data, header)
+        for index, fields in enumerate(iterate_fields(body, header.record_count)):
+            if not wanted >> index & 1:
+                continue
+            key, value, headers = read_rest(body, fields)
+            # Under LogAppendTime the record still knows the time that its producer gave it.
+            found.append(
+                Message(
+                    topic=topic,
+                    partition=partition,
+                    position=position,
+                    index=index,
+                    batch_size=header.record_count,
+                    key=key,
+                    value=value,
+                    headers=headers,
+                    publish_timestamp=record_timestamp(header, fields),
+                    event_timestamp=header.base_timestamp + fields.timestamp_delta
+                    if fields.attributes & EVENT_TIME_BIT
+                    else None,
+                    offset=header.base_offset + fields.offset_delta,
+                    redelivery_count=delivery.redelivery_count,
+                    link=link,
+                )
+            )
+    except BatchError as error:
+        whole = MessageId(*position, -1, partition, 0, link)
+        raise Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole) from error
+    return found
+
+
+def _headers_of(properties: Mapping[str, str]) -> tuple[Header, ...]:
+    headers: list[Header] = []
+    pairs: Iterable[tuple[object, object]] = properties.items()
+    for name, value in pairs:
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise InvalidArgument(f"properties: expected text for text, got {name!r}: {value!r}")
+        if name.startswith(OWN_HEADERS):
+            raise InvalidArgument(f"property {name!r}: names in {OWN_HEADERS!r} are not free")
+        try:
+            headers.append((name, value.encode()))
+            name.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidArgument(f"property {name!r}: {error.reason}") from None
+    return tuple(headers)
+
+
+def _bytes_of(what: str, given: object) -> bytes:
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    raise InvalidArgument(f"{what}: expected bytes, got {type(given).__name__}")
+
+
+def _whole(what: str, given: int) -> int:
+    if type(given) is not int or not 0 <= given <= TIME_MAX_MS:
+        raise InvalidArgument(f"{what}: expected a whole number from 0 on, got {given!r}")
+    return given

@@ -1,0 +1,120 @@
+"""MessageId: where one record of a topic is.
+
+Rule: the id that a send returns equals the one that a consumer sees. What an id carries beside its
+four numbers helps to acknowledge the record and is no part of its identity.
+Must not know: what the record is.
+
+======  ====  ==========================================
+offset  size  field of `to_bytes`
+======  ====  ==========================================
+0       1     version, 1
+1       8     ledger id
+9       8     entry id
+17      4     batch index, -1 for the whole entry
+21      4     partition
+25      4     batch size, 0 when it is not known
+======  ====  ==========================================
+"""
+
+import struct
+from dataclasses import dataclass, field
+
+from ledger import Position
+from native.errors import InvalidArgument
+from native.seam import MessagePlace
+from subscriptions.model import ALL, Acknowledgement
+
+_LAYOUT = struct.Struct(">Bqqiii")
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageId:
+    """Coordinates of a record; ids of one partition are ordered as the records are.
+
+    Attributes:
+        batch_index: which record of the entry; -1 means all of them.
+        batch_size: how many records the entry has; 0 when whoever made the id did not know.
+        link: by which link of a consumer the record came, None when it is not from there.
+    """
+
+    ledger_id: int
+    entry_id: int
+    batch_index: int = -1
+    partition: int = 0
+    batch_size: int = field(default=0, compare=False, repr=False)
+    link: object | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}:{self.batch_index}:{self.partition}"
+
+    @property
+    def position(self) -> Position:
+        """The entry."""
+        return Position(self.ledger_id, self.entry_id)
+
+    @property
+    def place(self) -> MessagePlace:
+        """The record in its partition."""
+        return MessagePlace(self.position, self.batch_index)
+
+    def to_bytes(self) -> bytes:
+        """Return a form that can be kept; `from_bytes` makes an equal id of it."""
+        return _LAYOUT.pack(
+            _VERSION,
+            self.ledger_id,
+            self.entry_id,
+            self.batch_index,
+            self.partition,
+            self.batch_size,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "MessageId":
+        """Return the id that `to_bytes` gave.
+
+        Raises:
+            InvalidArgument: the bytes are none.
+        """
+        try:
+            version, *numbers = _LAYOUT.unpack(data)
+        except (struct.error, TypeError):
+            raise InvalidArgument(f"a message id has {_LAYOUT.size} bytes, got {data!r}") from None
+        if version != _VERSION:
+            raise InvalidArgument(f"message id of version {version}, expected {_VERSION}")
+        return cls(*numbers)
+
+    @classmethod
+    def at(cls, place: MessagePlace, partition: int, *, batch_size: int = 0) -> "MessageId":
+        """Return the id of a record that the server has named."""
+        ledger_id, entry_id = place.position
+        return cls(ledger_id, entry_id, place.batch_index, partition, batch_size)
+
+    def acknowledgement(self) -> Acknowledgement:
+        """Return what acknowledges this record alone.
+
+        Raises:
+            InvalidArgument: it is one record of an entry of unknown size.
+        """
+        return Acknowledgement(self.position, self._mask(upto=False), self.batch_size)
+
+    def acknowledgement_upto(self) -> Acknowledgement:
+        """Return what acknowledges this record and, in its entry, those before it.
+
+        Raises:
+            InvalidArgument: it is one record of an entry of unknown size.
+        """
+        return Acknowledgement(self.position, self._mask(upto=True), self.batch_size)
+
+    def _mask(self, *, upto: bool) -> int:
+        index, size = self.batch_index, self.batch_size
+        if index < 0 or size == 1:
+            return ALL
+        if not index < size:
+            raise InvalidArgument(
+                f"message id {self}: its batch is unknown; take the id of a message, of send(), "
+                "or one that to_bytes() has kept"
+            )
+        if not upto:
+            return 1 << index
+        return ALL if index == size - 1 else (2 << index) - 1

@@ -1,0 +1,65 @@
+"""Coordinates of a record: identity, order, bytes, and what acknowledges it."""
+
+import pytest
+
+from ledger import Position
+from native.errors import InvalidArgument
+from native.message_id import MessageId
+from native.seam import MessagePlace
+from subscriptions.model import ALL, Acknowledgement
+
+
+def test_identity_is_the_four_numbers() -> None:
+    one = MessageId(5, 120, 3, 1, batch_size=7, link=object())
+    other = MessageId(5, 120, 3, 1)
+    assert one == other
+    assert hash(one) == hash(other)
+    assert one != MessageId(5, 120, 3, 2)
+    assert "5:120:3:1" == str(one)
+
+
+def test_order_follows_the_records_of_a_partition() -> None:
+    ordered = [MessageId(5, 9, 4), MessageId(5, 10, 0), MessageId(5, 10, 1), MessageId(6, 0, 0)]
+    assert ordered == sorted(set(ordered))
+
+
+def test_bytes_bring_back_all_but_the_link() -> None:
+    one = MessageId(1 << 40, 120, 3, 1, batch_size=7, link=object())
+    back = MessageId.from_bytes(one.to_bytes())
+    assert (one, 7, None) == (back, back.batch_size, back.link)
+    assert MessageId(-1, -1, -1, 0) == MessageId.from_bytes(MessageId(-1, -1).to_bytes())
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x02" + bytes(28), bytes(30), "text", None])
+def test_other_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidArgument):
+        MessageId.from_bytes(data)
+
+
+def test_place_and_back() -> None:
+    place = MessagePlace(Position(5, 120), 3)
+    assert place == MessageId.at(place, 1).place
+    assert MessageId(5, 120, 3, 1) == MessageId.at(place, 1)
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "alone", "upto"),
+    [
+        (0, 1, ALL, ALL),
+        (-1, 0, ALL, ALL),
+        (-1, 3, ALL, ALL),
+        (0, 3, 0b001, 0b001),
+        (1, 3, 0b010, 0b011),
+        (2, 3, 0b100, ALL),
+    ],
+)
+def test_what_acknowledges_a_record(index: int, size: int, alone: int, upto: int) -> None:
+    id_ = MessageId(5, 120, index, 1, size)
+    assert Acknowledgement(Position(5, 120), alone, size) == id_.acknowledgement()
+    assert Acknowledgement(Position(5, 120), upto, size) == id_.acknowledgement_upto()
+
+
+@pytest.mark.parametrize("id_", [MessageId(5, 120, 0), MessageId(5, 120, 3, batch_size=3)])
+def test_record_of_an_unknown_batch_cannot_be_acknowledged(id_: MessageId) -> None:
+    with pytest.raises(InvalidArgument, match="its batch is unknown"):
+        id_.acknowledgement()
