@@ -398,7 +398,7 @@ class PartitionLog:
             return
         self.mark_gone("closed")
         with suppress(LedgerError):  # without it the next start only takes longer
-            await self._notes.write_checkpoint()
+            await self._notes.close()
         await self._ledger.close()
 
     def mark_gone(self, why: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ledger import LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
+from runtime.tasks import Supervisor
 from topics import records
 from topics.keys import PartitionKeys
 from topics.offset_index import UNKNOWN, IndexRow, OffsetIndex, Span, interval_bytes
@@ -46,12 +47,14 @@ class PartitionNotes:
         keys: PartitionKeys,
         state: PartitionState,
         index: OffsetIndex,
+        supervisor: Supervisor,
     ) -> None:
         self._store = store
         self._ledger = ledger
         self._keys = keys
         self._state = state
         self._index = index
+        self._supervisor = supervisor
         self._position = NO_POSITION
         self._entries_since = 0
         self._bytes_since = 0
@@ -102,22 +105,29 @@ class PartitionNotes:
         if rows:
             self._write_soon(rows, with_checkpoint=False)
 
-    async def write_checkpoint(self) -> None:
-        """Write down producers and log end, unless nothing has changed.
+    async def close(self) -> None:
+        """Let a removal come to its end, then write down producers and log end, if they moved.
 
         Raises:
             LedgerError: it was not stored.
         """
-        if self._entries_since or self._unwritten:
-            rows, self._unwritten = [*self._unwritten, self._checkpoint_row()], []
-            await self._store.put_rows(rows)
+        async with self._removing, self._raising:
+            if self._entries_since or self._unwritten:
+                rows, self._unwritten = [*self._unwritten, self._checkpoint_row()], []
+                await self._store.put_rows(rows)
 
     async def raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
         """Make the log begin at an offset: durably first, then for everyone.
 
+        A caller that is cancelled does not stop it halfway.
+
         Raises:
             LedgerError: it was not stored, and nothing has changed.
         """
+        work = self._raise_log_start(offset, moved)
+        await self._supervisor.finish(work, f"log start of {self._ledger.name}")
+
+    async def _raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
         async with self._raising:  # the row of a lower offset must not come behind this one's
             if offset > self._state.log_start_offset:
                 row = (self._keys.log_start, records.encode_log_start(offset))
@@ -130,11 +140,18 @@ class PartitionNotes:
     ) -> None:
         """Remove the ledgers that may go; one removal at a time.
 
-        Without `config` only what lies before the log start goes.
+        Without `config` only what lies before the log start goes. A caller that is cancelled does
+        not stop it halfway.
 
         Raises:
             LedgerError: the storage did not take it; the rest goes the next time.
         """
+        work = self._remove_old(config, now_ms, moved)
+        await self._supervisor.finish(work, f"removal from {self._ledger.name}")
+
+    async def _remove_old(
+        self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
+    ) -> None:
         async with self._removing:
             removal = self._plan(config, now_ms, self._kept_ledgers())
             if removal is not None and removal.is_roll_needed:
@@ -145,7 +162,7 @@ class PartitionNotes:
             if removal is None:
                 return
             oldest = self._ledger.ledgers[0].ledger_id
-            await self.raise_log_start(removal.next_offset, moved)
+            await self._raise_log_start(removal.next_offset, moved)
             await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
             self._index.remove_before(removal.ledger_id + 1)
             await self.remove_stale_rows(oldest)

@@ -13,6 +13,7 @@ from batches.errors import BatchError
 from batches.header import BatchHeader, read_header
 from ledger import EARLIEST, LedgerError, LedgerInfo, LedgerStore, ManagedLedger, Position
 from runtime.clock import Clock
+from runtime.tasks import Supervisor
 from topics import records
 from topics.errors import StorageFailed
 from topics.index_rows import IndexRows
@@ -47,8 +48,11 @@ async def open_partition(
     config: TopicConfig,
     defaults: TopicDefaults,
     clock: Clock,
+    supervisor: Supervisor,
 ) -> PartitionLog:
     """Open a partition, or make it.
+
+    The supervisor keeps what goes on when the one who asked for it does not wait any more.
 
     Raises:
         StorageFailed: its managed ledger or its rows cannot be read.
@@ -60,7 +64,7 @@ async def open_partition(
         opening = _Opening(store, ledger, keys, config, defaults)
         opening.load_rows()
         await opening.replay(clock.now_ms())
-        notes = opening.make_notes()
+        notes = opening.make_notes(supervisor)
         await notes.remove_stale_rows()
     except LedgerError as error:
         raise from_ledger_error(error) from error
@@ -200,7 +204,7 @@ class _Opening:
             self.size += size
             self.last = at
 
-    def make_notes(self) -> PartitionNotes:
+    def make_notes(self, supervisor: Supervisor) -> PartitionNotes:
         """Hand over to what keeps the rows from now on."""
         state = self.state
         spans = self.index.all_spans()
@@ -213,6 +217,7 @@ class _Opening:
             keys=self.keys,
             state=state,
             index=self.index,
+            supervisor=supervisor,
         )
         notes.resume(self.last, entries=self.entries, size=self.size)
         notes.write_rows(self.index_rows)

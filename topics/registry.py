@@ -14,6 +14,7 @@ from uuid import UUID
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
+from runtime.tasks import Supervisor
 from topics import records
 from topics.errors import (
     InvalidPartitions,
@@ -53,6 +54,7 @@ class TopicRegistry:
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
         self._changing = asyncio.Lock()
+        self._supervisor = Supervisor()
 
     @classmethod
     async def open(
@@ -277,6 +279,7 @@ class TopicRegistry:
         async with self._changing:
             for topic in self.all():
                 await topic.close()
+        await self._supervisor.close()
 
     async def _remove_partition(self, record: TopicRecord, index: int) -> None:
         name = managed_ledger_name(record.name, record.topic_id, index)
@@ -293,7 +296,13 @@ class TopicRegistry:
         return topic
 
     def _add(self, record: TopicRecord) -> Topic:
-        topic = Topic(record, store=self._store, defaults=self.defaults, clock=self._clock)
+        topic = Topic(
+            record,
+            store=self._store,
+            defaults=self.defaults,
+            clock=self._clock,
+            supervisor=self._supervisor,
+        )
         self._topics[topic.name] = topic
         self._by_id[topic.id] = topic
         self._collisions[collision_key(topic.name)] = topic.name

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from ledger import LedgerStore
 from runtime.clock import Clock
+from runtime.tasks import Supervisor
 from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
 from topics.partition_log import PartitionLog
 from topics.partition_open import managed_ledger_name, open_partition
@@ -28,7 +29,13 @@ class Topic:
     """A topic; made by the registry, and changed by nobody else."""
 
     def __init__(
-        self, record: TopicRecord, *, store: LedgerStore, defaults: TopicDefaults, clock: Clock
+        self,
+        record: TopicRecord,
+        *,
+        store: LedgerStore,
+        defaults: TopicDefaults,
+        clock: Clock,
+        supervisor: Supervisor,
     ) -> None:
         self.record = record
         self.name = record.name
@@ -39,6 +46,7 @@ class Topic:
         self._store = store
         self._defaults = defaults
         self._clock = clock
+        self._supervisor = supervisor
         self._partitions: dict[int, PartitionLog] = {}
         self._opening: dict[int, asyncio.Lock] = {}
 
@@ -89,6 +97,7 @@ class Topic:
                     config=self.config,
                     defaults=self._defaults,
                     clock=self._clock,
+                    supervisor=self._supervisor,
                 )
             except StorageFailed:
                 self._check(index)  # its ledger was fenced because the topic was deleted meanwhile

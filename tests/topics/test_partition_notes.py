@@ -8,10 +8,11 @@ from ledger import StoreConfig
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, append, house
+from tests.topics.words import SMALL_SEGMENTS, House, append, house
 from topics import records
 from topics.errors import StorageFailed
 from topics.keys import PartitionKeys, ids_behind
+from topics.partition_log import PartitionLog
 from topics.partition_notes import ENTRIES_PER_LEDGER, ledger_config
 from topics.topic_config import TopicDefaults, effective_config
 
@@ -66,18 +67,23 @@ async def test_rows_of_a_failed_group_are_written_later() -> None:
             covered[ledger_id] = interval.end_entry
 
 
+def assert_no_stale_rows(here: House, log: PartitionLog) -> None:
+    """Every row of the index belongs to a ledger that is there."""
+    keys = PartitionKeys(log.topic_id, 0)
+    kept = {info.ledger_id for info in log.managed_ledger.ledgers}
+    for prefix in (keys.spans, keys.intervals):
+        for key, _ in here.store.scan_rows(prefix):
+            assert ids_behind(key, prefix)[0] in kept
+
+
 async def test_trimmed_ledgers_leave_no_rows() -> None:
     async with house() as here:
         log = await here.log(configs=SMALL_SEGMENTS)
         for _ in range(12):
             await append(log, batch("x" * 100))
         await log.delete_records(12)
-        keys = PartitionKeys(log.topic_id, 0)
         await here.store.flush()
-        kept = {info.ledger_id for info in log._ledger.ledgers}
-        for prefix in (keys.spans, keys.intervals):
-            for key, _ in here.store.scan_rows(prefix):
-                assert ids_behind(key, prefix)[0] in kept
+        assert_no_stale_rows(here, log)
 
 
 @pytest.mark.parametrize("cut_at", range(4))
@@ -102,11 +108,31 @@ async def test_rows_that_a_crash_left_behind_go_at_the_next_start(cut_at: int) -
         assert log.log_start_offset in (0, 12)
         await log.delete_records(12)
         await again.store.flush()
-        keys = PartitionKeys(log.topic_id, 0)
-        kept = {info.ledger_id for info in log._ledger.ledgers}
-        for prefix in (keys.spans, keys.intervals):
-            for key, _ in again.store.scan_rows(prefix):
-                assert ids_behind(key, prefix)[0] in kept
+        assert_no_stale_rows(again, log)
+
+
+@pytest.mark.parametrize("cancelled_at", range(4))
+async def test_cancelled_removal_leaves_no_rows(cancelled_at: int) -> None:
+    """A client that goes away during DeleteRecords must not leave half of a removal behind."""
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=StoreConfig(durability="fsync")) as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for _ in range(12):
+            await append(log, batch("x" * 100))
+        await here.store.flush()
+        for _ in range(cancelled_at):
+            engine.delay_next("commit", 0)
+        hold = engine.hold_next("commit")
+        removing = asyncio.ensure_future(log.delete_records(12))
+        await hold.reached()
+        removing.cancel()
+        hold.release()
+        with pytest.raises(asyncio.CancelledError):
+            await removing
+        await log.enforce_retention()  # waits for its turn
+        await here.store.flush()
+        assert 12 == log.log_start_offset
+        assert_no_stale_rows(here, log)
 
 
 async def test_failed_log_start_changes_nothing() -> None:
