@@ -126,6 +126,11 @@ class CursorState:
         """Whether there is an entry at or behind the read position, acknowledged or not."""
         return self._ledgers.has_entries_from(self.read_position)
 
+    @property
+    def last_acknowledged(self) -> Position:
+        """The newest entry of which anything is acknowledged, the mark-delete position at least."""
+        return max(self.mark_delete_position, self._deleted.last, *self._batch_order[-1:])
+
     def batch_indexes(self, position: Position) -> frozenset[int] | None:
         """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
         owed = self._batches.get(position)

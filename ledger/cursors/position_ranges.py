@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from ledger.position import Position
+from ledger.position import EARLIEST, Position
 
 ENTRY_ID_END = (1 << 32) - 1
 """No entry id of a ledger comes here: Roaring bitmaps hold 32-bit numbers."""
@@ -78,6 +78,14 @@ class PositionRanges:
     def ledger_ids(self) -> tuple[int, ...]:
         """The ledgers of which something is there, ascending."""
         return tuple(self._ids)
+
+    @property
+    def last(self) -> Position:
+        """The newest entry; EARLIEST when there is none."""
+        if not self._ids:
+            return EARLIEST
+        ledger_id = self._ids[-1]
+        return Position(ledger_id, self._bitmaps[ledger_id].max())
 
     def count_in(self, ledger_id: int) -> int:
         """Return how many entries of one ledger are there."""

@@ -168,6 +168,17 @@ def test_batches_go_with_what_acknowledges_their_entry() -> None:
     assert [pos("8:0")] == [position for position, _ in record.batches]
 
 
+def test_the_newest_of_what_is_acknowledged_is_known() -> None:
+    state = cursor()
+    assert pos("3:-1") == state.last_acknowledged
+    state.delete_batch_index(pos("5:1"), [0], 2)
+    assert pos("5:1") == state.last_acknowledged
+    state.delete([pos("8:0")])
+    assert pos("8:0") == state.last_acknowledged
+    state.mark_delete(pos("8:1"))
+    assert pos("8:1") == state.last_acknowledged
+
+
 @pytest.mark.parametrize(("indexes", "size"), [([4], 4), ([-1], 4), ([0], 0)])
 def test_indexes_outside_a_batch_are_refused(indexes: list[int], size: int) -> None:
     with pytest.raises(InvalidArgument):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Position
+from ledger import EARLIEST, Position
 from ledger.cursors.position_ranges import PositionRanges, Run
 
 POSITIONS = st.builds(Position, st.integers(1, 4), st.integers(0, 40))
@@ -38,6 +38,7 @@ def test_it_holds_what_was_added(positions: set[Position]) -> None:
     for ledger_id in range(6):
         count = sum(each.ledger_id == ledger_id for each in positions)
         assert count == ranges.count_in(ledger_id)
+    assert max(positions, default=EARLIEST) == ranges.last
     assert all(not ranges.add(each) for each in positions)
     assert Position(1, -1) not in ranges
 
