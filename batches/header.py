@@ -57,6 +57,7 @@ _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
 _MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
 _MAGIC_END = 17
 _OLD_RECORD_SIZE_MIN = 14
 _CRC = Struct(">I")
@@ -64,6 +65,8 @@ _ATTRIBUTES = Struct(">h")
 _INT8 = Struct(">b")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
+_PRODUCER = Struct(">qhi")
+_RECORD_COUNT_AT = 57
 
 _unpack = HEADER_STRUCT.unpack_from
 _patch = _OFFSET_LENGTH_EPOCH.pack_into
@@ -127,6 +130,18 @@ def read_header(buffer: Buffer, start: int = 0) -> BatchHeader:
     if len(buffer) - start < BATCH_OVERHEAD:
         raise CorruptBatch(f"batch of {len(buffer) - start} bytes, expected at least 61")
     return _new_tuple(BatchHeader, _unpack(buffer, start))
+
+
+def read_record_count(buffer: Buffer) -> int:
+    """Read how many records a stored batch says it has; a fraction of the cost of its head.
+
+    Raises:
+        CorruptBatch: fewer than 61 bytes are there.
+    """
+    if len(buffer) < BATCH_OVERHEAD:
+        raise CorruptBatch(f"batch of {len(buffer)} bytes, expected at least 61")
+    count: int = _INT32.unpack_from(buffer, _RECORD_COUNT_AT)[0]
+    return count
 
 
 def check(buffer: Buffer, size_max: int = SIZE_UNLIMITED) -> BatchHeader:
@@ -271,6 +286,14 @@ def clear_timestamp_type(batch: WritableBuffer) -> None:
 def set_max_timestamp(batch: WritableBuffer, timestamp_ms: int) -> None:
     """Correct a max timestamp that a producer stated wrongly."""
     _INT64.pack_into(batch, _MAX_TIMESTAMP_AT, timestamp_ms)
+    refresh_checksum(batch)
+
+
+def set_producer(batch: WritableBuffer, producer_id: int, epoch: int, base_sequence: int) -> None:
+    """Make somebody else the producer, outside of any transaction."""
+    attributes: int = _ATTRIBUTES.unpack_from(batch, _CRC_FROM)[0]
+    _ATTRIBUTES.pack_into(batch, _CRC_FROM, attributes & ~TRANSACTIONAL_BIT)
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)
     refresh_checksum(batch)
 
 

@@ -19,6 +19,7 @@ from batches.header import (
     clear_timestamp_type,
     patch_base_offset,
     read_header,
+    read_record_count,
     refresh_checksum,
     set_log_append_time,
     set_max_timestamp,
@@ -45,6 +46,13 @@ def changed(base: bytearray, *, redo_crc: bool = True, **fields: int) -> bytearr
 
 def test_layout_is_61_bytes() -> None:
     assert BATCH_OVERHEAD == HEADER_STRUCT.size
+
+
+def test_record_count_is_read_alone() -> None:
+    data = batch("a", "b", "c")
+    assert read_header(data).record_count == read_record_count(memoryview(data)) == 3
+    with pytest.raises(CorruptBatch):
+        read_record_count(data[:60])
 
 
 def test_check_returns_the_fields() -> None:
