@@ -7,9 +7,14 @@ Must not know: whether its client sits in the same process, and the Kafka façad
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import count
 from uuid import UUID
 
-from ledger import LedgerStore
+from ledger import LedgerStore, Position
+from native.error_map import translating
+from native.errors import NotAllowed, TopicNotFound, TopicTerminated
+from native.partition_directory import PartitionDirectory
 from native.seam import (
     ConsumerLink,
     ConsumerRequest,
@@ -18,14 +23,22 @@ from native.seam import (
     ProducerLink,
     TopicInfo,
 )
+from native.served_partition import ServedPartition
 from native.service_admin import ServiceAdmin
+from native.service_checks import check_request
+from native.service_consumer import ServiceConsumer
+from native.service_producer import ServiceProducer
+from native.targets import find_place
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.model import Deliver
-from topics import TopicRegistry
+from subscriptions.subscription import Subscription
+from topics import Topic, TopicRegistry
+from topics.errors import TopicExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
+NO_PLACE = MessagePlace(Position(-1, -1))
 
 
 class NativeService(ServiceAdmin):
@@ -47,32 +60,81 @@ class NativeService(ServiceAdmin):
         `lookup` makes topics only with `auto_create_topics`; `forget_topic` is called when a topic
         was deleted, for what others keep of it.
         """
-        super().__init__(registry, forget_topic=forget_topic)
+        partitions = PartitionDirectory(registry, clock=clock, timers=timers, supervisor=supervisor)
+        super().__init__(registry, partitions, forget_topic=forget_topic)
         self._store = store
-        self._clock = clock
-        self._timers = timers
-        self._supervisor = supervisor
         self._auto_create_topics = auto_create_topics
+        self._consumer_numbers = count(1)
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         """Find a topic; see `native.seam.Broker`."""
-        raise NotImplementedError
+        try:
+            found = self._partitions.topic(topic)
+        except TopicNotFound:
+            if not (create and self._auto_create_topics):
+                raise
+            found = await self._create(topic)
+        return TopicInfo(found.name, found.partition_count)
 
     async def open_producer(
         self, topic: str, partition: int, *, name: str, ended: Ended
     ) -> ProducerLink:
-        """Open a way to append; see `native.seam.Broker`."""
-        raise NotImplementedError
+        """Open a way to append; see `native.seam.Broker`. Nobody asks for the name yet."""
+        served = await self._partitions.open(topic, partition)
+        if served.log.is_terminated:
+            raise TopicTerminated(f"partition {served.name} is terminated")
+        return ServiceProducer(served, self._store, ended)
 
     async def open_consumer(
         self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
     ) -> ConsumerLink:
         """Join a subscription; see `native.seam.Broker`."""
-        raise NotImplementedError
+        check_request(request)
+        if not request.consumer_name:
+            name = f"consumer-{next(self._consumer_numbers)}"
+            request = replace(request, consumer_name=name)
+        served = await self._partitions.open(request.topic, request.partition)
+        with served.translating():
+            subscription = await _open_subscription(served, request)
+            link = ServiceConsumer(served, subscription, request, deliver=deliver, ended=ended)
+            await link.join()
+        return link
 
     async def last_place(self, topic: str, partition: int) -> MessagePlace:
         """Return the newest record that can be read; see `native.seam.Broker`."""
-        raise NotImplementedError
+        served = await self._partitions.open(topic, partition)
+        log = served.log
+        if log.high_watermark == log.log_start_offset:
+            return NO_PLACE
+        with served.translating():
+            position, batch_index, batch_size = await log.locate(log.high_watermark - 1)
+        return MessagePlace(position, batch_index) if batch_size else NO_PLACE
 
     async def close(self) -> None:
         """End every link, close every subscription; may be repeated."""
+        await self._partitions.close()
+
+    async def _create(self, name: str) -> Topic:
+        with translating():
+            try:
+                return await self._registry.create(name)
+            except TopicExists:  # somebody else was faster
+                return self._partitions.topic(name)
+
+
+async def _open_subscription(served: ServedPartition, request: ConsumerRequest) -> Subscription:
+    """Return the subscription of a request, made at its start when there is none."""
+    name = request.subscription
+    subscription = served.subscriptions.get(name)
+    if subscription is None:
+        place = await find_place(served.log, request.start, is_inclusive=request.is_start_inclusive)
+        subscription = await served.subscriptions.open(
+            name, start=place, is_durable=request.is_durable
+        )
+    if subscription.is_durable != request.is_durable:
+        kinds = {True: "durable", False: "not durable"}
+        raise NotAllowed(
+            f"subscription {name!r} of {served.name} is {kinds[subscription.is_durable]}, "
+            f"the consumer wants one that is {kinds[request.is_durable]}"
+        )
+    return subscription

@@ -1,7 +1,8 @@
 """What native clients ask of topics and subscriptions as wholes; `native.seam.Admin`.
 
 Rule: a topic's subscription is the subscriptions of that name of its partitions; what is asked of
-it is asked of every partition.
+it is asked of every partition. One that some partitions do not have, because they came later, is
+there all the same; one that no partition has is SubscriptionNotFound.
 Must not know: links.
 """
 
@@ -9,8 +10,19 @@ from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from ledger import Position
-from native.seam import SubscriptionStats, Target, TopicStats
+from native.backlog import count_backlog
+from native.error_map import translating
+from native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
+from native.partition_directory import PartitionDirectory
+from native.seam import MessagePlace, PartitionStats, SubscriptionStats, Target, TopicStats
+from native.served_partition import ServedPartition
+from native.service_checks import check_count, check_name
+from native.targets import check_target, find_place
+from subscriptions.subscription import Subscription
 from topics import TopicRegistry
+
+PARTITIONS_MAX = 100_000
+PEEK_ENTRIES_MAX = 1_000
 
 
 class ServiceAdmin:
@@ -19,64 +31,176 @@ class ServiceAdmin:
     def __init__(
         self,
         registry: TopicRegistry,
+        partitions: PartitionDirectory,
         *,
         forget_topic: Callable[[UUID], Awaitable[None]] | None = None,
     ) -> None:
         self._registry = registry
+        self._partitions = partitions
         self._forget_topic = forget_topic
+
+    # Topics
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic. Raises TopicExists, InvalidArgument."""
-        raise NotImplementedError
+        check_count("partitions", partitions, 1, PARTITIONS_MAX)
+        with translating():
+            await self._registry.create(name, partitions=partitions, configs=config)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic with its subscriptions. Raises TopicNotFound."""
-        raise NotImplementedError
+        topic = self._partitions.topic(name)
+        with translating():
+            await self._registry.delete(topic.name, topic_id=topic.id)
+            if self._forget_topic is not None:
+                await self._forget_topic(topic.id)
 
     async def topics(self) -> list[str]:
         """Return all names, sorted."""
-        raise NotImplementedError
+        return [topic.name for topic in self._registry.all()]
 
     async def topic_stats(self, name: str) -> TopicStats:
         """Return a topic's numbers."""
-        raise NotImplementedError
+        served = await self._partitions.open_all(name)
+        return TopicStats(
+            name=self._partitions.topic(name).name,
+            partitions=tuple(
+                PartitionStats(
+                    each.log.log_start_offset, each.log.high_watermark, each.log.size_bytes
+                )
+                for each in served
+            ),
+            subscriptions=_names(served),
+        )
 
     async def terminate(self, name: str) -> list[Position]:
-        """Let nothing be added any more; return the last position of each partition."""
-        raise NotImplementedError
+        """Let nothing be added any more; return the last position of each partition.
+
+        It may be repeated, and is to be when it fails halfway.
+        """
+        ends = []
+        for served in await self._partitions.open_all(name):
+            with served.translating():
+                ends.append(await served.log.terminate())
+        return ends
+
+    # Subscriptions: making, looking, removing
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""
-        raise NotImplementedError
+        return list(_names(await self._partitions.open_all(topic)))
 
     async def create_subscription(self, topic: str, name: str, start: Target) -> None:
         """Make a durable subscription without a consumer; nothing if there is one."""
-        raise NotImplementedError
+        check_name("subscription", name)
+        check_target(start)
+        served = await self._partitions.open_all(topic)
+        _check_one_partition(served, start)
+        for each in served:
+            with each.translating():
+                if each.subscriptions.get(name) is None:
+                    await each.subscriptions.open(name, start=await find_place(each.log, start))
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
         """Remove one. Raises ConsumerBusy while it has consumers, unless they are sent away."""
-        raise NotImplementedError
+        found = await self._find(topic, name)
+        for _, subscription in found:
+            consumers = subscription.stats().consumers
+            if consumers and not force:
+                raise ConsumerBusy(
+                    f"subscription {name!r} of {topic} has consumers: {', '.join(consumers)}"
+                )
+        for served, _ in found:
+            with served.translating():
+                await served.subscriptions.delete(name, force=force)
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
         """Return its numbers."""
-        raise NotImplementedError
-
-    async def reset_subscription(
-        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
-    ) -> None:
-        """Set where it stands, in one partition or all; its consumers connect again."""
-        raise NotImplementedError
-
-    async def skip_messages(self, topic: str, name: str, count: int) -> None:
-        """Acknowledge the next so many messages of every partition."""
-        raise NotImplementedError
-
-    async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge everything that is there."""
-        raise NotImplementedError
+        found = await self._find(topic, name)
+        backlog = 0
+        for served, subscription in found:
+            with served.translating():
+                backlog += await count_backlog(served.log, subscription.cursor)
+        each = [subscription.stats() for _, subscription in found]
+        return SubscriptionStats(
+            type=next((str(one.type) for one in each if one.type is not None), None),
+            backlog=backlog,
+            unacknowledged=sum(one.unacknowledged for one in each),
+            consumers=tuple(sorted({name for one in each for name in one.consumers})),
+            redelivery_rate=sum(served.redelivery_rate(one) for served, one in found),
+            revision_num=max(one.revision_num for one in each),
+            is_under_revision=any(one.is_under_revision for one in each),
+        )
 
     async def peek(
         self, topic: str, name: str, count: int
     ) -> list[tuple[int, Position, bytes, int]]:
         """Return what would come next: (partition, position, batch, records) of whole entries."""
-        raise NotImplementedError
+        check_count("count", count, 1, PEEK_ENTRIES_MAX)
+        peeked = []
+        for served, subscription in await self._find(topic, name):
+            with served.translating():
+                peeked += [
+                    (served.log.index, each.position, bytes(each.data), each.records)
+                    for each in await subscription.peek(count)
+                ]
+        return peeked
+
+    # Subscriptions: setting where they stand
+
+    async def reset_subscription(
+        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
+    ) -> None:
+        """Set where it stands, in one partition or all; its consumers connect again."""
+        check_target(target)
+        if partition is None:
+            found = await self._find(topic, name)
+            _check_one_partition([served for served, _ in found], target)
+        else:
+            found = _having([await self._partitions.open(topic, partition)], name)
+        for served, subscription in found:
+            with served.translating():
+                place = await find_place(served.log, target, is_inclusive=inclusive)
+                await subscription.reset(place)
+
+    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+        """Acknowledge the next so many messages of every partition."""
+        check_count("count", count)
+        for served, subscription in await self._find(topic, name):
+            with served.translating():
+                await subscription.skip(count)
+
+    async def clear_backlog(self, topic: str, name: str) -> None:
+        """Acknowledge everything that is there."""
+        for served, subscription in await self._find(topic, name):
+            with served.translating():
+                await subscription.clear_backlog()
+
+    async def _find(self, topic: str, name: str) -> list[tuple[ServedPartition, Subscription]]:
+        """Return the subscription of every partition that has it. Raises SubscriptionNotFound."""
+        return _having(await self._partitions.open_all(topic), name)
+
+
+def _having(served: list[ServedPartition], name: str) -> list[tuple[ServedPartition, Subscription]]:
+    found = [
+        (each, subscription)
+        for each in served
+        if (subscription := each.subscriptions.get(name)) is not None
+    ]
+    if not found:
+        raise SubscriptionNotFound(
+            f"topic {served[0].topic.name} has no subscription {name[:300]!r}"
+        )
+    return found
+
+
+def _names(served: list[ServedPartition]) -> tuple[str, ...]:
+    return tuple(sorted({name for each in served for name in each.subscriptions.names()}))
+
+
+def _check_one_partition(served: list[ServedPartition], target: Target) -> None:
+    """A message lies in one partition, and says nothing of others."""
+    if isinstance(target, MessagePlace) and len(served) > 1:
+        raise InvalidArgument(
+            f"target: a message of one partition, expected a time for all {len(served)} of them"
+        )

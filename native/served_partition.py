@@ -1,0 +1,119 @@
+"""ServedPartition: one open partition as native clients use it.
+
+Rule: links live as long as the partition. When that is deleted or closed, by whatever façade, every
+link hears of it at once, and before anything that is under way fails because of it.
+Must not know: how links are used, other partitions.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from weakref import WeakKeyDictionary
+
+from ledger import LedgerError
+from native.error_map import translating
+from native.errors import KledgerError, TopicNotFound, Unavailable
+from native.rate_state import RateState
+from runtime.clock import Clock
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from subscriptions.errors import SubscriptionsError
+from subscriptions.partition_subscriptions import PartitionSubscriptions
+from subscriptions.subscription import Subscription
+from topics import PartitionLog, Topic
+
+
+class ServedPartition:
+    """Made by the directory, one per open `PartitionLog`."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        log: PartitionLog,
+        *,
+        clock: Clock,
+        timers: Timers,
+        supervisor: Supervisor,
+    ) -> None:
+        self.topic = topic
+        self.log = log
+        self.subscriptions = PartitionSubscriptions(
+            log.managed_ledger,
+            partition_index=log.index,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+        )
+        self._end_error: KledgerError | None = None
+        self._clock = clock
+        self._supervisor = supervisor
+        self._listeners: dict[Callable[[KledgerError], None], None] = {}
+        self._redelivered: WeakKeyDictionary[Subscription, RateState] = WeakKeyDictionary()
+        log.add_listener(self._look)
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"{self.topic.name}-{self.log.index}"
+
+    @contextmanager
+    def translating(self) -> Iterator[None]:
+        """Let errors leave a block in the words of clients; all that follow its end as that."""
+        try:
+            with translating():
+                yield
+        except KledgerError:
+            end = self._end_error
+            if end is not None:
+                raise type(end)(str(end)) from None
+            raise
+
+    def add_listener(self, listener: Callable[[KledgerError], None]) -> None:
+        """Call back, on the loop, once when the partition ends."""
+        self._listeners[listener] = None
+
+    def remove_listener(self, listener: Callable[[KledgerError], None]) -> None:
+        """Stop calling back; nothing if it was not there."""
+        self._listeners.pop(listener, None)
+
+    # Redeliveries
+
+    def note_redelivered(self, subscription: Subscription, count: int) -> None:
+        """Count records that are handed out again."""
+        rate = self._redelivered.get(subscription)
+        if rate is None:
+            rate = self._redelivered[subscription] = RateState()
+        rate.note(count, self._clock.monotonic_ms())
+
+    def redelivery_rate(self, subscription: Subscription) -> float:
+        """Records handed out again in a second, over the last minute."""
+        rate = self._redelivered.get(subscription)
+        return 0.0 if rate is None else rate.per_second(self._clock.monotonic_ms())
+
+    # Ending
+
+    async def close(self) -> None:
+        """End the links because the server stops, and let go of all subscriptions."""
+        self._end(Unavailable("the server is stopping"))
+        await self._close_subscriptions()
+
+    def _look(self) -> None:
+        """The log has changed; mostly it has only grown."""
+        if self.log.is_closed:
+            gone = TopicNotFound(f"topic {self.topic.name} was deleted")
+            closed = Unavailable(f"partition {self.name} was closed")
+            self._end(gone if self.topic.is_deleted else closed)
+            self._supervisor.spawn(self._close_subscriptions(), f"end subscriptions of {self.name}")
+
+    def _end(self, error: KledgerError) -> None:
+        if self._end_error is not None:
+            return
+        self._end_error = error
+        self.log.remove_listener(self._look)
+        listeners, self._listeners = self._listeners, {}
+        for listener in listeners:
+            listener(error)
+
+    async def _close_subscriptions(self) -> None:
+        # What cannot be written any more is delivered again; and a deleted topic has nothing left.
+        with suppress(SubscriptionsError, LedgerError):
+            await self.subscriptions.close()

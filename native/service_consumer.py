@@ -1,0 +1,154 @@
+"""ServiceConsumer: the server's end of a consumer link.
+
+Rule: numbers and masks that come from a client are checked before anything is done with them;
+everything else is the subscription's. A link that was let go does nothing more, and says nothing.
+Must not know: who gets what.
+"""
+
+from collections.abc import Sequence
+
+from batches.header import read_header
+from native.error_map import native_error, translating
+from native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
+from native.seam import ConsumerRequest, Ended
+from native.served_partition import ServedPartition
+from subscriptions.errors import SubscriptionClosed, SubscriptionsError
+from subscriptions.model import ALL, Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
+from subscriptions.subscription import Subscription, SubscriptionConsumer
+
+PERMITS_MAX = 1 << 20
+"""More at once are of no use to anybody."""
+BATCH_SIZE_MAX = 1 << 25
+"""No batch has more records: so many of the smallest ones are more than may be uncompressed."""
+
+
+class ServiceConsumer:
+    """A `native.seam.ConsumerLink`; made by `join`."""
+
+    def __init__(
+        self,
+        partition: ServedPartition,
+        subscription: Subscription,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        ended: Ended,
+    ) -> None:
+        self._partition = partition
+        self._subscription = subscription
+        self._request = request
+        self._deliver = deliver
+        self._ended = ended
+        self._is_over = False
+        self._held: SubscriptionConsumer | None = None
+
+    async def join(self) -> None:
+        """Become a consumer of the subscription.
+
+        Raises:
+            SubscriptionsError: why it cannot be.
+        """
+        request = self._request
+        self._partition.add_listener(self._end)
+        try:
+            self._held = await self._subscription.add_consumer(
+                ConsumerOptions(
+                    name=request.consumer_name,
+                    priority_level=request.priority_level,
+                    key_ranges=request.key_ranges,
+                    unacked_max=request.unacked_max,
+                ),
+                request.type,
+                deliver=self._take,
+                ended=self._let_go,
+                unacked_subscription_max=request.unacked_subscription_max,
+                failover_delay_ms=request.failover_delay_ms,
+            )
+        except BaseException:
+            self._finish()
+            raise
+
+    def add_permits(self, count: int) -> None:
+        """Allow that many more records to be delivered. Raises InvalidArgument."""
+        if not 0 < count <= PERMITS_MAX:
+            raise InvalidArgument(f"permits: expected 1 to {PERMITS_MAX}, got {count}")
+        if self._held is not None and not self._is_over:
+            self._held.add_permits(count)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records one by one; see `native.seam.ConsumerLink`."""
+        for each in acknowledgements:
+            _check_acknowledgement(each)
+        if self._held is not None and not self._is_over:
+            with self._partition.translating():
+                await self._held.acknowledge(acknowledgements)
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and those records of it."""
+        _check_acknowledgement(acknowledgement)
+        if self._held is not None and not self._is_over:
+            with self._partition.translating():
+                await self._held.acknowledge_upto(acknowledgement)
+
+    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
+        """Let records come again: these, or all that this consumer has not acknowledged."""
+        for each in pieces or ():
+            _check_records(each.records, BATCH_SIZE_MAX)
+        if self._held is not None and not self._is_over:
+            with translating():
+                self._held.redeliver(pieces)
+
+    async def close(self) -> None:
+        """Leave the subscription; may be repeated."""
+        self._finish()
+        if self._held is not None:
+            with translating():
+                await self._held.close()
+
+    # Called from below
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
+        if self._is_over:
+            return
+        again = sum(_record_count(each) for each in deliveries if each.redelivery_count)
+        if again:
+            self._partition.note_redelivered(self._subscription, again)
+        self._deliver(deliveries)
+
+    def _let_go(self, error: SubscriptionsError | None) -> None:
+        """The subscription has let this consumer go: for a reset, or as it was deleted."""
+        if error is None:
+            self._end(None)
+        elif isinstance(error, SubscriptionClosed):
+            name, place = self._subscription.name, self._partition.name
+            self._end(SubscriptionNotFound(f"subscription {name!r} of {place} was deleted"))
+        else:
+            self._end(native_error(error))
+
+    def _end(self, error: KledgerError | None) -> None:
+        if not self._is_over:
+            self._finish()
+            self._ended(error)
+
+    def _finish(self) -> None:
+        self._is_over = True
+        self._partition.remove_listener(self._end)
+
+
+def _check_acknowledgement(given: Acknowledgement) -> None:
+    if not 0 < given.batch_size <= BATCH_SIZE_MAX:
+        raise InvalidArgument(
+            f"batch size: expected 1 to {BATCH_SIZE_MAX} records, got {given.batch_size}"
+        )
+    _check_records(given.records, given.batch_size)
+
+
+def _check_records(records: int, batch_size: int) -> None:
+    if records != ALL and (records <= 0 or records.bit_length() > batch_size):
+        raise InvalidArgument(f"records: expected a mask of at most {batch_size} bits")
+
+
+def _record_count(delivery: Delivery) -> int:
+    if delivery.records == ALL:
+        return read_header(delivery.data).record_count
+    return delivery.records.bit_count()

@@ -1,0 +1,90 @@
+"""ServiceProducer: the server's end of a producer link.
+
+Rule: a batch is appended when `send` is first run, unless the store is full or others of the link
+wait for that already; so the order of sends is the order of the log. What a batch must be is
+checked where every façade appends, in the partition log.
+Must not know: what is in a batch.
+"""
+
+import asyncio
+
+from ledger import Buffer, LedgerStore
+from native.error_map import native_error, translating
+from native.errors import AlreadyClosed, KledgerError
+from native.seam import Ended, SendReceipt
+from native.served_partition import ServedPartition
+from runtime.signal import Signal
+from topics import AppendResult
+
+
+class ServiceProducer:
+    """A `native.seam.ProducerLink`."""
+
+    def __init__(self, partition: ServedPartition, store: LedgerStore, ended: Ended) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._store = store
+        self._ended = ended
+        self._error: KledgerError | None = None
+        self._turns = asyncio.Lock()  # first come, first served
+        self._waiting_count = 0
+        partition.add_listener(self._end)
+
+    async def send(self, batch: Buffer) -> SendReceipt:
+        """Append one batch; see `native.seam.ProducerLink`.
+
+        Raises:
+            InvalidArgument: the batch is damaged, too large, or breaks another rule.
+            TopicTerminated: nothing can be added any more.
+            AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is.
+        """
+        if self._waiting_count or self._store.is_saturated:
+            await self._turn()
+        if self._error is not None:
+            raise self._error
+        result = await self._append(_writable(batch))
+        if result.error is not None:
+            raise native_error(result.error) from result.error
+        position = result.position
+        if position is None:  # it was sent again, long after the first time
+            with translating():
+                position = (await self._log.locate(result.base_offset)).position
+        return SendReceipt(position, result.base_offset)
+
+    async def close(self) -> None:
+        """Let go; what was sent is appended."""
+        self._partition.remove_listener(self._end)
+        if self._error is None:
+            self._error = AlreadyClosed("the producer was closed")
+
+    async def _append(self, batch: memoryview) -> AppendResult:
+        told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+
+        def done(result: AppendResult) -> None:
+            if not told.done():  # whoever waited may have been cancelled
+                told.set_result(result)
+
+        answer = self._log.append_nowait(batch, done)
+        return await told if answer is None else answer
+
+    async def _turn(self) -> None:
+        """Wait until the store has room, behind those who wait already."""
+        self._waiting_count += 1
+        try:
+            async with self._turns:
+                if self._store.is_saturated:
+                    drained = Signal()
+                    self._store.on_drained(drained.notify)
+                    await drained.wait_beyond(0)
+        finally:
+            self._waiting_count -= 1
+
+    def _end(self, error: KledgerError) -> None:
+        self._error = error
+        self._ended(error)
+
+
+def _writable(batch: Buffer) -> memoryview:
+    """Return memory that may be written to: the batch's own, or a copy."""
+    view = memoryview(batch)
+    return memoryview(bytearray(view)) if view.readonly else view

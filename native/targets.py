@@ -1,0 +1,92 @@
+"""Targets: from where a client wants to go to the record that comes first there.
+
+Rule: every target becomes an offset, by the rule that Kafka's ListOffsets has for times, and then
+the entry and record at that offset or the next there is; what lies before the log start does not
+exist. The end is taken before looking, so that nothing that comes meanwhile is passed over.
+Must not know: subscriptions; only the words in which they take a place.
+"""
+
+from batches.header import read_header
+from ledger import LATEST as LATEST_POSITION
+from ledger import Position
+from native.errors import InvalidArgument
+from native.seam import EARLIEST, LATEST, MessagePlace, Target
+from subscriptions.model import Place
+from topics import PartitionLog
+
+INT64_MAX = (1 << 63) - 1
+INT32_MAX = (1 << 31) - 1
+
+
+def check_target(target: Target) -> None:
+    """Refuse what is no target; who asks may be a program of anybody.
+
+    Raises:
+        InvalidArgument: says what was expected.
+    """
+    match target:
+        case str():
+            is_good = target in (EARLIEST, LATEST)
+        case MessagePlace(Position(ledger_id, entry_id), batch_index):
+            is_good = (
+                _is_within(ledger_id, -1, INT64_MAX)
+                and _is_within(entry_id, -1, INT64_MAX)
+                and _is_within(batch_index, -1, INT32_MAX)
+            )
+        case int():
+            is_good = _is_within(target, 0, INT64_MAX)
+        case _:
+            is_good = False
+    if not is_good:
+        raise InvalidArgument(
+            f"target: expected a message, a time in ms, {EARLIEST!r} or {LATEST!r}, got {target!r}"
+        )
+
+
+async def find_place(log: PartitionLog, target: Target, *, is_inclusive: bool = True) -> Place:
+    """Find the first record of a target that was checked, or the place behind the last record.
+
+    Args:
+        log: where to look.
+        target: where to go.
+        is_inclusive: whether a record that is named comes first itself, or the one behind it.
+
+    Raises:
+        TopicsError: the partition is gone, or cannot be read.
+        LedgerError, BatchError: an entry cannot be read.
+    """
+    if target == LATEST:
+        return Place(LATEST_POSITION)
+    end_offset = log.high_watermark
+    match target:
+        case MessagePlace():
+            offset = await _offset_of(log, target, end_offset, is_inclusive=is_inclusive)
+        case int():
+            found = await log.offset_for_timestamp(target)
+            offset = end_offset if found is None else found.offset
+        case _:
+            offset = log.log_start_offset
+    return Place(*await log.locate(offset))
+
+
+async def _offset_of(
+    log: PartitionLog, place: MessagePlace, end_offset: int, *, is_inclusive: bool
+) -> int:
+    """Offset at which to begin; of a record that is gone, that of the next there is."""
+    entries = await log.managed_ledger.read_entries(place.position, 1)
+    if not entries:
+        return end_offset
+    position, buffer = entries[0]
+    header = read_header(buffer)
+    if position != place.position:
+        return header.base_offset
+    count = header.last_offset_delta + 1
+    if place.batch_index < 0:
+        skipped = 0 if is_inclusive else count
+    else:
+        skipped = place.batch_index if is_inclusive else place.batch_index + 1
+    return header.base_offset + min(skipped, count)
+
+
+def _is_within(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
