@@ -42,6 +42,23 @@ class CursorHolder:
         """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
         await self._cursors.delete(name)
 
+    def pass_over(self, position: Position, *, records: int = 0, batch_size: int = 0) -> None:
+        """Owe nobody what lies before a position: the log begins there for its readers.
+
+        Every cursor moves, at once in memory and soon in the storage.
+
+        Args:
+            position: the first entry of which something remains.
+            records: how many of its records, from the first one on, do not.
+            batch_size: how many it has.
+        """
+        self._cursors.pass_over(position, records, batch_size)
+
+    @property
+    def slowest_position(self) -> Position | None:
+        """Up to where nothing is owed to any durable cursor, whatever crashes; None without one."""
+        return self._cursors.slowest
+
     @property
     def cursors(self) -> Mapping[str, Cursor]:
         """The durable cursors by name."""

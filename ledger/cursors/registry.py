@@ -148,6 +148,16 @@ class CursorRegistry:
             if cursor.writer is not None:
                 cursor.writer.pass_removed(last)
 
+    def pass_over(self, position: Position, records: int, batch_size: int) -> None:
+        """Owe nobody what lies before a position, nor the first records of its entry."""
+        last = self._ledgers.previous(position)
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            cursor.state.pass_removed(last)
+            if records and position > cursor.mark_delete_position:
+                cursor.state.delete_batch_index(position, range(records), batch_size)
+            if cursor.writer is not None:
+                cursor.writer.note()
+
     def close(self) -> None:
         """Close all cursors; what they leave is on its way when this returns."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):

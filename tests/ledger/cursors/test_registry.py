@@ -117,6 +117,46 @@ async def test_cursors_are_moved_over_what_is_removed_regardless_of_them(
     assert (places[8], 1) == (again.mark_delete_position, again.backlog)
 
 
+async def test_cursors_pass_over_what_readers_must_not_see_though_it_is_there(
+    ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """A log start in the middle of a ledger, and of a batch: nothing is removed for it."""
+    places = await add_all(ml, numbers(0, 9))
+    behind = await ml.open_cursor("behind", initial=EARLIEST)
+    ahead = await ml.open_cursor("ahead", initial=EARLIEST)
+    volatile = await ml.new_non_durable_cursor(EARLIEST)
+    await ahead.mark_delete(places[7])
+    ml.pass_over(places[5], records=2, batch_size=3)
+    assert [(places[4], 5), (places[7], 2), (places[4], 5)] == [
+        (each.mark_delete_position, each.backlog) for each in (behind, ahead, volatile)
+    ]
+    assert frozenset({2}) == behind.batch_indexes(places[5]) == volatile.batch_indexes(places[5])
+    assert numbers(5, 9) == datas(await volatile.read(20))
+    ml.pass_over(places[2])
+    ml.pass_over(places[5], records=1, batch_size=3)
+    assert frozenset({2}) == behind.batch_indexes(places[5])
+    await behind.mark_delete(places[4])  # which waits for what was on its way
+    await ml.add_entry(b"10")
+    engine.drop_unsynced()
+    again = (await reopened(engine, open_store)).cursors["behind"]
+    assert (places[4], frozenset({2})) == (
+        again.mark_delete_position,
+        again.batch_indexes(places[5]),
+    )
+
+
+async def test_passing_over_everything_leaves_no_backlog(ml: ManagedLedger) -> None:
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    assert ml.slowest_position == cursor.mark_delete_position
+    ml.pass_over(ml.next_valid_position(places[9]))
+    assert (0, places[9]) == (cursor.backlog, cursor.mark_delete_position)
+    await ml.add_entry(b"10")
+    assert [b"10"] == datas(await cursor.read(5))
+    await ml.delete_cursor("c")
+    assert ml.slowest_position is None
+
+
 async def test_a_deleted_cursor_is_gone_for_good(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
