@@ -1,0 +1,59 @@
+"""Outbox: what waits to be written to a stream.
+
+Rule: items leave in the order in which they came, as many as fit one message, at least one. Putting
+one in never waits; whoever puts them in looks at `waiting_bytes` and keeps them few.
+Must not know: what an item is, and what it is written to.
+"""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+from runtime.signal import Signal
+
+Item = TypeVar("Item")
+
+ITEM_BYTES = 64
+"""What an item counts beside its data, so that many small ones count, too."""
+
+
+class Outbox(Generic[Item]):
+    """A queue for one writer."""
+
+    def __init__(self, message_bytes_goal: int) -> None:
+        self._message_bytes_goal = message_bytes_goal
+        self._items: deque[tuple[Item, int]] = deque()
+        self._changed = Signal()
+        self._is_finished = False
+        self.waiting_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, item: Item, data_bytes: int = 0) -> None:
+        """Add an item; nothing when the outbox is finished."""
+        if self._is_finished:
+            return
+        size = data_bytes + ITEM_BYTES
+        self._items.append((item, size))
+        self.waiting_bytes += size
+        self._changed.notify()
+
+    def finish(self) -> None:
+        """Take nothing more; what is there can still be written."""
+        self._is_finished = True
+        self._changed.notify()
+
+    async def take(self) -> list[Item]:
+        """Wait for items and remove one message of them; empty when there will be none."""
+        while not self._items and not self._is_finished:
+            await self._changed.wait()
+        taken: list[Item] = []
+        taken_bytes = 0
+        while self._items and (
+            not taken or taken_bytes + self._items[0][1] <= self._message_bytes_goal
+        ):
+            item, size = self._items.popleft()
+            taken.append(item)
+            taken_bytes += size
+        self.waiting_bytes -= taken_bytes
+        return taken

@@ -1,0 +1,199 @@
+"""RpcClient: a Broker that is in another process.
+
+Rule: every call of the seam, with the same values and the same errors as the broker itself would
+have; on top of them Unavailable, as a connection can be lost. A call is sent once: whether to
+repeat it is for its caller to decide.
+Must not know: producers, consumers and what they do about a link that has ended.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from ledger import Position
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_connection import KEEPALIVE_MS, RpcConnection
+from native.rpc_links import (
+    RpcConsumerLink,
+    RpcLink,
+    RpcProducerLink,
+    first_consume_message,
+    first_produce_message,
+)
+from native.rpc_protocol import VERSION_MAX, VERSION_MIN
+from native.rpc_values import (
+    mask_from,
+    place_from,
+    position_from,
+    subscription_stats_from,
+    target_to,
+    topic_stats_from,
+)
+from native.seam import (
+    ConsumerRequest,
+    Ended,
+    MessagePlace,
+    SubscriptionStats,
+    Target,
+    TopicInfo,
+    TopicStats,
+)
+from runtime.clock import Clock, SystemClock
+from runtime.entropy import Entropy, SystemEntropy
+from runtime.tasks import Supervisor
+from subscriptions.model import Deliver
+
+CONNECT_TIMEOUT_MS = 10_000
+"""How long the first connection may take."""
+
+
+class RpcClient:
+    """`native.seam.Broker` over a connection; connect() it once, close() it once."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        keepalive_ms: int = KEEPALIVE_MS,
+        versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+    ) -> None:
+        """Prepare, on the event loop that will be used; nothing is sent yet.
+
+        Args:
+            address: HOST:PORT.
+            clock: for pauses and limits of time.
+            entropy: spreads the pauses.
+            keepalive_ms: how long a silent server is left alone, and may then take to answer.
+            versions: the protocol versions to speak, lowest and highest.
+        """
+        self._supervisor = Supervisor()
+        self._connection = RpcConnection(
+            address,
+            clock=clock or SystemClock(),
+            entropy=entropy or SystemEntropy(),
+            supervisor=self._supervisor,
+            keepalive_ms=keepalive_ms,
+            versions=versions,
+        )
+        self._links: set[RpcLink[Any, Any]] = set()
+
+    async def connect(self, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+        """Make the connection and agree on a version.
+
+        Raises:
+            Unavailable: nobody answers.
+            NotAllowed: there is no version that both sides speak.
+        """
+        await self._connection.ready(timeout_ms)
+
+    async def close(self) -> None:
+        """Close every link, then the connection; may be repeated."""
+        await asyncio.gather(*(link.close() for link in self._links))
+        await self._connection.close()
+        await self._supervisor.close()
+
+    async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
+        """Find a topic; see `native.seam.Broker`."""
+        found = await self._call("Lookup", pb.LookupRequest(topic=topic, create=create))
+        return TopicInfo(found.name, found.partition_count)
+
+    async def open_producer(
+        self, topic: str, partition: int, *, name: str, ended: Ended
+    ) -> RpcProducerLink:
+        """Open a way to append; see `native.seam.Broker`."""
+        link = RpcProducerLink(self._connection, ended, self._links)
+        await link.open(first_produce_message(topic, partition, name))
+        return link
+
+    async def open_consumer(
+        self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
+    ) -> RpcConsumerLink:
+        """Join a subscription; see `native.seam.Broker`."""
+        link = RpcConsumerLink(self._connection, ended, self._links, deliver)
+        await link.open(first_consume_message(request))
+        return link
+
+    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+        """Return the newest record that can be read; see `native.seam.Broker`."""
+        request = pb.GetLastPlaceRequest(topic=topic, partition=partition)
+        return place_from((await self._call("GetLastPlace", request)).place)
+
+    async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        """Make a topic; see `native.seam.Admin`, also for what follows."""
+        request = pb.CreateTopicRequest(name=name, partitions=partitions, config=config)
+        await self._call("CreateTopic", request)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic with its subscriptions."""
+        await self._call("DeleteTopic", pb.DeleteTopicRequest(name=name))
+
+    async def topics(self) -> list[str]:
+        """Return all names, sorted."""
+        return list((await self._call("ListTopics", pb.ListTopicsRequest())).names)
+
+    async def topic_stats(self, name: str) -> TopicStats:
+        """Return a topic's numbers."""
+        request = pb.GetTopicStatsRequest(name=name)
+        return topic_stats_from(await self._call("GetTopicStats", request))
+
+    async def terminate(self, name: str) -> list[Position]:
+        """Let nothing be added any more; return the last position of each partition."""
+        answer = await self._call("TerminateTopic", pb.TerminateTopicRequest(name=name))
+        return [position_from(each) for each in answer.last_positions]
+
+    async def subscriptions(self, topic: str) -> list[str]:
+        """Return the names of the durable subscriptions, sorted."""
+        request = pb.ListSubscriptionsRequest(topic=topic)
+        return list((await self._call("ListSubscriptions", request)).names)
+
+    async def create_subscription(self, topic: str, name: str, start: Target) -> None:
+        """Make a durable subscription without a consumer; nothing if there is one."""
+        request = pb.CreateSubscriptionRequest(topic=topic, name=name, start=target_to(start))
+        await self._call("CreateSubscription", request)
+
+    async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
+        """Remove one."""
+        request = pb.DeleteSubscriptionRequest(topic=topic, name=name, force=force)
+        await self._call("DeleteSubscription", request)
+
+    async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
+        """Return its numbers."""
+        request = pb.GetSubscriptionStatsRequest(topic=topic, name=name)
+        return subscription_stats_from(await self._call("GetSubscriptionStats", request))
+
+    async def reset_subscription(
+        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
+    ) -> None:
+        """Set where it stands, in one partition or all; its consumers connect again."""
+        request = pb.ResetSubscriptionRequest(
+            topic=topic,
+            name=name,
+            target=target_to(target),
+            partition=partition,
+            inclusive=inclusive,
+        )
+        await self._call("ResetSubscription", request)
+
+    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+        """Acknowledge the next so many messages of every partition."""
+        request = pb.SkipMessagesRequest(topic=topic, name=name, count=count)
+        await self._call("SkipMessages", request)
+
+    async def clear_backlog(self, topic: str, name: str) -> None:
+        """Acknowledge everything that is there."""
+        await self._call("ClearBacklog", pb.ClearBacklogRequest(topic=topic, name=name))
+
+    async def peek(
+        self, topic: str, name: str, count: int
+    ) -> list[tuple[int, Position, bytes, int]]:
+        """Return what would come next: (partition, position, batch, records) of whole entries."""
+        answer = await self._call("Peek", pb.PeekRequest(topic=topic, name=name, count=count))
+        return [
+            (each.partition, position_from(each.position), each.data, mask_from(each.records))
+            for each in answer.entries
+        ]
+
+    async def _call(self, name: str, request: Any) -> Any:
+        return await self._connection.call(name, request)

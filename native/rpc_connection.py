@@ -1,0 +1,203 @@
+"""RpcConnection: a native client's connection to a server in another process.
+
+Rule: it is used only while both sides have agreed on a version. When it is lost, whoever needs it
+waits for it, all together and not for ever, while it is tried again with growing pauses; nobody
+waiting, nobody tries. An address that does not answer is Unavailable, a server that speaks other
+versions is NotAllowed.
+Must not know: what is called.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import grpc.aio
+
+from native.backoff import Backoff
+from native.errors import AlreadyClosed, KledgerError, Unavailable
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_errors import error_of_call, is_lost
+from native.rpc_protocol import (
+    CALLS,
+    VERSION_KEY,
+    VERSION_MAX,
+    VERSION_MIN,
+    Option,
+    agree,
+    connection_options,
+)
+from runtime.clock import Clock
+from runtime.entropy import Entropy
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+CALL_TIMEOUT_MS = 30_000
+"""How long a call may take; also how long it waits for a connection that is lost."""
+HELLO_TIMEOUT_MS = 5_000
+"""How long one try to connect may take."""
+RECONNECT_FIRST_MS = 100
+RECONNECT_MAX_MS = 5_000
+KEEPALIVE_MS = 5_000
+"""As `native.keepalive_ms` of a server: one that is silent for twice this time is gone."""
+
+
+class RpcConnection:
+    """One connection, that comes back by itself."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        supervisor: Supervisor,
+        keepalive_ms: int = KEEPALIVE_MS,
+        versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+    ) -> None:
+        """Prepare; nothing is sent yet."""
+        self.address = address
+        self.clock = clock
+        self.supervisor = supervisor
+        self.timers = Timers(clock, supervisor)
+        self._versions = versions
+        self._backoff = Backoff(entropy, first_ms=RECONNECT_FIRST_MS, max_ms=RECONNECT_MAX_MS)
+        self._channel: Any = grpc.aio.insecure_channel(address, options=_options(keepalive_ms))
+        self._is_closed = False
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._trying: asyncio.Task[None] | None = None
+        self._failure: KledgerError | None = None
+        self.version = 0
+        """What was agreed on; 0 while the connection is lost."""
+        self.message_bytes_max = 0
+        """What the server takes."""
+
+    async def ready(self, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+        """Return when both sides have agreed, at once if they have.
+
+        Raises:
+            Unavailable: there was no connection in that time.
+            NotAllowed: the server speaks none of the client's versions.
+            AlreadyClosed: by close().
+        """
+        if self._is_closed:
+            raise AlreadyClosed(f"the connection to {self.address} is closed")
+        if self.version:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        if self._trying is None:
+            self._trying = self.supervisor.spawn(self._try(), "native connection")
+        timer = self.timers.call_after(timeout_ms, lambda: self._give_up(waiter, timeout_ms))
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.pop(waiter, None)
+
+    async def call(self, name: str, request: Any) -> Any:
+        """Make a call with one answer.
+
+        Raises:
+            KledgerError: what the server says, or Unavailable.
+        """
+        await self.ready()
+        try:
+            return await self._unary(name, request, CALL_TIMEOUT_MS)
+        except grpc.aio.AioRpcError as error:
+            raise self.explain(error) from None
+
+    def stream(self, name: str) -> Any:
+        """Begin a stream on a connection that is ready."""
+        call = CALLS[name]
+        return self._channel.stream_stream(
+            call.path,
+            request_serializer=call.request.SerializeToString,
+            response_deserializer=call.response.FromString,
+        )(metadata=self._metadata())
+
+    def explain(self, error: grpc.aio.AioRpcError) -> KledgerError:
+        """Return what a failure means; note it when the connection is lost."""
+        if is_lost(error):
+            self.version = 0
+        return error_of_call(error, self.address)
+
+    async def close(self) -> None:
+        """Let go; may be repeated."""
+        self._is_closed = True
+        self.version = 0
+        self._wake(AlreadyClosed(f"the connection to {self.address} was closed"))
+        await self._channel.close()
+
+    async def _try(self) -> None:
+        try:
+            while self._waiters:
+                failure = await self._hello()
+                if not isinstance(failure, Unavailable):
+                    self._wake(failure)
+                    return
+                self._failure = failure
+                await self.clock.sleep(self._backoff.next_ms())
+        finally:
+            self._trying = None
+
+    async def _hello(self) -> KledgerError | None:
+        """Try to agree; return what came in between."""
+        lowest, highest = self._versions
+        request = pb.HelloRequest(version_min=lowest, version_max=highest, client="kledger")
+        try:
+            answer = await self._unary("Hello", request, HELLO_TIMEOUT_MS)
+            server = (answer.version_min, answer.version_max)
+            self.version = agree(client=self._versions, server=server)
+        except grpc.aio.AioRpcError as error:
+            return error_of_call(error, self.address)
+        except KledgerError as error:
+            return error
+        self.message_bytes_max = answer.message_bytes_max
+        self._backoff.reset()
+        return None
+
+    async def _unary(self, name: str, request: Any, timeout_ms: int) -> Any:
+        call = CALLS[name]
+        return await self._channel.unary_unary(
+            call.path,
+            request_serializer=call.request.SerializeToString,
+            response_deserializer=call.response.FromString,
+        )(request, timeout=timeout_ms / 1000, metadata=self._metadata())
+
+    def _metadata(self) -> Sequence[tuple[str, str]]:
+        return ((VERSION_KEY, str(self.version)),)
+
+    def _wake(self, failure: KledgerError | None) -> None:
+        """End every wait, with a failure or without."""
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if waiter.done():
+                continue
+            if failure is None:
+                waiter.set_result(None)
+            else:
+                waiter.set_exception(type(failure)(*failure.args))
+
+    def _give_up(self, waiter: asyncio.Future[None], timeout_ms: int) -> None:
+        if not waiter.done():
+            why = self._failure or f"{self.address} does not answer"
+            waiter.set_exception(Unavailable(f"no connection within {timeout_ms} ms: {why}"))
+
+
+def _options(keepalive_ms: int) -> Sequence[Option]:
+    return (
+        *connection_options(keepalive_ms),
+        ("grpc.max_receive_message_length", -1),
+        # The pauses between tries are ours; the library's own stay short.
+        ("grpc.initial_reconnect_backoff_ms", RECONNECT_FIRST_MS),
+        ("grpc.max_reconnect_backoff_ms", RECONNECT_FIRST_MS),
+        ("grpc.min_reconnect_backoff_ms", HELLO_TIMEOUT_MS),
+        ("grpc.dns_min_time_between_resolutions_ms", RECONNECT_FIRST_MS),
+        # A proxy for web pages is none for this.
+        ("grpc.enable_http_proxy", 0),
+        # Clients of one process do not share what is lost.
+        ("grpc.use_local_subchannel_pool", 1),
+    )

@@ -1,0 +1,137 @@
+"""The server's side of one stream that carries a link: what producers and consumers have in common.
+
+Rule: the first message opens the link, before that nothing is there. What is asked runs beside each
+other, begun in the order in which it came; when too much is in work the stream is not read. A
+client that ends its side gets every answer first; one that vanishes loses its link at once. A link
+that ends takes the stream with it, with its error or, when the client may come back at once,
+without one.
+Must not know: what a link does, who listens.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc.aio
+
+from native.errors import InvalidArgument, KledgerError
+from native.outbox import Outbox
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_errors import message_of
+from native.rpc_protocol import MESSAGE_BYTES_GOAL, Context
+from native.seam import ConsumerLink, ProducerLink
+from runtime.signal import Signal
+from runtime.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Link = TypeVar("Link", ProducerLink, ConsumerLink)
+
+
+class LinkStream(ABC, Generic[Link, Item]):
+    """One stream; run() it once."""
+
+    def __init__(self, context: Context, supervisor: Supervisor) -> None:
+        self._context = context
+        self._supervisor = supervisor
+        self._outbox: Outbox[Item] = Outbox(MESSAGE_BYTES_GOAL)
+        self._error: KledgerError | None = None
+        self._work_count = 0
+        self._work_size = 0
+        self._work_done = Signal()
+
+    @abstractmethod
+    async def _open(self, request: Any) -> Link:
+        """Open the link that the first message asks for."""
+
+    @abstractmethod
+    def _take(self, link: Link, request: Any) -> None:
+        """Begin with what a message asks; plain, so that the order is kept."""
+
+    @abstractmethod
+    def _response(self, items: Sequence[Item]) -> Any:
+        """Put items into one message."""
+
+    @abstractmethod
+    def _is_full(self) -> bool:
+        """Tell whether too much is in work to read on."""
+
+    def _written(self, link: Link, items: Sequence[Item]) -> None:
+        """Note that items are on their way."""
+
+    async def run(self) -> None:
+        """Serve the stream to its end.
+
+        Raises:
+            KledgerError: what the client is to be told in the end.
+        """
+        request = await self._context.read()
+        if request is grpc.aio.EOF:
+            return
+        if not request.HasField("open"):
+            raise InvalidArgument("the first message of a stream says what to open")
+        link = await self._open(request)
+        reading = self._supervisor.spawn(self._read(link, request), "native stream")
+        try:
+            await self._context.write(self._response(()))
+            while items := await self._outbox.take():
+                await self._context.write(self._response(items))
+                self._written(link, items)
+        finally:
+            reading.cancel()
+            await self._supervisor.finish(link.close(), "native link")
+        if self._error is not None:
+            raise self._error
+
+    def end(self, error: KledgerError | None) -> None:
+        """End the stream from this side, behind what is to be written already."""
+        self._error = self._error or error
+        self._outbox.finish()
+
+    def _begin(self, work: Awaitable[None], size: int) -> None:
+        """Let something run that ends with an answer; it counts as in work until then."""
+        self._work_count += 1
+        self._work_size += size
+        self._supervisor.spawn(self._finish(work, size), "native request")
+
+    async def _finish(self, work: Awaitable[None], size: int) -> None:
+        try:
+            await work
+        finally:
+            self._work_count -= 1
+            self._work_size -= size
+            self._work_done.notify()
+
+    async def _read(self, link: Link, request: Any) -> None:
+        try:
+            while request is not grpc.aio.EOF:
+                self._take(link, request)
+                while self._is_full():
+                    await self._work_done.wait()
+                request = await self._context.read()
+            while self._work_count:
+                await self._work_done.wait()
+            self._outbox.finish()
+        except KledgerError as error:
+            self.end(error)
+        except Exception as error:  # noqa: BLE001 - a mistake in one stream is no end of the server
+            self.end(fault(error))
+
+
+async def answer(work: Awaitable[object]) -> pb.Error | None:
+    """Wait for what was asked; return what went wrong."""
+    try:
+        await work
+    except KledgerError as error:
+        return message_of(error)
+    except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+        return message_of(fault(error))
+    return None
+
+
+def fault(error: Exception) -> KledgerError:
+    """Log a mistake of ours and return what its client is told."""
+    logger.error("a native request failed", exc_info=error)
+    return KledgerError(f"the server failed: {error!r}")

@@ -1,0 +1,269 @@
+"""Links of producers and consumers to a server in another process, on the client's side.
+
+Rule: a link is one stream. What is sent is queued and written as fast as the server takes it, many
+in one message. When the stream ends, whoever still waits for an answer hears Unavailable, for
+nobody knows what the server did; then `ended` is called, unless it was the client that closed.
+Must not know: how a lost connection comes back, and who opens the next link.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc.aio
+
+from ledger import Buffer
+from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
+from native.outbox import ITEM_BYTES, Outbox
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_connection import RpcConnection
+from native.rpc_errors import error_of
+from native.rpc_protocol import MESSAGE_BYTES_GOAL
+from native.rpc_values import (
+    acknowledgement_to,
+    consumer_to,
+    delivery_from,
+    piece_to,
+    position_from,
+)
+from native.seam import ConsumerRequest, Ended, SendReceipt
+from subscriptions.model import Acknowledgement, Deliver, Piece
+
+logger = logging.getLogger(__name__)
+
+OPEN_TIMEOUT_MS = 30_000
+"""How long opening a link may take."""
+CLOSE_TIMEOUT_MS = 5_000
+"""How long the server may take to end a link that was closed; then it is cut."""
+MESSAGE_OVERHEAD_BYTES = 1024
+"""What a message adds to one batch, at most."""
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class RpcLink(ABC, Generic[Item, Answer]):
+    """One stream; open() it once."""
+
+    call_name = ""
+
+    def __init__(
+        self, connection: RpcConnection, ended: Ended, links: "set[RpcLink[Any, Any]]"
+    ) -> None:
+        """Args: links: this one stands among them while it is open."""
+        self._connection = connection
+        self._ended = ended
+        self._links = links
+        self._outbox: Outbox[Item] = Outbox(MESSAGE_BYTES_GOAL)
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
+        self._number = 0
+        self._call: Any = None
+        self._reading: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._end: KledgerError | None = None
+
+    @abstractmethod
+    def _request(self, items: Sequence[Item]) -> Any:
+        """Put items into one message."""
+
+    @abstractmethod
+    def _received(self, response: Any) -> None:
+        """Take what the server says."""
+
+    async def open(self, request: Any) -> None:
+        """Send the first message and wait until the server has opened the link.
+
+        Raises:
+            KledgerError: it has not.
+        """
+        await self._connection.ready()
+        self._call = call = self._connection.stream(self.call_name)
+        timers = self._connection.timers
+        timer = timers.call_after(OPEN_TIMEOUT_MS, call.cancel)
+        try:
+            await call.write(request)
+            response = await call.read()
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.explain(error) from None
+        except asyncio.CancelledError:
+            if timer.is_pending:
+                call.cancel()
+                raise
+            raise Unavailable(f"not open within {OPEN_TIMEOUT_MS} ms") from None
+        finally:
+            timer.cancel()
+        if response is grpc.aio.EOF:
+            raise Unavailable("the server let go before the link was open")
+        supervisor = self._connection.supervisor
+        writing = supervisor.spawn(self._write(), "native link")
+        self._reading = supervisor.spawn(self._read(writing), "native link")
+        self._links.add(self)
+
+    async def close(self) -> None:
+        """Let go; what was sent is answered first. May be repeated."""
+        self._is_closing = True
+        self._outbox.finish()
+        reading = self._reading
+        if reading is None or reading.done():
+            return
+        timer = self._connection.timers.call_after(CLOSE_TIMEOUT_MS, self._call.cancel)
+        try:
+            await asyncio.wait([reading])
+        finally:
+            timer.cancel()
+
+    def _ask(self) -> tuple[int, "asyncio.Future[Answer]"]:
+        """Return a number for a request and what waits for its answer.
+
+        Raises:
+            AlreadyClosed: the link was closed.
+            Unavailable: it has ended.
+        """
+        if self._end is not None:
+            raise type(self._end)(*self._end.args)
+        if self._is_closing:
+            raise AlreadyClosed("the link is closed")
+        self._number += 1
+        future = asyncio.get_running_loop().create_future()
+        self._pending[self._number] = future
+        return self._number, future
+
+    def _answer(self, number: int, error: pb.Error | None, answer: Answer) -> None:
+        future = self._pending.pop(number, None)
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error_of(error.code, error.message))
+
+    async def _write(self) -> None:
+        try:
+            while items := await self._outbox.take():
+                await self._call.write(self._request(items))
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # whoever reads hears why
+
+    async def _read(self, writing: "asyncio.Task[None]") -> None:
+        error: KledgerError | None = KledgerError("the client failed; its log says why")
+        try:
+            while (response := await self._call.read()) is not grpc.aio.EOF:
+                self._received(response)
+            error = None
+        except grpc.aio.AioRpcError as failure:
+            error = self._connection.explain(failure)
+        except asyncio.CancelledError:
+            if not self._call.cancelled():
+                raise
+            error = Unavailable("the link was cut")
+        finally:
+            writing.cancel()
+            self._call.cancel()
+            self._over(error)
+
+    def _over(self, error: KledgerError | None) -> None:
+        """Tell everybody that the link is at its end."""
+        self._end = Unavailable(str(error or "the server let go of the link"))
+        self._links.discard(self)
+        self._outbox.finish()
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(Unavailable(f"no answer: {self._end}"))
+                future.exception()  # whoever was cancelled does not come for it
+        if not self._is_closing:
+            self._ended(error)
+
+
+class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
+    """`native.seam.ProducerLink` over a stream."""
+
+    call_name = "Produce"
+
+    async def send(self, batch: Buffer) -> SendReceipt:
+        """Append one record batch; see `native.seam.ProducerLink`."""
+        limit = self._connection.message_bytes_max
+        if len(batch) + MESSAGE_OVERHEAD_BYTES > limit:
+            raise InvalidArgument(f"a batch of {len(batch)} bytes, the server takes {limit}")
+        number, answer = self._ask()
+        self._outbox.put(pb.Batch(number=number, data=bytes(batch)), len(batch))
+        return await answer
+
+    def _request(self, items: Sequence[pb.Batch]) -> pb.ProduceRequest:
+        return pb.ProduceRequest(batches=items)
+
+    def _received(self, response: pb.ProduceResponse) -> None:
+        for each in response.receipts:
+            self._answer(
+                each.number,
+                each.error if each.HasField("error") else None,
+                SendReceipt(position_from(each.position), each.base_offset),
+            )
+
+
+class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
+    """`native.seam.ConsumerLink` over a stream."""
+
+    call_name = "Consume"
+
+    def __init__(
+        self,
+        connection: RpcConnection,
+        ended: Ended,
+        links: "set[RpcLink[Any, Any]]",
+        deliver: Deliver,
+    ) -> None:
+        super().__init__(connection, ended, links)
+        self._deliver = deliver
+
+    def add_permits(self, count: int) -> None:
+        """Allow that many more records to be delivered."""
+        self._outbox.put(pb.ConsumerCall(permits=count))
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records one by one; see `native.seam.ConsumerLink`."""
+        await self._acknowledge(acknowledgements, is_cumulative=False)
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and those records of it."""
+        await self._acknowledge((acknowledgement,), is_cumulative=True)
+
+    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
+        """Let records come again: these, or all that this consumer has not acknowledged."""
+        messages = [piece_to(each) for each in pieces or ()]
+        call = pb.ConsumerCall(redeliver=pb.Redeliver(is_all=pieces is None, pieces=messages))
+        self._outbox.put(call, ITEM_BYTES * len(messages))
+
+    async def _acknowledge(
+        self, acknowledgements: Sequence[Acknowledgement], *, is_cumulative: bool
+    ) -> None:
+        number, answer = self._ask()
+        request = pb.Acknowledge(
+            request=number,
+            is_cumulative=is_cumulative,
+            acknowledgements=[acknowledgement_to(each) for each in acknowledgements],
+        )
+        self._outbox.put(pb.ConsumerCall(acknowledge=request), ITEM_BYTES * len(acknowledgements))
+        await answer
+
+    def _request(self, items: Sequence[pb.ConsumerCall]) -> pb.ConsumeRequest:
+        return pb.ConsumeRequest(calls=items)
+
+    def _received(self, response: pb.ConsumeResponse) -> None:
+        for each in response.receipts:
+            self._answer(each.request, each.error if each.HasField("error") else None, None)
+        if response.deliveries and not self._is_closing:
+            self._deliver([delivery_from(each) for each in response.deliveries])
+
+
+def first_produce_message(topic: str, partition: int, name: str) -> pb.ProduceRequest:
+    """Say which producer to open."""
+    return pb.ProduceRequest(open=pb.OpenProducer(topic=topic, partition=partition, name=name))
+
+
+def first_consume_message(request: ConsumerRequest) -> pb.ConsumeRequest:
+    """Say which consumer to open."""
+    return pb.ConsumeRequest(open=consumer_to(request))

@@ -1,0 +1,164 @@
+"""Streams of producers and consumers, on the server's side.
+
+Rule: batches and deliveries travel as bytes that nobody looks into. A consumer's permits are the
+flow control; what waits for one that reads slowly is bounded by its delivery window.
+Must not know: who listens, what a broker is made of.
+"""
+
+from collections.abc import Sequence
+
+from batches.header import read_record_count
+from native.config import NativeConfig
+from native.delivery_window_state import DeliveryWindow
+from native.errors import InvalidArgument, KledgerError
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_errors import message_of
+from native.rpc_link_stream import LinkStream, answer, fault
+from native.rpc_protocol import Context
+from native.rpc_values import (
+    acknowledgement_from,
+    consumer_from,
+    delivery_to,
+    piece_from,
+    position_to,
+)
+from native.seam import Broker, ConsumerLink, ProducerLink
+from runtime.tasks import Supervisor
+from subscriptions.model import ALL, Delivery
+
+PERMITS_MAX = 2**31
+"""More at once are a mistake."""
+
+
+class ProducerStream(LinkStream[ProducerLink, pb.SendReceipt]):
+    """Takes the batches of one producer."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
+    ) -> None:
+        super().__init__(context, supervisor)
+        self._broker = broker
+        self._config = config
+
+    async def _open(self, request: pb.ProduceRequest) -> ProducerLink:
+        wanted = request.open
+        return await self._broker.open_producer(
+            wanted.topic, wanted.partition, name=wanted.name, ended=self.end
+        )
+
+    def _take(self, link: ProducerLink, request: pb.ProduceRequest) -> None:
+        for batch in request.batches:
+            # The broker writes offsets into it, and bytes are not for writing.
+            data = bytearray(batch.data)
+            self._begin(self._send(link, batch.number, data), len(data))
+
+    def _response(self, items: Sequence[pb.SendReceipt]) -> pb.ProduceResponse:
+        return pb.ProduceResponse(receipts=items)
+
+    def _is_full(self) -> bool:
+        return self._work_size > self._config.produce_bytes_max
+
+    async def _send(self, link: ProducerLink, number: int, data: bytearray) -> None:
+        try:
+            receipt = await link.send(data)
+        except KledgerError as error:
+            self._outbox.put(pb.SendReceipt(number=number, error=message_of(error)))
+        except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+            self._outbox.put(pb.SendReceipt(number=number, error=message_of(fault(error))))
+        else:
+            self._outbox.put(
+                pb.SendReceipt(
+                    number=number,
+                    position=position_to(receipt.position),
+                    base_offset=receipt.base_offset,
+                )
+            )
+
+
+class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt]):
+    """Serves one consumer."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
+    ) -> None:
+        super().__init__(context, supervisor)
+        self._broker = broker
+        self._config = config
+        self._window = DeliveryWindow(config.delivery_bytes_max)
+
+    async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
+        return await self._broker.open_consumer(
+            consumer_from(request.open), deliver=self._deliver, ended=self.end
+        )
+
+    def _take(self, link: ConsumerLink, request: pb.ConsumeRequest) -> None:
+        for call in request.calls:
+            match call.WhichOneof("kind"):
+                case "permits":
+                    if not 0 < call.permits <= PERMITS_MAX:
+                        raise InvalidArgument(f"expected 1 or more permits, got {call.permits}")
+                    self._window.permits += call.permits
+                    self._grant(link)
+                case "acknowledge":
+                    self._begin(self._acknowledge(link, call.acknowledge), 1)
+                case "redeliver":
+                    pieces = [piece_from(each) for each in call.redeliver.pieces]
+                    link.redeliver(None if call.redeliver.is_all else pieces)
+                case _:
+                    raise InvalidArgument("a call that this version does not know")
+
+    def _response(self, items: Sequence[Delivery | pb.AcknowledgeReceipt]) -> pb.ConsumeResponse:
+        response = pb.ConsumeResponse()
+        for item in items:
+            if isinstance(item, Delivery):
+                response.deliveries.append(delivery_to(item))
+            else:
+                response.receipts.append(item)
+        return response
+
+    def _written(
+        self, link: ConsumerLink, items: Sequence[Delivery | pb.AcknowledgeReceipt]
+    ) -> None:
+        self._window.written(sum(len(item.data) for item in items if isinstance(item, Delivery)))
+        self._grant(link)
+
+    def _is_full(self) -> bool:
+        return self._work_count > self._config.acknowledgements_max
+
+    def _grant(self, link: ConsumerLink) -> None:
+        if count := self._window.take_grant():
+            link.add_permits(count)
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        records = 0
+        data_bytes = 0
+        for delivery in deliveries:
+            self._outbox.put(delivery, len(delivery.data))
+            records += record_count(delivery)
+            data_bytes += len(delivery.data)
+        self._window.delivered(records, data_bytes)
+
+    async def _acknowledge(self, link: ConsumerLink, request: pb.Acknowledge) -> None:
+        acknowledgements = [acknowledgement_from(each) for each in request.acknowledgements]
+        if not request.is_cumulative:
+            error = await answer(link.acknowledge(acknowledgements))
+        elif len(acknowledgements) == 1:
+            error = await answer(link.acknowledge_upto(acknowledgements[0]))
+        else:
+            found = len(acknowledgements)
+            error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
+        self._outbox.put(pb.AcknowledgeReceipt(request=request.request, error=error))
+
+
+def record_count(delivery: Delivery) -> int:
+    """Count the records that are delivered."""
+    count = read_record_count(delivery.data)
+    return count if delivery.records == ALL else (delivery.records & (1 << count) - 1).bit_count()
