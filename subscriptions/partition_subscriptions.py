@@ -1,19 +1,35 @@
 """All subscriptions of one partition, over its managed ledger. A shell.
 
 Rule: a durable subscription is the durable cursor of its name, whoever has made that; others are
-here from their making until their last consumer has left. When the managed ledger is closed, so
-is everything here.
+here from their making until their last consumer has left. When the managed ledger is over for
+whoever holds it, so is everything here.
 Must not know: topics, consumers' connections.
 """
 
-from ledger import LATEST, ManagedLedger
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ledger import EARLIEST, LATEST, Cursor, LedgerState, ManagedLedger
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
+from subscriptions.error_map import translating
+from subscriptions.errors import (
+    InvalidRequest,
+    SubscriptionClosed,
+    SubscriptionsError,
+)
 from subscriptions.model import Place
-from subscriptions.subscription import Subscription
+from subscriptions.subscription import Subscription, SubscriptionHost
+
+Result = TypeVar("Result")
 
 END = Place(LATEST)
+SUBSCRIPTIONS_MAX = 10_000
+"""So many subscriptions has one partition at most, durable or not."""
+
+_OVER = {LedgerState.CLOSED, LedgerState.FENCED}
 
 
 class PartitionSubscriptions:
@@ -27,16 +43,35 @@ class PartitionSubscriptions:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
+        subscriptions_max: int = SUBSCRIPTIONS_MAX,
     ) -> None:
+        """Make one; what the ledger has of cursors are subscriptions without consumers."""
         self._ledger = ledger
+        self._host = SubscriptionHost(
+            ledger=ledger,
+            partition_index=partition_index,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+            forget=self._forget,
+        )
+        self._subscriptions_max = subscriptions_max
+        self._open: dict[str, Subscription] = {}
+        self._changing = asyncio.Lock()
+        self._is_closed = False
+        self._stop_listening = ledger.listen(self._look)
 
     def names(self) -> list[str]:
         """Return the names of the durable ones, sorted."""
-        raise NotImplementedError
+        return sorted(self._ledger.cursors)
 
     def get(self, name: str) -> Subscription | None:
-        """Return an open subscription, or None; durable ones are open from the start."""
-        raise NotImplementedError
+        """Return a subscription that is there; None for one that is not, or was closed."""
+        known = self._open.get(name)
+        if known is not None or self._is_closed:
+            return known
+        cursor = self._ledger.cursors.get(name)
+        return None if cursor is None or cursor.is_closed else self._keep(name, cursor)
 
     async def open(self, name: str, *, start: Place = END, is_durable: bool = True) -> Subscription:
         """Return the subscription of a name; make it if there is none.
@@ -44,20 +79,113 @@ class PartitionSubscriptions:
         Args:
             name: what the durable cursor is called, too.
             start: where a new one begins; of no meaning for one that exists.
-            is_durable: False: it lives in memory, and is forgotten with its last consumer.
+            is_durable: of a new one. False: it lives in memory, and is forgotten with its last
+                consumer.
 
-        Raises InvalidRequest, StorageFailed, SubscriptionClosed.
+        Raises:
+            InvalidRequest: the name or the place cannot be, or there are too many.
+            StorageFailed: it was not made.
+            SubscriptionClosed: the partition is.
         """
-        raise NotImplementedError
+        if not name:
+            raise InvalidRequest("a subscription needs a name")
+        return await self._change(self._open_one(name, start, is_durable), f"open {name}")
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete one; its consumers hear SubscriptionClosed.
 
-        Raises SubscriptionNotFound, StorageFailed; ConsumerBusy while it has consumers, unless
-        `force`.
+        Raises:
+            SubscriptionNotFound: there is none of that name.
+            ConsumerBusy: it has consumers, and no `force`.
+            StorageFailed: it is as before, without consumers.
+            SubscriptionClosed: the partition is.
         """
-        raise NotImplementedError
+        await self._change(self._delete_one(name, force), f"delete {name}")
+
+    def end(self) -> None:
+        """Let nothing happen any more: all consumers hear SubscriptionClosed."""
+        self._is_closed = True
+        self._stop_listening()
+        for subscription in tuple(self._open.values()):
+            subscription.end()
 
     async def close(self) -> None:
-        """End all consumers with SubscriptionClosed and let go of all cursors; may be repeated."""
-        raise NotImplementedError
+        """End everything and let go of all cursors; may be repeated."""
+        self.end()
+        async with self._changing:
+            for subscription in tuple(self._open.values()):
+                try:
+                    await subscription.close()
+                except SubscriptionsError:
+                    continue  # what is not durable is owed again
+
+    # Inside
+
+    async def _change(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
+        """Do what must not stop halfway, even if the caller goes away."""
+        supervisor = self._host.supervisor
+        if self._is_closed or supervisor.is_closed:
+            work.close()
+            raise SubscriptionClosed(f"the subscriptions of {self._ledger.name} are closed")
+        return await supervisor.finish(work, f"{name} of {self._ledger.name}")
+
+    async def _open_one(self, name: str, start: Place, is_durable: bool) -> Subscription:
+        async with self._changing:
+            known = self.get(name)
+            if known is not None and known.is_closed:
+                await known.close()  # it is on its way out
+                known = None
+            self._check_open()
+            if known is None:
+                if len({*self._ledger.cursors, *self._open, name}) > self._subscriptions_max:
+                    raise InvalidRequest(f"there are {self._subscriptions_max} subscriptions")
+                with translating():
+                    return self._keep(name, await self._cursor(name, start, is_durable))
+            if known.is_durable != is_durable:
+                kind = "durable" if known.is_durable else "not durable"
+                raise InvalidRequest(f"subscription {name} is there already, and {kind}")
+            return known
+
+    async def _cursor(self, name: str, start: Place, is_durable: bool) -> Cursor:
+        is_edge = start in {Place(EARLIEST), END}
+        if not is_durable:
+            cursor = await self._ledger.new_non_durable_cursor(EARLIEST)
+        elif name in self._ledger.cursors or is_edge:
+            initial = start.position if is_edge else LATEST
+            return await self._ledger.open_cursor(name, initial=initial)
+        else:
+            # A crash before the reset leaves it at the beginning, which loses nothing.
+            cursor = await self._ledger.open_cursor(name, initial=EARLIEST)
+        await cursor.reset(
+            start.position, acknowledged=range(start.batch_index), batch_size=start.batch_size
+        )
+        return cursor
+
+    async def _delete_one(self, name: str, force: bool) -> None:
+        async with self._changing:
+            self._check_open()
+            subscription = self.get(name)
+            if subscription is None:
+                with translating():
+                    await self._ledger.delete_cursor(name)
+            else:
+                await subscription.delete(force=force)
+
+    def _keep(self, name: str, cursor: Cursor) -> Subscription:
+        subscription = self._open[name] = Subscription(name, cursor, self._host)
+        return subscription
+
+    def _forget(self, subscription: Subscription) -> None:
+        if self._open.get(subscription.name) is subscription:
+            del self._open[subscription.name]
+
+    def _look(self) -> None:
+        """The managed ledger has changed; mostly it has only grown."""
+        if self._ledger.state in _OVER:
+            self.end()
+            if not self._host.supervisor.is_closed:
+                self._host.supervisor.spawn(self.close(), f"end {self._ledger.name}")
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SubscriptionClosed(f"the subscriptions of {self._ledger.name} are closed")

@@ -1,69 +1,67 @@
 """Subscription: one cursor of one partition and the consumers that share it. A shell.
 
-Rule: the type is that of the first consumer for as long as any is connected. Whatever sets the
+Rule: the type is that of the first consumer for as long as any is connected. Whoever sets the
 cursor's position fences the subscription, lets all consumers go, and changes the cursor and the
 dispatcher in one step; what a consumer from before acknowledges afterwards does not count.
 Must not know: who of the consumers gets what, topics, connections.
+Theory: docs/ARCHITECTURE.md, "Subscriptions".
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from ledger import Cursor, ManagedLedger
+from ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.errors import SubscriptionsError
+from runtime.timers import TimerHandle, Timers
+from subscriptions.acknowledgement_plan import indexes_of
+from subscriptions.dispatch_options import DispatchOptions
+from subscriptions.dispatcher import Dispatcher
+from subscriptions.error_map import translating
+from subscriptions.errors import (
+    ConsumerBusy,
+    InvalidRequest,
+    SubscriptionClosed,
+    SubscriptionFenced,
+    SubscriptionsError,
+)
 from subscriptions.model import (
-    Acknowledgement,
     ConsumerOptions,
     Deliver,
     Delivery,
-    Piece,
     Place,
     SubscriptionStats,
     SubscriptionType,
 )
+from subscriptions.owed_entries import owed_entries
+from subscriptions.subscription_consumer import Ended, SubscriptionConsumer
 
-Ended: TypeAlias = Callable[[SubscriptionsError | None], None]
-"""Called once when a consumer was let go without having closed; plain, on the loop, must not raise.
-None: it may join again at once, as after a reset; SubscriptionClosed: it is over."""
+CONSUMERS_MAX = 10_000
+"""So many consumers share one subscription of one partition at most."""
+LINGER_MS = 60_000
+"""How long one that is not durable waits for its consumers: when it was made, and when they were
+let go for a reset."""
+PEEK_ENTRIES_MAX = 1_000
+"""No look ahead returns more entries."""
 
 
-class SubscriptionConsumer:
-    """One consumer's hold on a subscription; made by `Subscription.add_consumer`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionHost:
+    """What a subscription knows of its partition.
 
-    @property
-    def is_ended(self) -> bool:
-        """Whether it has left or was let go: nothing that it says counts any more."""
-        raise NotImplementedError
+    Attributes:
+        ledger: whose entries are handed out.
+        partition_index: spreads the active consumers of a topic's partitions.
+        forget: called when a subscription is over, or closed.
+    """
 
-    def add_permits(self, count: int) -> None:
-        """Allow that many more records to be delivered."""
-        raise NotImplementedError
-
-    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Acknowledge records; return when that is as durable as an append.
-
-        Nothing happens when the consumer is ended. Raises InvalidRequest, StorageFailed,
-        SubscriptionClosed.
-        """
-        raise NotImplementedError
-
-    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
-        """Acknowledge all before an entry, and these records of it; else as `acknowledge`.
-
-        Raises InvalidRequest where consumers share the messages.
-        """
-        raise NotImplementedError
-
-    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
-        """Let records come again: these, or all that this consumer has not acknowledged."""
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Leave; what was not acknowledged goes to others. May be repeated."""
-        raise NotImplementedError
+    ledger: ManagedLedger
+    partition_index: int
+    clock: Clock
+    timers: Timers
+    supervisor: Supervisor
+    forget: Callable[["Subscription"], None]
 
 
 class Subscription:
@@ -73,32 +71,77 @@ class Subscription:
         self,
         name: str,
         cursor: Cursor,
-        ledger: ManagedLedger,
+        host: SubscriptionHost,
         *,
-        partition_index: int,
-        clock: Clock,
-        timers: Timers,
-        supervisor: Supervisor,
-        forget: Callable[["Subscription"], None],
+        consumers_max: int = CONSUMERS_MAX,
     ) -> None:
-        """Args: forget: called when it is closed, deleted, or over with its last consumer."""
         self.name = name
         self.cursor = cursor
+        self.is_fenced = False
+        """Whether its position is being set: nobody can join."""
+        self.is_closed = False
+        self._host = host
+        self._consumers_max = consumers_max
+        self._consumers: dict[SubscriptionConsumer, None] = {}  # in the order of their joining
+        self._dispatcher: Dispatcher | None = None
+        self._type: SubscriptionType | None = None
+        self._options: DispatchOptions | None = None
+        self._redelivered_before = 0
+        self._turn = asyncio.Lock()
+        self._linger: TimerHandle | None = None
+        self._begin_lingering()
+
+    # Looking
 
     @property
     def type(self) -> SubscriptionType | None:
         """Who gets what; None while no consumer is connected."""
-        raise NotImplementedError
+        return self._type if self._consumers else None
 
     @property
     def is_durable(self) -> bool:
         """Whether it outlives its consumers."""
-        raise NotImplementedError
+        return self.cursor.is_durable
 
     @property
-    def is_fenced(self) -> bool:
-        """Whether its position is being set: nobody can join."""
-        raise NotImplementedError
+    def consumer_count(self) -> int:
+        """How many are connected."""
+        return len(self._consumers)
+
+    def stats(self) -> SubscriptionStats:
+        """Return its numbers."""
+        dispatcher, revision = self._dispatcher, self.cursor.revision
+        return SubscriptionStats(
+            type=self.type,
+            backlog_entries=self.cursor.backlog,
+            unacknowledged=0 if dispatcher is None else dispatcher.unacknowledged,
+            consumers=tuple(consumer.name for consumer in self._consumers),
+            redelivered=self._redelivered_before
+            + (0 if dispatcher is None else dispatcher.redelivered),
+            delayed=0 if dispatcher is None else dispatcher.delayed,
+            revision_num=revision.number,
+            is_under_revision=revision.is_running,
+        )
+
+    async def peek(self, count: int) -> list[Delivery]:
+        """Return the next entries that are owed, and which of their records; nothing changes.
+
+        Raises:
+            InvalidRequest: the count is not within 1 to `PEEK_ENTRIES_MAX`.
+            StorageFailed, SubscriptionClosed: they cannot be read.
+        """
+        if not 0 < count <= PEEK_ENTRIES_MAX:
+            raise InvalidRequest(f"count: expected 1 to {PEEK_ENTRIES_MAX}, got {count}")
+        self._check_open()
+        found: list[Delivery] = []
+        with translating():
+            async for owed in owed_entries(self.cursor, self._host.ledger):
+                found.append(Delivery(owed.entry.position, owed.entry.buffer, owed.records, 0))
+                if len(found) == count:
+                    break
+        return found
+
+    # Consumers
 
     async def add_consumer(
         self,
@@ -112,46 +155,274 @@ class Subscription:
     ) -> SubscriptionConsumer:
         """Join as one of the `wanted` type; nothing is delivered before there are permits.
 
-        Raises ConsumerBusy, ConsumerAssign, InvalidRequest, SubscriptionFenced (try again soon),
-        SubscriptionClosed.
+        Args:
+            options: what it wants for itself.
+            wanted: the type; that of those who are connected, if any are.
+            deliver: takes what it gets.
+            ended: hears when it was let go.
+            unacked_subscription_max: of all together; the first one's holds.
+            failover_delay_ms: as the one before.
+
+        Raises:
+            ConsumerBusy, ConsumerAssign: others are in the way.
+            InvalidRequest: an option cannot be.
+            SubscriptionFenced: its position is being set; try again soon.
+            SubscriptionClosed: it is over.
         """
-        raise NotImplementedError
-
-    async def reset(self, place: Place) -> None:
-        """Owe everything from there on and nothing before it; consumers are let go with None.
-
-        It is durable first and true afterwards. Raises SubscriptionFenced when another one runs,
-        StorageFailed (nothing changed), SubscriptionClosed.
-        """
-        raise NotImplementedError
-
-    async def skip(self, count: int) -> None:
-        """Acknowledge the next so many records that are owed; else as `reset`."""
-        raise NotImplementedError
-
-    async def clear_backlog(self) -> None:
-        """Acknowledge everything that is there; else as `reset`."""
-        raise NotImplementedError
-
-    async def rewind(self) -> None:
-        """Deliver everything again that is not acknowledged; else as `reset`."""
-        raise NotImplementedError
-
-    async def peek(self, count: int) -> list[Delivery]:
-        """Return the next entries that are owed, and which of their records; nothing changes."""
-        raise NotImplementedError
-
-    def stats(self) -> SubscriptionStats:
-        """Return its numbers."""
-        raise NotImplementedError
+        dispatch_options = DispatchOptions(
+            unacked_subscription_max=unacked_subscription_max,
+            failover_delay_ms=failover_delay_ms,
+            partition_index=self._host.partition_index,
+        )
+        self._check_admits(wanted)
+        async with self._turn:
+            self._check_admits(wanted)
+            dispatcher = await self._dispatcher_for(wanted, dispatch_options)
+            # A fence or the end may have come while another dispatcher was put away.
+            self._check_admits(wanted)
+            number = dispatcher.add_consumer(options, deliver)
+            consumer = SubscriptionConsumer(
+                options.name,
+                number,
+                self.cursor,
+                dispatcher,
+                self._host.ledger,
+                allows_upto=wanted in {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER},
+                ended=ended,
+                left=self._left,
+            )
+            self._consumers[consumer] = None
+            self._end_lingering()
+            return consumer
 
     def disconnect_all(self, error: SubscriptionsError | None = None) -> None:
         """Let all consumers go; they hear `ended(error)`."""
-        raise NotImplementedError
+        for consumer in tuple(self._consumers):
+            del self._consumers[consumer]
+            consumer.end(error)
+        self._begin_lingering()
+
+    # Setting the position
+
+    async def reset(self, place: Place) -> None:
+        """Owe everything from a place on and nothing before it.
+
+        All consumers are let go, and hear `ended(None)`. It is durable first and true afterwards.
+
+        Raises:
+            SubscriptionFenced: its position is being set already.
+            InvalidRequest: the place is not within its batch.
+            StorageFailed: nothing was changed.
+            SubscriptionClosed: it is over.
+        """
+        position, index, size = place
+        if not 0 <= index <= max(size, 0):
+            raise InvalidRequest(f"record {index} of a batch of {size} at {position}")
+
+        def edit(state: CursorState) -> None:
+            state.reset_to(position, acknowledged=range(index), batch_size=size)
+
+        await self._set_position(lambda: self._revise(edit))
+
+    async def skip(self, count: int) -> None:
+        """Acknowledge the next so many records that are owed; else as `reset`."""
+        if count <= 0:
+            raise InvalidRequest(f"count: expected a positive number, got {count}")
+        await self._set_position(lambda: self._skip(count))
+
+    async def clear_backlog(self) -> None:
+        """Acknowledge everything that is there; else as `reset`."""
+
+        def edit(state: CursorState) -> None:
+            state.acknowledge([], upto=state.last_confirmed)
+            state.rewind()
+
+        await self._set_position(lambda: self._revise(edit))
+
+    async def rewind(self) -> None:
+        """Hand out everything again that is not acknowledged; else as `reset`."""
+        await self._set_position(self._rewind)
+
+    # Ending
+
+    def end(self, how: str = "closed") -> None:
+        """Let nothing happen any more; who is connected hears SubscriptionClosed."""
+        if not self.is_closed:
+            self.is_closed = True
+            self._end_lingering()
+            self.disconnect_all(SubscriptionClosed(f"subscription {self.name} was {how}"))
 
     async def close(self, *, force: bool = True) -> None:
-        """Let go of the cursor. Raises ConsumerBusy while there are consumers, without `force`.
+        """Let go of the cursor; who is connected hears SubscriptionClosed. May be repeated.
 
-        Those hear SubscriptionClosed. May be repeated.
+        Raises:
+            ConsumerBusy: there are consumers, and no `force`.
+            StorageFailed: what was acknowledged last is not durable.
         """
-        raise NotImplementedError
+        self._check_can_end(force=force)
+        self.end("closed")
+        async with self._turn:
+            await self._put_dispatcher_away()
+            self._host.forget(self)
+            with translating():
+                await self.cursor.close()
+
+    async def delete(self, *, force: bool = False) -> None:
+        """Be no more; else as `close`.
+
+        Raises:
+            ConsumerBusy: there are consumers, and no `force`.
+            StorageFailed: it is as before, without consumers.
+            SubscriptionClosed: it is over already.
+        """
+        if not self.is_durable:
+            await self.close(force=force)
+            return
+        self._check_open()
+        self._check_can_end(force=force)
+        self.end("deleted")
+        async with self._turn:
+            await self._put_dispatcher_away()
+            try:
+                with translating():
+                    await self._host.ledger.delete_cursor(self.name)
+            finally:
+                self.is_closed = self.cursor.is_closed
+                if self.is_closed:
+                    self._host.forget(self)
+
+    # Inside: consumers
+
+    def _check_open(self) -> None:
+        if self.is_closed or self._host.supervisor.is_closed:
+            raise SubscriptionClosed(f"subscription {self.name} is closed")
+
+    def _check_not_fenced(self) -> None:
+        self._check_open()
+        if self.is_fenced:
+            raise SubscriptionFenced(f"the position of subscription {self.name} is being set")
+
+    def _check_admits(self, wanted: SubscriptionType) -> None:
+        self._check_not_fenced()
+        if self._consumers and wanted is not self._type:
+            raise ConsumerBusy(
+                f"subscription {self.name} is {self._type}, a consumer wants {wanted}"
+            )
+        if len(self._consumers) >= self._consumers_max:
+            raise ConsumerBusy(f"subscription {self.name} has {self._consumers_max} consumers")
+
+    async def _dispatcher_for(
+        self, wanted: SubscriptionType, options: DispatchOptions
+    ) -> Dispatcher:
+        """Return the dispatcher of the type; one that nobody is with may give way to it."""
+        known = self._dispatcher
+        is_wanted = wanted is self._type and (self._consumers or options == self._options)
+        if known is not None and is_wanted and not known.is_closed:
+            return known
+        await self._put_dispatcher_away()
+        self._type, self._options = wanted, options
+        host = self._host
+        self._dispatcher = Dispatcher(
+            self.cursor,
+            wanted,
+            options,
+            clock=host.clock,
+            timers=host.timers,
+            supervisor=host.supervisor,
+        )
+        return self._dispatcher
+
+    async def _put_dispatcher_away(self) -> None:
+        if self._dispatcher is not None:
+            await self._dispatcher.close()
+            self._redelivered_before += self._dispatcher.redelivered
+            self._dispatcher = None
+
+    async def _left(self, consumer: SubscriptionConsumer) -> None:
+        """A consumer has left by itself."""
+        self._consumers.pop(consumer, None)
+        if not (self._consumers or self.is_durable or self.is_fenced or self.is_closed):
+            await self.close()
+
+    def _check_can_end(self, *, force: bool) -> None:
+        if self._consumers and not force:
+            raise ConsumerBusy(f"subscription {self.name} has {len(self._consumers)} consumers")
+
+    # Inside: one that is not durable waits for consumers, but not for ever
+
+    def _begin_lingering(self) -> None:
+        if not (self.is_durable or self.is_closed or self._host.supervisor.is_closed):
+            self._end_lingering()
+            self._linger = self._host.timers.call_after(LINGER_MS, self._linger_over)
+
+    def _end_lingering(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+
+    def _linger_over(self) -> None:
+        self._linger = None
+        if not (self._consumers or self.is_closed):
+            self._host.supervisor.spawn(self._close_quietly(), f"forget {self.name}")
+
+    async def _close_quietly(self) -> None:
+        try:
+            await self.close()
+        except SubscriptionsError:
+            return  # there is nothing to be kept
+
+    # Inside: setting the position
+
+    async def _set_position(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Fence, let all consumers go, do it to its end, and let consumers join again."""
+        self._check_not_fenced()
+        self.is_fenced = True
+        self.disconnect_all(None)
+        await self._host.supervisor.finish(self._fenced(work), f"set {self.name}")
+
+    async def _fenced(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            async with self._turn:
+                self._check_open()
+                with translating():
+                    await work()
+        finally:
+            self.is_fenced = False
+            self._begin_lingering()
+
+    async def _revise(self, edit: Callable[[CursorState], object]) -> None:
+        try:
+            await self.cursor.revise(edit, alongside=self._clear)
+        finally:
+            if self._dispatcher is not None:
+                self._dispatcher.resume()
+
+    async def _rewind(self) -> None:
+        revision = self.cursor.revision
+        if revision.start() == -1:
+            raise SubscriptionFenced(f"the position of subscription {self.name} is being set")
+        self._clear()
+        revision.end(CursorState.rewind)
+        if self._dispatcher is not None:
+            self._dispatcher.resume()
+
+    async def _skip(self, count: int) -> None:
+        upto: Position | None = None
+        parts: list[EntryPart] = []
+        async for entry, records, size in owed_entries(self.cursor, self._host.ledger):
+            if records.bit_count() > count:
+                parts = [EntryPart(entry.position, indexes_of(records)[:count], size)]
+                break
+            upto, count = entry.position, count - records.bit_count()
+            if not count:
+                break
+
+        def edit(state: CursorState) -> None:
+            state.acknowledge(parts, upto=upto)
+            state.rewind()
+
+        await self._revise(edit)
+
+    def _clear(self) -> None:
+        if self._dispatcher is not None:
+            self._dispatcher.clear()

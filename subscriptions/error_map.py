@@ -1,0 +1,37 @@
+"""Error map: what the ledger raises, in the words of this room.
+
+Rule: one row per class; a class without a row of its own takes that of its nearest base.
+Must not know: which call failed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ledger
+from ledger import LedgerError
+from subscriptions import errors
+
+_KINDS: dict[type, type[errors.SubscriptionsError]] = {
+    ledger.InvalidArgument: errors.InvalidRequest,
+    ledger.InvalidPosition: errors.InvalidRequest,
+    ledger.CursorNotFound: errors.SubscriptionNotFound,
+    ledger.ResetInProgress: errors.SubscriptionFenced,
+    ledger.AlreadyClosed: errors.SubscriptionClosed,
+    ledger.Fenced: errors.SubscriptionClosed,
+    LedgerError: errors.StorageFailed,
+}
+
+
+def subscription_error(error: LedgerError) -> errors.SubscriptionsError:
+    """Return what a user of subscriptions is told of an error of the ledger."""
+    found = next(_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS)
+    return found(str(error))
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let errors of the ledger leave a block in the words of this room."""
+    try:
+        yield
+    except LedgerError as error:
+        raise subscription_error(error) from error
