@@ -7,14 +7,15 @@ Must not know: who gets what.
 
 from collections.abc import Sequence
 
-from batches.header import read_header
+from batches.header import read_record_count
 from native.error_map import native_error, translating
 from native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
 from native.seam import ConsumerRequest, Ended
 from native.served_partition import ServedPartition
 from subscriptions.errors import SubscriptionClosed, SubscriptionsError
 from subscriptions.model import ALL, Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
-from subscriptions.subscription import Subscription, SubscriptionConsumer
+from subscriptions.subscription import Subscription
+from subscriptions.subscription_consumer import SubscriptionConsumer
 
 PERMITS_MAX = 1 << 20
 """More at once are of no use to anybody."""
@@ -150,5 +151,5 @@ def _check_records(records: int, batch_size: int) -> None:
 
 def _record_count(delivery: Delivery) -> int:
     if delivery.records == ALL:
-        return read_header(delivery.data).record_count
+        return read_record_count(delivery.data)
     return delivery.records.bit_count()

@@ -1,0 +1,71 @@
+"""What listeners of a partition hear, and when."""
+
+import pytest
+
+from native.errors import KledgerError, TopicNotFound, Unavailable
+from runtime.tasks import Supervisor
+from subscriptions.errors import SubscriptionClosed
+from subscriptions.model import Place
+from tests.batches.words import batch
+from tests.native.serving import directory, turns
+from tests.topics.words import append, house
+
+
+async def test_listeners_hear_once_that_the_topic_was_deleted_and_of_nothing_else() -> None:
+    async with house() as opened:
+        log = await opened.log()
+        supervisor = Supervisor()
+        partitions = directory(opened, supervisor)
+        served = await partitions.open("orders", 0)
+        heard: list[KledgerError] = []
+        served.add_listener(heard.append)
+        left: list[KledgerError] = []
+        served.add_listener(left.append)
+        served.remove_listener(left.append)
+        await append(log, batch("a"))
+        assert [] == heard
+        await opened.registry.delete("orders")
+        assert [TopicNotFound] == [type(each) for each in heard]
+        with pytest.raises(TopicNotFound, match="orders was deleted"), served.translating():
+            raise SubscriptionClosed("the cursor is closed")
+        await turns()
+        await partitions.close()
+        assert ([TopicNotFound], []) == ([type(each) for each in heard], left)
+        await supervisor.close()
+
+
+async def test_a_server_that_stops_is_unavailable() -> None:
+    async with house() as opened:
+        await opened.log()
+        supervisor = Supervisor()
+        partitions = directory(opened, supervisor)
+        served = await partitions.open("orders", 0)
+        heard: list[KledgerError] = []
+        served.add_listener(heard.append)
+        with pytest.raises(Unavailable, match="the cursor is closed"), served.translating():
+            raise SubscriptionClosed("the cursor is closed")
+        await partitions.close()
+        with pytest.raises(Unavailable, match="stopping"), served.translating():
+            raise SubscriptionClosed("the cursor is closed")
+        await opened.registry.close()
+        assert [Unavailable] == [type(each) for each in heard]
+        await supervisor.close()
+
+
+async def test_redeliveries_are_counted_per_subscription() -> None:
+    async with house() as opened:
+        log = await opened.log()
+        supervisor = Supervisor()
+        partitions = directory(opened, supervisor)
+        served = await partitions.open("orders", 0)
+        at = (await append(log, batch("a"))).position
+        assert at is not None
+        one = await served.subscriptions.open("one", start=Place(at))
+        other = await served.subscriptions.open("other", start=Place(at))
+        served.note_redelivered(one, 90)
+        served.note_redelivered(one, 30)
+        assert (2.0, 0.0) == (served.redelivery_rate(one), served.redelivery_rate(other))
+        opened.clock.advance(60_000)
+        assert 0.0 == served.redelivery_rate(one)
+        await partitions.close()
+        await supervisor.close()

@@ -1,0 +1,143 @@
+"""Where targets lead, in a log of three batches of three, two and four records."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ledger import LATEST, Position
+from native.errors import InvalidArgument
+from native.seam import MessagePlace, Target
+from native.targets import check_target, find_place
+from subscriptions.model import Place
+from tests.batches.words import NOW_MS, batch
+from tests.topics.words import House, append, house
+from topics.partition_log import PartitionLog
+
+SIZES = (3, 2, 4)
+
+
+@asynccontextmanager
+async def filled() -> AsyncIterator[tuple[House, PartitionLog, list[Position]]]:
+    """Each batch is a second younger than the one before, each record a millisecond."""
+    async with house() as opened:
+        log = await opened.log()
+        positions = []
+        for number, size in enumerate(SIZES):
+            opened.clock.advance(1_000)
+            values = [f"{number}.{index}" for index in range(size)]
+            result = await append(log, batch(*values, timestamp=NOW_MS + number * 1_000))
+            assert result.position is not None
+            positions.append(result.position)
+        yield opened, log, positions
+
+
+@pytest.mark.parametrize(
+    ("entry", "index", "is_inclusive", "expected"),
+    [
+        (0, 0, True, (0, 0)),
+        (0, 0, False, (0, 1)),
+        (0, 2, True, (0, 2)),
+        (0, 2, False, (1, 0)),
+        (0, 3, True, (1, 0)),
+        (0, 1 << 30, False, (1, 0)),
+        (1, -1, True, (1, 0)),
+        (1, -1, False, (2, 0)),
+        (2, 3, True, (2, 3)),
+        (2, 3, False, None),
+        (2, -1, False, None),
+    ],
+)
+async def test_a_record_is_found_or_the_one_behind_it(
+    entry: int, index: int, is_inclusive: bool, expected: tuple[int, int] | None
+) -> None:
+    async with filled() as (_, log, positions):
+        target = MessagePlace(positions[entry], index)
+        found = await find_place(log, target, is_inclusive=is_inclusive)
+        if expected is None:
+            assert Place(positions[-1].successor) == found
+        else:
+            number, batch_index = expected
+            assert Place(positions[number], batch_index, SIZES[number]) == found
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [
+        (0, (0, 0)),
+        (NOW_MS + 2, (0, 2)),
+        (NOW_MS + 3, (1, 0)),
+        (NOW_MS + 2_003, (2, 3)),
+        (NOW_MS + 2_004, None),
+    ],
+)
+async def test_a_time_leads_to_the_first_record_that_is_not_older(
+    time_ms: int, expected: tuple[int, int] | None
+) -> None:
+    async with filled() as (_, log, positions):
+        found = await find_place(log, time_ms)
+        if expected is None:
+            assert Place(positions[-1].successor) == found
+        else:
+            number, batch_index = expected
+            assert Place(positions[number], batch_index, SIZES[number]) == found
+
+
+async def test_the_ends_of_a_log_that_has_begun_later() -> None:
+    """What lies before the log start is stored still, and exists for nobody."""
+    async with filled() as (_, log, positions):
+        assert Place(positions[0], 0, 3) == await find_place(log, "earliest")
+        assert Place(LATEST) == await find_place(log, "latest")
+        await log.delete_records(4)
+        start = Place(positions[1], 1, 2)
+        for target in ("earliest", MessagePlace(positions[0], 1), MessagePlace(Position(0, 0)), 0):
+            assert start == await find_place(log, target)
+        await log.delete_records(-1)
+        assert Place(positions[-1].successor) == await find_place(log, "earliest")
+
+
+async def test_a_record_that_is_gone_leads_to_the_next_that_exists() -> None:
+    async with house() as opened:
+        log = await opened.log(configs={"internal.segment.bytes": "60"})
+        positions = [(await append(log, batch(*values))).position for values in ("ab", "cd", "ef")]
+        assert len({each.ledger_id for each in positions if each is not None}) == 3
+        await log.delete_records(4)
+        assert positions[0] is not None
+        gone = MessagePlace(positions[0], 1)
+        for is_inclusive in (True, False):
+            found = await find_place(log, gone, is_inclusive=is_inclusive)
+            assert Place(positions[2], 0, 2) == found  # type: ignore[arg-type]
+
+
+async def test_an_empty_log_begins_where_its_first_record_will_be() -> None:
+    async with house() as opened:
+        log = await opened.log()
+        found = await find_place(log, "earliest")
+        result = await append(log, batch("first"))
+        assert Place(result.position) == found  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "newest",
+        -1,
+        1 << 63,
+        True,
+        None,
+        1.5,
+        MessagePlace(Position(-2, 0)),
+        MessagePlace(Position(0, 1 << 63)),
+        MessagePlace(Position(0, 0), -2),
+        MessagePlace((0, 0)),  # type: ignore[arg-type]
+        Position(0, 0),
+    ],
+)
+def test_what_is_no_target_is_refused(target: Target) -> None:
+    with pytest.raises(InvalidArgument, match="target: expected a message, a time in ms"):
+        check_target(target)
+
+
+@pytest.mark.parametrize("target", ["earliest", "latest", 0, MessagePlace(Position(-1, -1), 5)])
+def test_targets_are_taken(target: Target) -> None:
+    check_target(target)
