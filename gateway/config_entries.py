@@ -13,7 +13,7 @@ from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
-from topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
+from topics import CONFIG_KEYS, ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
 
 TOPIC_SOURCE: Final = 1
 STATIC_BROKER_SOURCE: Final = 4
@@ -81,7 +81,7 @@ def _topic_defaults(
     """Yield the broker-level names under which topics' defaults are set."""
     for entry in describe({}, defaults):
         name = entry.synonyms[0].name
-        if name in shown or name == entry.name:
+        if name in shown or not CONFIG_KEYS[entry.name].synonyms:
             continue
         shown.add(name)
         yield _result(entry, name, entry.synonyms[0].value, read_only=True)

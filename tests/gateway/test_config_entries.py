@@ -96,3 +96,6 @@ def test_defaults_of_topics_stand_under_their_broker_names() -> None:
     )
     assert "1073741824" == entries["log.segment.bytes"].value
     assert "retention.ms" not in entries
+    for name in ("min.insync.replicas", "kledger.retention.waits.for"):  # the same on both levels
+        assert name in entries
+    assert "leader.replication.throttled.replicas" not in entries
