@@ -180,7 +180,9 @@ class Server:
         """Remove what may go by age or size, from time to time."""
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
-            await services.registry.enforce_retention()
+            await services.registry.enforce_retention(
+                services.groups.offsets.state.lowest_committed
+            )
 
     async def _listen(self, services: Services, address: str) -> str:
         host, port = split_address("server.kafka", address)

@@ -85,6 +85,14 @@ class OffsetsState:
         """Return every commit of a group; a view, not to be kept across other calls."""
         return self._committed.get(group, _NOTHING)
 
+    def lowest_committed(self, topic: str, topic_id: uuid.UUID, partition: int) -> int | None:
+        """Return the lowest offset that any group has committed of a partition, None without."""
+        place = Place(topic, partition)
+        found = (places.get(place) for places in self._committed.values())
+        return min(
+            (e.offset for e in found if e is not None and e.topic_id == topic_id), default=None
+        )
+
     def groups(self) -> Iterator[str]:
         """Iterate over the names of groups with commits."""
         return iter(self._committed)

@@ -1,7 +1,8 @@
-"""Every configuration name that a topic of Apache Kafka 4.3 has.
+"""Every configuration name that a topic of Apache Kafka 4.3 has, and what only ours have.
 
 Rule: names, types, defaults, allowed values and broker-level synonyms are Kafka's; the sentences
-are ours and say what the setting does *here*. A name that is not in the table is refused.
+are ours and say what the setting does *here*. A setting that Kafka does not have is called
+`kledger.…`. A name that is not in the table is refused.
 Must not know: which values are in force anywhere.
 """
 
@@ -25,6 +26,8 @@ LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+WAITS_FOR = "kledger.retention.waits.for"
+SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
 _NO_EFFECT = "Accepted and reported; it changes nothing here, because "
 
 
@@ -106,6 +109,13 @@ _RETENTION = (
         "file.delete.delay.ms", LONG, MINUTE_MS,
         _NO_EFFECT + "space in the entry log is given back when a whole log file is dead.",
         allowed=at_least(0), broker="log.segment.delete.delay.ms",
+    ),
+    _key(
+        WAITS_FOR, LIST, SUBSCRIPTIONS,
+        "For whom records stay that are old or many enough to go: subscriptions, until each durable"
+        " one has acknowledged them; groups, until each that has committed an offset has committed"
+        " one behind them; empty: for nobody, as in Apache Kafka. Deleted records wait for nobody.",
+        allowed=some_of(SUBSCRIPTIONS, GROUPS), broker=WAITS_FOR,
     ),
     _key(
         "local.retention.ms", LONG, -2,

@@ -61,6 +61,7 @@ class PartitionLog:
         tail: TailState,
         notes: PartitionNotes,
         lookup: OffsetLookup,
+        places: PartitionPlaces,
         config: TopicConfig,
         clock: Clock,
     ) -> None:
@@ -76,7 +77,7 @@ class PartitionLog:
         self._lookup = lookup
         self._clock = clock
         self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
-        self._places = PartitionPlaces(state=state, tail=tail, ledger=ledger, lookup=lookup)
+        self._places = places
         # Per append: done, base offset, next offset, answered time, size, max timestamp.
         self._waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
         self._doomed = 0
@@ -355,10 +356,16 @@ class PartitionLog:
             await self._notes.remove_old(None, self._clock.now_ms(), self.notify)
         except LedgerError as error:
             raise from_ledger_error(error) from error
+        except BatchError as error:
+            raise StorageFailed(f"stored entry is no batch: {error}") from error
         return self._state.log_start_offset
 
-    async def enforce_retention(self) -> None:
+    async def enforce_retention(self, committed_offset: int | None = None) -> None:
         """Remove what retention and log start let go, and forget idle producers.
+
+        Args:
+            committed_offset: the lowest that a consumer group has committed, for topics that wait
+                for groups; None if none has.
 
         Raises:
             StorageFailed: the storage did not take the change.
@@ -366,7 +373,12 @@ class PartitionLog:
         self._check_open()
         self._state.producers.expire(self._clock.now_ms())
         try:
-            await self._notes.remove_old(self.config, self._clock.now_ms(), self.notify)
+            await self._notes.remove_old(
+                self.config,
+                self._clock.now_ms(),
+                self.notify,
+                committed_offset=committed_offset,
+            )
         except LedgerError as error:
             raise from_ledger_error(error) from error
 

@@ -8,12 +8,14 @@ Must not know: appends, readers.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ledger import LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
+from ledger import LATEST, LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
 from runtime.tasks import Supervisor
 from topics import records
 from topics.keys import PartitionKeys
 from topics.offset_index import UNKNOWN, IndexRow, OffsetIndex, Span, interval_bytes
+from topics.partition_places import PartitionPlaces
 from topics.partition_state import PartitionState
 from topics.retention_plan import KeptLedger, Removal, plan_removal
 from topics.topic_config import TopicConfig
@@ -36,6 +38,13 @@ def ledger_config(config: TopicConfig) -> ManagedLedgerConfig:
     )
 
 
+class _OwedSince(NamedTuple):
+    """What lies behind the position, or at or behind the offset, is owed to somebody."""
+
+    position: Position
+    offset: int
+
+
 class PartitionNotes:
     """Checkpoint, log start and index rows of one partition."""
 
@@ -47,6 +56,7 @@ class PartitionNotes:
         keys: PartitionKeys,
         state: PartitionState,
         index: OffsetIndex,
+        places: PartitionPlaces,
         supervisor: Supervisor,
     ) -> None:
         self._store = store
@@ -54,6 +64,7 @@ class PartitionNotes:
         self._keys = keys
         self._state = state
         self._index = index
+        self._places = places
         self._supervisor = supervisor
         self._position = NO_POSITION
         self._entries_since = 0
@@ -117,15 +128,20 @@ class PartitionNotes:
                 await self._store.put_rows(rows)
 
     async def raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
-        """Make the log begin at an offset: durably first, then for everyone.
+        """Make the log begin at an offset: durably first, then for everyone, cursors last.
 
         A caller that is cancelled does not stop it halfway.
 
         Raises:
-            LedgerError: it was not stored, and nothing has changed.
+            LedgerError, BatchError: it was not stored, or the entry there cannot be read; it may
+                be tried again.
         """
-        work = self._raise_log_start(offset, moved)
-        await self._supervisor.finish(work, f"log start of {self._ledger.name}")
+
+        async def work() -> None:
+            await self._raise_log_start(offset, moved)
+            await self.pass_log_start()
+
+        await self._supervisor.finish(work(), f"log start of {self._ledger.name}")
 
     async def _raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
         async with self._raising:  # the row of a lower offset must not come behind this one's
@@ -135,29 +151,58 @@ class PartitionNotes:
                 if self._state.raise_log_start(offset):
                     moved()
 
+    async def pass_log_start(self) -> None:
+        """Let no cursor be owed what lies before the log start.
+
+        Raises:
+            LedgerError, BatchError: the entry there cannot be read.
+        """
+        if self._ledger.has_cursors:
+            place = await self._places.locate(self._state.log_start_offset)
+            self._ledger.pass_over(
+                place.position, records=place.batch_index, batch_size=place.batch_size
+            )
+
     async def remove_old(
-        self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
+        self,
+        config: TopicConfig | None,
+        now_ms: int,
+        moved: Callable[[], None],
+        *,
+        committed_offset: int | None = None,
     ) -> None:
         """Remove the ledgers that may go; one removal at a time.
 
-        Without `config` only what lies before the log start goes. A caller that is cancelled does
-        not stop it halfway.
+        A caller that is cancelled does not stop it halfway.
+
+        Args:
+            config: what holds in the topic; None: only what lies before the log start goes.
+            now_ms: wall time.
+            moved: called when the log start has moved.
+            committed_offset: the lowest that a group has committed; None if none has.
 
         Raises:
             LedgerError: the storage did not take it; the rest goes the next time.
         """
-        work = self._remove_old(config, now_ms, moved)
+        work = self._remove_old(config, now_ms, moved, committed_offset)
         await self._supervisor.finish(work, f"removal from {self._ledger.name}")
 
     async def _remove_old(
-        self, config: TopicConfig | None, now_ms: int, moved: Callable[[], None]
+        self,
+        config: TopicConfig | None,
+        now_ms: int,
+        moved: Callable[[], None],
+        committed_offset: int | None,
     ) -> None:
+        def kept_ledgers() -> list[KeptLedger]:
+            return self._kept_ledgers(self._owed_since(config, committed_offset))
+
         async with self._removing:
-            removal = self._plan(config, now_ms, self._kept_ledgers())
+            removal = self._plan(config, now_ms, kept_ledgers())
             if removal is not None and removal.is_roll_needed:
                 await self._ledger.roll_over()
                 # What was appended meanwhile may have gone into the ledger that was to go.
-                closed = [each for each in self._kept_ledgers() if not each.is_open]
+                closed = [each for each in kept_ledgers() if not each.is_open]
                 removal = self._plan(config, now_ms, closed)
             if removal is None:
                 return
@@ -188,7 +233,16 @@ class PartitionNotes:
         start = self._state.log_start_offset
         return plan_removal(ledgers, config, log_start_offset=start, now_ms=now_ms)
 
-    def _kept_ledgers(self) -> list[KeptLedger]:
+    def _owed_since(self, config: TopicConfig | None, committed_offset: int | None) -> _OwedSince:
+        """Tell what must stay for those for whom the topic waits."""
+        position, offset = LATEST, UNKNOWN
+        if config is not None and config.waits_for_subscriptions:
+            position = self._ledger.slowest_position or LATEST
+        if config is not None and config.waits_for_groups and committed_offset is not None:
+            offset = committed_offset
+        return _OwedSince(position, offset)
+
+    def _kept_ledgers(self, owed: _OwedSince) -> list[KeptLedger]:
         known = {span.ledger_id: span for span in self._index.all_spans()}
         kept = []
         for info in self._ledger.ledgers:
@@ -199,7 +253,11 @@ class PartitionNotes:
             if newest < 0:  # no record of it has a time
                 newest = info.closed_ms if info.closed_ms is not None else UNKNOWN
             is_open = info.closed_ms is None
-            kept.append(KeptLedger(info.ledger_id, info.size, span.next_offset, newest, is_open))
+            last = Position(info.ledger_id, info.entries - 1)
+            is_owed = last > owed.position or span.next_offset > owed.offset
+            kept.append(
+                KeptLedger(info.ledger_id, info.size, span.next_offset, newest, is_open, is_owed)
+            )
         return kept
 
     def _checkpoint_row(self) -> Row:

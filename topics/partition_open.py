@@ -22,6 +22,7 @@ from topics.offset_index import IndexRow, OffsetIndex, interval_bytes
 from topics.offset_lookup import OffsetLookup
 from topics.partition_log import PartitionLog
 from topics.partition_notes import PartitionNotes, ledger_config
+from topics.partition_places import PartitionPlaces
 from topics.partition_state import PartitionState
 from topics.producer_state import ProducerTable
 from topics.results import from_ledger_error
@@ -64,8 +65,13 @@ async def open_partition(
         opening = _Opening(store, ledger, keys, config, defaults)
         opening.load_rows()
         await opening.replay(clock.now_ms())
-        notes = opening.make_notes(supervisor)
+        lookup = OffsetLookup(store, ledger, opening.rows, opening.index)
+        places = PartitionPlaces(
+            state=opening.state, tail=opening.tail, ledger=ledger, lookup=lookup
+        )
+        notes = opening.make_notes(places, supervisor)
         await notes.remove_stale_rows()
+        await _pass_log_start(notes, name)
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
@@ -78,10 +84,19 @@ async def open_partition(
         state=opening.state,
         tail=opening.tail,
         notes=notes,
-        lookup=OffsetLookup(store, ledger, opening.rows, opening.index),
+        lookup=lookup,
+        places=places,
         config=config,
         clock=clock,
     )
+
+
+async def _pass_log_start(notes: PartitionNotes, name: str) -> None:
+    """Do what a crash may have kept DeleteRecords from; who cannot read owes nothing anyway."""
+    try:
+        await notes.pass_log_start()
+    except (LedgerError, BatchError) as error:
+        logger.warning("cursors of %s stay before its log start: %s", name, error)
 
 
 class _Opening:
@@ -204,7 +219,7 @@ class _Opening:
             self.size += size
             self.last = at
 
-    def make_notes(self, supervisor: Supervisor) -> PartitionNotes:
+    def make_notes(self, places: PartitionPlaces, supervisor: Supervisor) -> PartitionNotes:
         """Hand over to what keeps the rows from now on."""
         state = self.state
         spans = self.index.all_spans()
@@ -217,6 +232,7 @@ class _Opening:
             keys=self.keys,
             state=state,
             index=self.index,
+            places=places,
             supervisor=supervisor,
         )
         notes.resume(self.last, entries=self.entries, size=self.size)

@@ -8,7 +8,8 @@ Must not know: requests, records.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 from uuid import UUID
 
 from ledger import LedgerError, LedgerStore
@@ -37,6 +38,13 @@ logger = logging.getLogger(__name__)
 PARTITIONS_MAX = 100_000
 USE_DEFAULT = -1
 DELETED_ROWS_MAX = 1000
+
+CommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
+"""Answers for a partition of a topic, by name and id; None when no group has committed one."""
+
+
+def _nobody(topic: str, topic_id: UUID, partition: int) -> None:
+    """Answer that no group has committed an offset."""
 
 
 class TopicRegistry:
@@ -247,8 +255,13 @@ class TopicRegistry:
 
     # Housekeeping
 
-    async def enforce_retention(self) -> None:
-        """Remove what may go in every topic; what fails is tried again the next time."""
+    async def enforce_retention(self, committed_offset: CommittedOffset = _nobody) -> None:
+        """Remove what may go in every topic; what fails is tried again the next time.
+
+        Args:
+            committed_offset: tells the lowest offset that a consumer group has committed of a
+                partition, for topics that wait for groups.
+        """
         await self.finish_deletions()
         stored = set(self._store.managed_ledger_names())
         for topic in self.all():
@@ -259,7 +272,8 @@ class TopicRegistry:
                     continue  # it was never opened, so there is nothing in it
                 try:
                     partition = await topic.open_partition(index)
-                    await partition.enforce_retention()
+                    committed = committed_offset(topic.name, topic.id, index)
+                    await partition.enforce_retention(committed)
                 except TopicsError as error:
                     logger.warning("retention of %s-%d: %s", topic.name, index, error)
 

@@ -1,9 +1,9 @@
 """Retention plan: how much of a partition's beginning may go.
 
 Rule: whole ledgers go, oldest first, up to the first that must stay. By age when the newest record
-in it is older than retention.ms; by size when at least retention.bytes remain without it; always
-when the log start was moved behind it. Only age and size can reach the ledger being written to,
-which is closed for it first.
+in it is older than retention.ms; by size when at least retention.bytes remain without it; neither
+while somebody is owed something of it for whom the topic waits; always when the log start was moved
+behind it. Only age and size can reach the ledger being written to, which is closed for it first.
 Must not know: storage, clocks. Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
@@ -19,6 +19,7 @@ class KeptLedger(NamedTuple):
     Attributes:
         max_timestamp: the largest in it; its time of closing where the records have none.
         is_open: it is the one written to.
+        is_owed: somebody for whom the topic waits has not read it to its end.
     """
 
     ledger_id: int
@@ -26,6 +27,7 @@ class KeptLedger(NamedTuple):
     next_offset: int
     max_timestamp: int
     is_open: bool
+    is_owed: bool = False
 
 
 class Removal(NamedTuple):
@@ -64,7 +66,7 @@ def plan_removal(
 
 
 def _is_due(ledger: KeptLedger, config: TopicConfig, remaining: int, now_ms: int) -> bool:
-    if not config.is_deleted_by_age:
+    if not config.is_deleted_by_age or ledger.is_owed:
         return False
     is_too_old = config.retention_ms >= 0 and now_ms - ledger.max_timestamp > config.retention_ms
     is_over_quota = config.retention_bytes >= 0 and remaining >= config.retention_bytes

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from batches.validation import RecordRules
-from topics.config_keys import CONFIG_KEYS, ConfigKey
+from topics.config_keys import CONFIG_KEYS, GROUPS, SUBSCRIPTIONS, WAITS_FOR, ConfigKey
 from topics.config_values import ConfigType, ConfigValue, parse
 from topics.errors import InvalidConfig
 
@@ -85,6 +85,7 @@ class TopicConfig:
         is_log_append_time: records get the time of the append.
         is_compacted, is_deleted_by_age: the parts of cleanup.policy.
         is_walked: records of every batch are checked one by one.
+        waits_for_subscriptions, waits_for_groups: retention leaves alone what these are owed.
     """
 
     size_max: int
@@ -98,6 +99,8 @@ class TopicConfig:
     retention_bytes: int
     segment_bytes: int
     segment_ms: int
+    waits_for_subscriptions: bool
+    waits_for_groups: bool
 
     def record_rules(self, now_ms: int) -> RecordRules:
         """What each record has to keep at this time."""
@@ -150,6 +153,8 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
     assert isinstance(policy, tuple), f"cleanup.policy is {policy!r}"
     is_compacted = "compact" in policy
     segment_ms = number("segment.ms")
+    waited_for = _value(WAITS_FOR, configs, defaults)
+    assert isinstance(waited_for, tuple), f"{WAITS_FOR} is {waited_for!r}"
     return TopicConfig(
         size_max=number("max.message.bytes"),
         is_log_append_time=_value("message.timestamp.type", configs, defaults) == "LogAppendTime",
@@ -162,6 +167,8 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
         retention_bytes=number("retention.bytes"),
         segment_bytes=number("internal.segment.bytes") or number("segment.bytes"),
         segment_ms=min(segment_ms, number("max.compaction.lag.ms")) if is_compacted else segment_ms,
+        waits_for_subscriptions=SUBSCRIPTIONS in waited_for,
+        waits_for_groups=GROUPS in waited_for,
     )
 
 

@@ -60,6 +60,11 @@ class CursorHolder:
         return self._cursors.slowest
 
     @property
+    def has_cursors(self) -> bool:
+        """Whether there is any cursor, durable or not."""
+        return self._cursors.is_any
+
+    @property
     def cursors(self) -> Mapping[str, Cursor]:
         """The durable cursors by name."""
         return self._cursors.durable

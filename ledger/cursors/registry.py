@@ -116,6 +116,11 @@ class CursorRegistry:
         """The durable cursors by name, closed ones too."""
         return MappingProxyType(dict(self._durable))
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is any cursor."""
+        return bool(self._durable or self._non_durable)
+
     # For the managed ledger
 
     def recover(self, stored: Iterable[StoredCursor]) -> None:

@@ -138,6 +138,33 @@ async def test_records_go_by_age_without_anybody_asking() -> None:
     await server.stop()
 
 
+async def test_records_wait_for_groups_where_that_is_wanted() -> None:
+    clock = ManualClock(YEAR_2100_MS)
+    flags = {
+        "log.retention.ms": "1000",
+        "log.retention.check.interval.ms": 5_000,
+        "kledger.retention.waits.for": "groups",
+    }
+    server = Server(settings(**flags), on_crash=no_crash, clock=clock)
+    await server.start()
+    place = TopicPartition("orders", 0)
+    async with AIOKafkaProducer(bootstrap_servers=server.kafka_address, acks="all") as producer:
+        for _ in range(3):
+            await producer.send_and_wait("orders", b"old", partition=0)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=server.kafka_address, group_id="slow", enable_auto_commit=False
+    )
+    async with consumer:
+        consumer.assign([place])
+        for committed, expected in ((1, 0), (3, 3)):
+            await consumer.commit({place: committed})
+            clock.advance(10_000)
+            for _ in range(20):
+                found = await consumer.beginning_offsets([place])
+            assert {place: expected} == found
+    await server.stop()
+
+
 @pytest.mark.parametrize(
     ("listen", "advertised"),
     [({"server.kafka": "localhost:0"}, "localhost"), ({"server.kafka": "0.0.0.0:0"}, "127.0.0.1"),

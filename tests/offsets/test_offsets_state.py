@@ -106,3 +106,13 @@ def test_row_101_aborted_offsets_leave_no_trace() -> None:
     assert not state.has_pending("g", T0)
     assert not state.has_group("g")
     assert state.committed("g", T0) is None
+
+
+def test_lowest_offset_is_that_of_the_slowest_group_of_that_very_topic() -> None:
+    state = state_of(g={T0: at(7), T1: at(1)}, h={T0: at(3), U0: at(2)}, i={T1: at(9)})
+    asked = [(T0, TOPIC_ID), (T1, TOPIC_ID), (U0, TOPIC_ID), (T0, uuid.UUID(int=2))]
+    assert [3, 1, 2, None] == [
+        state.lowest_committed(place.topic, topic_id, place.partition) for place, topic_id in asked
+    ]
+    state.apply("h", T0, None)
+    assert 7 == state.lowest_committed("t", TOPIC_ID, 0)

@@ -54,6 +54,27 @@ def test_a_young_ledger_keeps_the_older_ones_behind_it() -> None:
     assert plan_removal(young_first, config, log_start_offset=0, now_ms=NOW) is None
 
 
+@pytest.mark.parametrize(
+    ("owed", "log_start", "expected"),
+    [
+        (1, 0, None),
+        (2, 0, FIRST),
+        (3, 0, SECOND),
+        (1, 10, FIRST),  # deleted records wait for nobody
+        (1, 20, SECOND),
+        (2, 20, SECOND),
+        (3, 30, SECOND),
+    ],
+)
+def test_what_is_owed_stays_behind_the_log_start(
+    owed: int, log_start: int, expected: Removal | None
+) -> None:
+    """All of it is too old and too much."""
+    kept = [each._replace(is_owed=each.ledger_id >= owed) for each in LEDGERS]
+    config = effective_config({"retention.ms": "1", "retention.bytes": "0"}, TopicDefaults())
+    assert expected == plan_removal(kept, config, log_start_offset=log_start, now_ms=NOW)
+
+
 def test_nothing_there_is_nothing_to_remove() -> None:
     config = effective_config({"retention.ms": "0"}, TopicDefaults())
     assert plan_removal([], config, log_start_offset=0, now_ms=NOW) is None

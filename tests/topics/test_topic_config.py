@@ -29,8 +29,29 @@ def test_defaults_are_those_of_kafka() -> None:
 
 
 @pytest.mark.parametrize(
+    ("of_topic", "of_broker", "expected"),
+    [
+        (None, None, (True, False)),
+        (None, "", (False, False)),
+        (None, "groups", (False, True)),
+        ("subscriptions", "groups", (True, False)),
+        ("groups, subscriptions", "", (True, True)),
+        ("", "groups", (False, False)),
+    ],
+)
+def test_for_whom_retention_waits(
+    of_topic: str | None, of_broker: str | None, expected: tuple[bool, bool]
+) -> None:
+    name = "kledger.retention.waits.for"
+    defaults = TopicDefaults(configs={} if of_broker is None else {name: of_broker})
+    config = effective_config({} if of_topic is None else {name: of_topic}, defaults)
+    assert expected == (config.waits_for_subscriptions, config.waits_for_groups)
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("kledger.retention.waits.for", "everybody"),
         ("retention.ms", "-2"), ("retention.ms", "soon"), ("retention.ms", "1.5"),
         ("retention.ms", "9223372036854775808"), ("segment.bytes", "1048575"),
         ("segment.bytes", "2147483648"), ("max.message.bytes", "-1"),
@@ -117,7 +138,7 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     defaults = TopicDefaults(configs={"log.retention.hours": "2"})
     entries = {entry.name: entry for entry in describe({"retention.ms": "5"}, defaults)}
     assert sorted(entries) == list(entries)
-    assert 33 == len(entries)
+    assert 34 == len(entries)
     found = entries["retention.ms"]
     assert ("5", ConfigSource.TOPIC) == (found.value, found.source)
     assert [

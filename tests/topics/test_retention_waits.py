@@ -1,0 +1,187 @@
+"""For whom retention waits: durable cursors, groups, nobody; and what DeleteRecords does."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from batches.header import read_header
+from ledger import EARLIEST, Cursor, Position, StoreConfig
+from ledger.testing import FaultyEngine
+from tests.batches.words import batch
+from tests.topics.words import SMALL_SEGMENTS, House, append, house
+from topics.partition_log import PartitionLog
+
+COUNT = 30
+WAITS_FOR = "kledger.retention.waits.for"
+TOO_OLD = {**SMALL_SEGMENTS, "retention.ms": "10"}
+TOO_MUCH = {**SMALL_SEGMENTS, "retention.bytes": "0"}
+
+
+async def fill(here: House, configs: dict[str, str]) -> tuple[PartitionLog, list[Position]]:
+    """Append batches of one record, all of which may go; return where they are."""
+    log = await here.log(configs=configs)
+    places = []
+    for index in range(COUNT):
+        position = (await append(log, batch(str(index) * 30))).position
+        assert position is not None
+        places.append(position)
+    here.clock.advance(100)
+    return log, places
+
+
+async def first_owed(cursor: Cursor) -> int:
+    """Offset of the first batch that a cursor still gets."""
+    await cursor.rewind()
+    entries = await cursor.read(1)
+    return read_header(entries[0].buffer).base_offset if entries else COUNT
+
+
+@pytest.mark.parametrize("configs", [TOO_OLD, TOO_MUCH])
+async def test_what_a_durable_cursor_is_owed_stays(configs: dict[str, str]) -> None:
+    async with house() as here:
+        log, places = await fill(here, configs)
+        cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await log.enforce_retention()
+        assert 0 == log.log_start_offset
+        await cursor.mark_delete(places[14])
+        await log.enforce_retention()
+        assert 0 < log.log_start_offset <= 15
+        assert places[14].ledger_id <= log.managed_ledger.ledgers[0].ledger_id
+        assert 15 == await first_owed(cursor)
+        await cursor.mark_delete(places[-1])
+        await log.enforce_retention()
+        assert (COUNT, 0) == (log.log_start_offset, log.size_bytes)
+
+
+async def test_deleting_the_subscription_lets_go() -> None:
+    async with house() as here:
+        log, _ = await fill(here, TOO_OLD)
+        await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await log.managed_ledger.delete_cursor("slow")
+        await log.enforce_retention()
+        assert COUNT == log.log_start_offset
+
+
+async def test_cursor_that_is_not_durable_holds_back_nothing() -> None:
+    async with house() as here:
+        log, _ = await fill(here, TOO_OLD)
+        cursor = await log.managed_ledger.new_non_durable_cursor(EARLIEST)
+        await log.enforce_retention()
+        assert COUNT == log.log_start_offset == await first_owed(cursor)
+
+
+@pytest.mark.parametrize("waits_for", ["", "groups"])
+async def test_topic_that_does_not_wait_moves_cursors_along(waits_for: str) -> None:
+    async with house() as here:
+        log, _ = await fill(here, {**TOO_OLD, WAITS_FOR: waits_for})
+        cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await log.enforce_retention()
+        assert (COUNT, 0) == (log.log_start_offset, cursor.backlog)
+
+
+async def test_setting_can_be_changed_at_any_time() -> None:
+    async with house() as here:
+        log, _ = await fill(here, TOO_OLD)
+        await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await here.registry.enforce_retention()
+        assert 0 == log.log_start_offset
+        await here.registry.alter_configs("orders", {WAITS_FOR: ""})
+        await here.registry.enforce_retention()
+        assert COUNT == log.log_start_offset
+
+
+@pytest.mark.parametrize("waits_for", ["groups", "groups,subscriptions", "subscriptions"])
+async def test_what_no_group_has_committed_stays_for_those_who_wait_for_groups(
+    waits_for: str,
+) -> None:
+    async with house() as here:
+        log, _ = await fill(here, {**TOO_OLD, WAITS_FOR: waits_for})
+        asked: list[tuple[str, UUID, int]] = []
+
+        def committed(*place: object) -> int:
+            asked.append(place)  # type: ignore[arg-type]
+            return 15
+
+        await here.registry.enforce_retention(committed)
+        assert [("orders", log.topic_id, 0)] == asked
+        is_kept = "groups" in waits_for
+        assert is_kept == (0 < log.log_start_offset <= 15)
+        await here.registry.enforce_retention()  # no group has committed anything
+        assert COUNT == log.log_start_offset
+
+
+async def test_ledger_that_is_written_to_is_not_closed_while_something_in_it_is_owed() -> None:
+    async with house() as here:
+        log = await here.log(configs={"retention.ms": "10"})
+        position = (await append(log, batch("a"))).position
+        assert position is not None
+        cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        here.clock.advance(100)
+        for _ in range(3):
+            await log.enforce_retention()
+        assert [position.ledger_id] == [each.ledger_id for each in log.managed_ledger.ledgers]
+        await cursor.mark_delete(position)
+        await log.enforce_retention()
+        assert (1, 0) == (log.log_start_offset, log.size_bytes)
+
+
+@pytest.mark.parametrize("before", [1, 7, 13, 29, COUNT])
+async def test_deleted_records_wait_for_nobody_and_are_not_delivered(before: int) -> None:
+    """In the middle of a ledger nothing is removed, and still nobody may see what was deleted."""
+    async with house() as here:
+        log, places = await fill(here, SMALL_SEGMENTS)
+        slow = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        fast = await log.managed_ledger.open_cursor("fast", initial=EARLIEST)
+        await fast.mark_delete(places[19])
+        await log.delete_records(before)
+        assert before == log.log_start_offset == await first_owed(slow)
+        assert max(before, 20) == await first_owed(fast)
+
+
+@pytest.mark.parametrize("is_deleted_by_a_crash", [True, False])
+async def test_log_start_within_a_batch_leaves_the_rest_of_it(is_deleted_by_a_crash: bool) -> None:
+    engine = FaultyEngine(None)
+    async with house(engine, is_closed_well=not is_deleted_by_a_crash) as here:
+        log = await here.log()
+        await append(log, batch("a"))
+        position = (await append(log, batch("b", "c", "d"))).position
+        assert position is not None
+        cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await log.delete_records(2)
+        assert frozenset({1, 2}) == cursor.batch_indexes(position)
+    async with house(engine) as again:
+        cursor = (await again.log()).managed_ledger.cursors["slow"]
+        assert frozenset({1, 2}) == cursor.batch_indexes(position)
+        assert 1 == cursor.backlog
+
+
+async def test_crash_behind_the_log_start_moves_cursors_at_the_next_start() -> None:
+    engine = FaultyEngine(None)
+    synced = StoreConfig(durability="fsync")
+    async with house(engine, store_config=synced, is_closed_well=False) as here:
+        log, _ = await fill(here, SMALL_SEGMENTS)
+        await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await here.store.flush()
+        engine.delay_next("commit", 0)
+        hold = engine.hold_next("commit")  # behind the log start
+        deleting = asyncio.ensure_future(log.delete_records(3))
+        await hold.reached()
+        engine.drop_unsynced()
+        await asyncio.gather(deleting, return_exceptions=True)
+    async with house(engine) as again:
+        log = await again.log()
+        assert 3 == log.log_start_offset
+        assert 3 == await first_owed(log.managed_ledger.cursors["slow"])
+
+
+async def test_partition_whose_beginning_cannot_be_read_is_opened_all_the_same() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log, _ = await fill(here, SMALL_SEGMENTS)
+        await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
+        await log.delete_records(7)
+    async with house(engine) as again:
+        engine.delay_next("read", 0)  # of the end, which opening needs
+        engine.fail_next("read")
+        assert 7 == (await again.log()).log_start_offset
