@@ -221,7 +221,10 @@ class PartitionNotes:
         Raises:
             LedgerError: it was not stored.
         """
-        kept = self._ledger.ledgers[0].ledger_id
+        ledgers = self._ledger.ledgers
+        if not ledgers:  # the partition was terminated before it had anything
+            return
+        kept = ledgers[0].ledger_id
         for key_of in (self._keys.ledger_intervals, self._keys.span):
             start, end = key_of(since_ledger_id), key_of(kept)
             while stale := self._store.scan_rows_between(start, end, limit=DELETED_ROWS_MAX):

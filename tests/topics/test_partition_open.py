@@ -8,7 +8,7 @@ from ledger.engine.memory import MemoryEngine
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, outcome
 from topics import partition_notes, records
-from topics.errors import OutOfOrderSequence, StorageFailed
+from topics.errors import OutOfOrderSequence, StorageFailed, TopicTerminated
 from topics.keys import PartitionKeys
 from topics.partition_open import managed_ledger_name
 
@@ -95,3 +95,16 @@ async def test_entry_that_is_no_batch_and_unreadable_rows_are_said() -> None:
             with pytest.raises(StorageFailed):
                 await topic.open_partition(index)
     assert isinstance(here.store, LedgerStore)
+
+
+async def test_a_partition_that_was_terminated_empty_opens_again() -> None:
+    """It has no ledger at all: the open one went with the termination."""
+    async with house() as here:
+        log = await here.log()
+        await log.terminate()
+        await log.enforce_retention()
+        assert () == log.managed_ledger.ledgers
+    async with house(here.engine) as again:
+        log = await again.log()
+        assert (0, 0) == (log.log_start_offset, log.high_watermark)
+        assert isinstance((await append(log, batch("a"))).error, TopicTerminated)
