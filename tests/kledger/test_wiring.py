@@ -2,16 +2,20 @@
 
 import asyncio
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
+from batches.builder import NewRecord, build_batch
 from kledger.healthcheck import check
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart, Server
 from ledger import Corrupt
+from native.errors import KledgerError, TopicNotFound, Unavailable
 from runtime.manual_clock import ManualClock
 
 YEAR_2100_MS = 4_102_444_800_000
@@ -59,6 +63,48 @@ async def test_server_without_listener_for_kafka_runs() -> None:
     )
     assert server._gateway is None
     await server.stop()
+
+
+async def test_native_clients_and_kafka_clients_see_the_same_topics() -> None:
+    server = Server(settings(**{"num.partitions": 3}), on_crash=no_crash)
+    await server.start()
+    broker = server.broker
+    assert broker is server.broker
+    info = await broker.lookup("persistent://public/default/orders", create=True)
+    assert ("orders", 3) == (info.name, info.partition_count)
+    async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
+        await producer.send_and_wait("orders", b"v", partition=2)
+    assert 0 <= (await broker.last_place("orders", 2)).position.entry_id
+    await server.stop()
+
+
+async def test_native_clients_make_no_topics_where_kafka_clients_do_not() -> None:
+    server = Server(settings(**{"auto.create.topics.enable": False}), on_crash=no_crash)
+    await server.start()
+    with pytest.raises(TopicNotFound):
+        await server.broker.lookup("orders", create=True)
+    await server.stop()
+
+
+async def test_stopping_ends_native_links_first(tmp_path: Path) -> None:
+    server = Server(settings(tmp_path, **{"server.kafka": None}), on_crash=no_crash)
+    await server.start()
+    broker = server.broker
+    await broker.create_topic("orders", 1, {})
+    ends: list[KledgerError | None] = []
+    producer = await broker.open_producer("orders", 0, name="", ended=ends.append)
+    await producer.send(build_batch([NewRecord(b"v")]))
+    await server.stop()
+    assert [Unavailable] == [type(each) for each in ends]
+
+
+def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
+    """Every start of a server that is there for Kafka alone would pay for it."""
+    program = "import sys, kledger.cli.serve; print([m for m in sys.modules if m[:6] == 'native'])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert "[]\n" == done.stdout
 
 
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:
