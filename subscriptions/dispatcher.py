@@ -7,14 +7,53 @@ Must not know: how acknowledgements become durable, connections, topics.
 Theory: docs/ARCHITECTURE.md, "Dispatchers".
 """
 
+import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 
-from ledger import Cursor, Position
+from ledger import (
+    AlreadyClosed,
+    Cursor,
+    CursorState,
+    Entry,
+    Fenced,
+    LedgerError,
+    NoMoreEntries,
+    Position,
+    ResetInProgress,
+)
 from runtime.clock import Clock
+from runtime.logs import RateLimitedLog
+from runtime.signal import Signal
 from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
+from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
+from subscriptions.entry_view import mask_of
+from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
+from subscriptions.key_shared_state import KeySharedState
 from subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
+from subscriptions.shared_state import SharedState
+from subscriptions.single_active_state import SingleActiveState
+
+logger = logging.getLogger(__name__)
+
+WARNINGS_PER_SECOND = 1
+RETRY_MIN_MS = 20
+RETRY_MAX_MS = 5_000
+
+
+def state_for(subscription_type: SubscriptionType, options: DispatchOptions) -> DispatchState:
+    """Return a new state of a type."""
+    match subscription_type:
+        case SubscriptionType.EXCLUSIVE:
+            return SingleActiveState(options, is_exclusive=True)
+        case SubscriptionType.FAILOVER:
+            return SingleActiveState(options, is_exclusive=False)
+        case SubscriptionType.SHARED:
+            return SharedState(options)
+        case SubscriptionType.KEY_SHARED:
+            return KeySharedState(options)
 
 
 class Dispatcher:
@@ -34,13 +73,32 @@ class Dispatcher:
         supervisor: Supervisor,
     ) -> None:
         """Args: cursor: nobody else may read it sequentially while there are consumers."""
+        self._cursor = cursor
+        self._revision = cursor.revision
+        self._options = options
+        self._state = state_for(subscription_type, options)
+        self._clock = clock
+        self._timers = timers
+        self._supervisor = supervisor
+        self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
+        self._delivers: dict[int, Deliver] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = Signal()
+        # What was read on and not handed out, and the revision under which it was read.
+        self._held: list[Entry] = []
+        self._held_number = 0
+        self._switch: TimerHandle | None = None
+        self._tick: TimerHandle | None = None
+        self._tick_due_ms = 0
+        self._ticked_ms = clock.monotonic_ms() - options.delayed_tick_ms
+        self._is_closed = False
 
     # Looking
 
     @property
     def consumer_names(self) -> tuple[str, ...]:
         """Who is here, in the order in which they joined."""
-        raise NotImplementedError
+        return tuple(each.name for each in self._state.consumers.values())
 
     @property
     def unacknowledged(self) -> int:
@@ -48,26 +106,26 @@ class Dispatcher:
 
         Exclusive and failover count no further than `UNACKED_COUNTED_MAX` entries.
         """
-        raise NotImplementedError
+        return self._state.unacknowledged
 
     @property
     def delayed(self) -> int:
         """How many records wait for their time."""
-        raise NotImplementedError
+        return self._state.delayed
 
     @property
     def redelivered(self) -> int:
         """How many records were handed out that had been handed out before."""
-        raise NotImplementedError
+        return self._state.redelivered
 
     @property
     def is_closed(self) -> bool:
         """Whether it hands out nothing any more: it was closed, or its cursor was."""
-        raise NotImplementedError
+        return self._is_closed or self._cursor.is_closed
 
     def is_active(self, consumer: int) -> bool:
         """Tell whether a consumer gets anything: of failover the chosen one, else everybody."""
-        raise NotImplementedError
+        return self._state.is_active(consumer)
 
     # Consumers
 
@@ -85,7 +143,21 @@ class Dispatcher:
             SubscriptionFenced: a revision of the cursor runs.
             SubscriptionClosed: the dispatcher is closed.
         """
-        raise NotImplementedError
+        if self.is_closed or self._supervisor.is_closed:
+            raise SubscriptionClosed(f"subscription {self._cursor.name} is closed")
+        if self._revision.is_running:
+            raise SubscriptionFenced(f"the position of {self._cursor.name} is being set")
+        number, rewind = self._state.add(options)
+        self._delivers[number] = deliver
+        if not self._tasks:
+            name = f"dispatch {self._cursor.name}"
+            self._tasks = [
+                self._supervisor.spawn(self._read_on(), name),
+                self._supervisor.spawn(self._read_again(), name),
+            ]
+        self._perform(rewind)
+        self._changed.notify()
+        return number
 
     def remove_consumer(self, consumer: int) -> None:
         """Let a consumer go; one that is not here is passed over.
@@ -93,7 +165,14 @@ class Dispatcher:
         What it has not acknowledged is handed out again: to others at once (shared, key_shared), or
         to the next active one from the cursor. When nobody is left, reading stops.
         """
-        raise NotImplementedError
+        if self._delivers.pop(consumer, None) is None:
+            return
+        self._perform(self._state.remove(consumer))
+        if not self._delivers:
+            self._cancel_switch()
+            self._cursor.cancel_pending_read()
+            self._held = []
+        self._changed.notify()
 
     def add_permits(self, consumer: int, count: int) -> None:
         """Let a consumer get that many more records; of one that has left, nothing.
@@ -101,7 +180,12 @@ class Dispatcher:
         Raises:
             InvalidRequest: the count is not positive.
         """
-        raise NotImplementedError
+        found = self._state.consumers.get(consumer)
+        if found is not None:
+            had_permits = found.permits > 0
+            found.add_permits(count)
+            if not had_permits:
+                self._changed.notify()
 
     def redeliver(self, consumer: int, pieces: Sequence[Piece] | None) -> None:
         """Hand out again what a consumer has: these pieces, or all (None).
@@ -109,17 +193,21 @@ class Dispatcher:
         Exclusive and failover go back to everything that is not acknowledged, in order; from others
         than the active consumer that is ignored, as are pieces that the consumer does not have.
         """
-        raise NotImplementedError
+        if consumer in self._delivers:
+            self._perform(self._state.redeliver(consumer, pieces))
+            self._changed.notify()
 
     # Following the cursor
 
     def acknowledged(self, pieces: Iterable[Piece]) -> None:
         """Tell what the cursor took; whoever had it, and unknown pieces, do not matter."""
-        raise NotImplementedError
+        if self._state.acknowledged(pieces):
+            self._changed.notify()
 
     def acknowledged_upto(self, position: Position, records: int) -> None:
         """Tell that the cursor took all entries before a position, and these records of it."""
-        raise NotImplementedError
+        if self._state.acknowledged_upto(position, records):
+            self._changed.notify()
 
     def clear(self) -> None:
         """Forget everything but the consumers and their permits: positions are being set.
@@ -127,12 +215,177 @@ class Dispatcher:
         For whoever revises the cursor, between the start and the end of the revision, in the step
         that sets the positions. Redelivery counts begin anew.
         """
-        raise NotImplementedError
+        self._held = []
+        self._state.clear()
 
     def resume(self) -> None:
         """Go on after a revision has ended; whoever started one must say so."""
-        raise NotImplementedError
+        if self._state.is_rewind_due and not self._is_switching:
+            self._go_back()
+        self._changed.notify()
 
     async def close(self) -> None:
         """Stop reading, let all consumers go. May be repeated; the cursor stays open."""
-        raise NotImplementedError
+        self._is_closed = True
+        self._delivers.clear()
+        self._held = []
+        self._cancel_switch()
+        if self._tick is not None:
+            self._tick.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # Going back
+
+    @property
+    def _is_switching(self) -> bool:
+        return self._switch is not None and self._switch.is_pending
+
+    def _cancel_switch(self) -> None:
+        if self._switch is not None:
+            self._switch.cancel()
+
+    def _perform(self, rewind: Rewind | None) -> None:
+        if rewind is None:
+            return
+        if not rewind.delay_ms:
+            self._cancel_switch()
+            self._go_back()
+        elif not self._is_switching:
+            self._switch = self._timers.call_after(rewind.delay_ms, self._go_back)
+
+    def _go_back(self) -> None:
+        """Rewind the cursor, in a revision: whatever was read until now is outdated.
+
+        While another revision runs the state goes on saying that it is due, and `resume` does it.
+        """
+        if self.is_closed or self._revision.is_running:
+            return
+        self._revision.start()
+        self._revision.end(CursorState.rewind)
+        self._held = []
+        self._state.rewound()
+        self._changed.notify()
+
+    # Reading on
+
+    async def _read_on(self) -> None:
+        """Read what is new and hand it out, for as long as there is somebody to read for."""
+        retry_ms = RETRY_MIN_MS
+        while True:
+            version = self._changed.version
+            if self._held:
+                self._held = [each for each in self._held if not self._is_acknowledged(each)]
+                self._hand_out_held()
+            count = 0 if self._held or self._must_rest() else self._state.entries_wanted()
+            if not count:
+                await self._changed.wait_beyond(version)
+                continue
+            try:
+                bytes_max = self._options.read_bytes_max
+                entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
+            except NoMoreEntries:
+                await self._changed.wait_beyond(version)
+            except (AlreadyClosed, Fenced):
+                return
+            except LedgerError as error:
+                retry_ms = await self._wait_after(error, retry_ms)
+            else:
+                # It goes on over revisions: what it returns was read under the one of this moment.
+                self._held, self._held_number = entries, self._revision.number
+                self._hand_out_held()
+                retry_ms = RETRY_MIN_MS
+                await self._clock.sleep(0)  # entries in memory are read without a pause
+
+    def _must_rest(self) -> bool:
+        return self._revision.is_running or self._state.is_rewind_due
+
+    def _hand_out_held(self) -> None:
+        """Hand out what was read on, as far as anybody can take it."""
+        held, number = self._held, self._held_number
+        if self._revision.is_outdated(number):
+            self._go_back()
+        elif held:
+            out, taken = self._state.hand_out(held, self._owed(held), self._clock.now_ms())
+            self._held = held[taken:]
+            self._deliver(out, number)
+
+    def _is_acknowledged(self, entry: Entry) -> bool:
+        return self._cursor.state.is_acknowledged(entry.position)
+
+    # Reading again
+
+    async def _read_again(self) -> None:
+        """Read what shall come again and hand it out."""
+        retry_ms = RETRY_MIN_MS
+        while True:
+            version = self._changed.version
+            positions = [] if self._must_rest() else self._state.replay_wanted()
+            if not positions:
+                await self._changed.wait_beyond(version)
+                continue
+            number = self._revision.number
+            try:
+                entries, gone = await self._cursor.replay(positions)
+            except (AlreadyClosed, Fenced):
+                return
+            except LedgerError as error:
+                retry_ms = await self._wait_after(error, retry_ms)
+                continue
+            if not self._revision.is_outdated(number):
+                self._deliver(
+                    self._state.hand_out_again(entries, self._owed(entries), gone), number
+                )
+            retry_ms = RETRY_MIN_MS
+            await self._clock.sleep(0)
+
+    # Handing out
+
+    def _owed(self, entries: Sequence[Entry]) -> dict[Position, int]:
+        """Return which records are owed, of the entries of which not all are."""
+        owed = {}
+        for entry in entries:
+            indexes = self._cursor.state.batch_indexes(entry.position)
+            if indexes is not None:
+                owed[entry.position] = mask_of(indexes)
+        return owed
+
+    def _deliver(self, out: HandOut, number: int) -> None:
+        for consumer, deliveries in out.items():
+            deliver = self._delivers.get(consumer)
+            if deliver is not None and not self._revision.is_outdated(number):
+                deliver(deliveries)
+        self._watch_delays()
+        self._changed.notify()
+
+    async def _wait_after(self, error: LedgerError, retry_ms: int) -> int:
+        """Wait before a read is tried again; return how long to wait the next time."""
+        if not isinstance(error, ResetInProgress):
+            self._log.warning("cursor %s: a read failed: %s", self._cursor.name, error)
+        await self._clock.sleep(retry_ms)
+        return min(retry_ms * 2, RETRY_MAX_MS)
+
+    # Delayed records
+
+    def _watch_delays(self) -> None:
+        """Look for records that are due when the first one is, but not all the time."""
+        due_ms = self._state.next_due_ms
+        if due_ms is None:
+            return
+        if self._tick is not None and self._tick.is_pending:
+            if due_ms >= self._tick_due_ms:
+                return
+            self._tick.cancel()
+        self._tick_due_ms = due_ms
+        earliest_ms = self._ticked_ms + self._options.delayed_tick_ms
+        at_ms = self._clock.monotonic_ms() + due_ms - self._clock.now_ms()
+        self._tick = self._timers.call_at(max(at_ms, earliest_ms), self._release_due)
+
+    def _release_due(self) -> None:
+        self._ticked_ms = self._clock.monotonic_ms()
+        self._state.release_due(self._clock.now_ms())
+        self._watch_delays()
+        self._changed.notify()

@@ -1,0 +1,95 @@
+"""What a dispatcher needs to see of a stored batch: how many records, whose they are, and when.
+
+Rule: nothing is decoded that the type of the subscription does not ask for. What cannot be decoded
+is handed out like anything else: the client finds the damage and says so.
+Must not know: consumers, cursors.
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+from zlib import crc32
+
+from batches.errors import BatchError
+from batches.header import BATCH_OVERHEAD, CODEC_MASK, read_header, read_record_count
+from batches.reader import iterate_fields, iterate_records, open_body
+from ledger import Buffer, Position
+from subscriptions.model import SLOT_COUNT
+
+DELIVER_AT = "kledger.deliver-at"
+"""The header with the time, in ms as decimal digits, before which a record is not handed out. Only
+a record that is alone in an uncompressed batch has one."""
+
+RECORDS_MAX = 1 << 20
+"""More records than that in a batch are a claim of its header only."""
+
+SlotRecords: TypeAlias = tuple[tuple[int, int], ...]
+"""The records of an entry by the slots of their keys: (slot, mask), each slot once."""
+
+_DELIVER_AT_BYTES = DELIVER_AT.encode()
+_CODEC_AT = 22
+_SEARCHED_SIZE_MAX = 4096
+
+
+def record_count(data: Buffer) -> int:
+    """Return how many records an entry has; what is no batch is one."""
+    if len(data) < BATCH_OVERHEAD:
+        return 1
+    count = read_record_count(data)
+    return min(max(count, 1), RECORDS_MAX)
+
+
+def mask_of(indexes: Iterable[int]) -> int:
+    """Return the mask of some records of an entry."""
+    bits = bytearray()
+    for index in indexes:
+        place = index >> 3
+        if place >= len(bits):
+            bits.extend(bytes(place + 1 - len(bits)))
+        bits[place] |= 1 << (index & 7)
+    return int.from_bytes(bits, "little")
+
+
+def key_slot(key: Buffer) -> int:
+    """Return the slot of a key, 1 to 65,535."""
+    return crc32(key) % (SLOT_COUNT - 1) + 1
+
+
+def slot_records(position: Position, data: Buffer) -> SlotRecords:
+    """Return which slots the records of an entry have.
+
+    Records without a key have the slot of their position, so that entries spread; so has
+    everything in an entry that cannot be decoded.
+    """
+    keyless = key_slot(b"%d:%d" % position)
+    if len(data) < BATCH_OVERHEAD:
+        return ((keyless, 1),)
+    found: dict[int, int] = {}
+    try:
+        header = read_header(data)
+        body = memoryview(open_body(data, header))
+        bit = 1
+        for fields in iterate_fields(body, header.record_count):
+            start, size = fields.key_start, fields.key_size
+            slot = keyless if size < 0 else key_slot(body[start : start + size])
+            found[slot] = found.get(slot, 0) | bit
+            bit <<= 1
+    except BatchError:
+        return ((keyless, (1 << record_count(data)) - 1),)
+    return tuple(found.items())
+
+
+def deliver_at_ms(data: Buffer) -> int | None:
+    """Return before when an entry of one record is not handed out; None: at any time."""
+    size = len(data)
+    if size < BATCH_OVERHEAD or data[_CODEC_AT] & CODEC_MASK:
+        return None
+    if size <= _SEARCHED_SIZE_MAX and _DELIVER_AT_BYTES not in bytes(data):
+        return None
+    try:
+        for record in iterate_records(data):
+            for name, value in record.headers:
+                if name == DELIVER_AT and value is not None and value.isdigit():
+                    return int(value)
+    except BatchError:
+        return None
+    return None
