@@ -121,10 +121,10 @@ class RpcLink(ABC, Generic[Item, Answer]):
             AlreadyClosed: the link was closed.
             Unavailable: it has ended.
         """
-        if self._end is not None:
-            raise type(self._end)(*self._end.args)
         if self._is_closing:
             raise AlreadyClosed("the link is closed")
+        if self._end is not None:
+            raise Unavailable(str(self._end))
         self._number += 1
         future = asyncio.get_running_loop().create_future()
         self._pending[self._number] = future

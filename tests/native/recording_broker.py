@@ -1,0 +1,247 @@
+"""A small broker in memory that keeps what it was asked: the other end for tests of the transport.
+
+It is no second implementation of the service: one partition, one consumer, no durability.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ledger import Buffer, Position
+from native.errors import KledgerError
+from native.seam import (
+    ConsumerRequest,
+    Ended,
+    MessagePlace,
+    PartitionStats,
+    SendReceipt,
+    SubscriptionStats,
+    Target,
+    TopicInfo,
+    TopicStats,
+)
+from runtime.signal import Signal
+from subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, Piece
+
+
+def batch(text: bytes, *, records: int = 1, size: int = 0) -> bytes:
+    """Build what passes for a stored batch: a head with a count of records, and text."""
+    return b"\0" * 57 + records.to_bytes(4, "big") + text.ljust(size, b".")
+
+
+def delivery(
+    entry_id: int, text: bytes = b"x", *, count: int = 1, records: int = ALL, size: int = 0
+) -> Delivery:
+    return Delivery(Position(3, entry_id), batch(text, records=count, size=size), records, 0)
+
+
+class RecordingLink:
+    """Either kind of link."""
+
+    def __init__(self, broker: "RecordingBroker", name: str, ended: Ended) -> None:
+        self._broker = broker
+        self.name = name
+        self.ended = ended
+        self.is_closed = False
+        self.permits = 0
+        self.deliver: Deliver = lambda _: None
+        self.hold: asyncio.Event | None = None
+
+    def _note(self, *what: Any) -> None:
+        self._broker.note(self.name, *what)
+
+    async def _maybe_held(self) -> None:
+        if self.hold is not None:
+            await self.hold.wait()
+        self._broker.fail_if_told()
+
+    async def send(self, data: Buffer) -> SendReceipt:
+        self._broker.batches.append(bytes(data))
+        entry_id = len(self._broker.batches) - 1
+        assert isinstance(data, bytearray), "the server may write into it"
+        self._broker.changed.notify()
+        await self._maybe_held()
+        return SendReceipt(Position(3, entry_id), 10 * entry_id)
+
+    def add_permits(self, count: int) -> None:
+        self.permits += count
+        self._note("permits", count)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        self._note("acknowledge", *acknowledgements)
+        await self._maybe_held()
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        self._note("acknowledge_upto", acknowledgement)
+        await self._maybe_held()
+
+    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
+        self._note("redeliver", *([None] if pieces is None else pieces))
+
+    async def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            self._note("close")
+
+
+class RecordingBroker:
+    """Implements `native.seam.Broker`; `calls` is what happened, `links` are the links so far."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.batches: list[bytes] = []
+        self.links: list[RecordingLink] = []
+        self.changed = Signal()
+        self.fail_next: Exception | None = None
+        self.hold_open: asyncio.Event | None = None
+
+    def note(self, *what: Any) -> None:
+        self.calls.append(what)
+        self.changed.notify()
+
+    def fail_if_told(self) -> None:
+        error, self.fail_next = self.fail_next, None
+        if error is not None:
+            raise error
+
+    async def happened(self, *what: Any) -> None:
+        """Wait until this was called."""
+        while what not in self.calls:
+            await self.changed.wait()
+
+    async def _answer(self, value: Any, *what: Any) -> Any:
+        self.note(*what)
+        if self.hold_open is not None:
+            await self.hold_open.wait()
+        self.fail_if_told()
+        return value
+
+    async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
+        info = TopicInfo("orders", 3)
+        found: TopicInfo = await self._answer(info, "lookup", topic, create)
+        return found
+
+    async def open_producer(
+        self, topic: str, partition: int, *, name: str, ended: Ended
+    ) -> RecordingLink:
+        await self._answer(None, "open_producer", topic, partition, name)
+        return self._linked(name, ended)
+
+    async def open_consumer(
+        self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
+    ) -> RecordingLink:
+        await self._answer(None, "open_consumer", request)
+        link = self._linked(request.consumer_name, ended)
+        link.deliver = deliver
+        return link
+
+    def _linked(self, name: str, ended: Ended) -> RecordingLink:
+        link = RecordingLink(self, name, ended)
+        self.links.append(link)
+        return link
+
+    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+        place = MessagePlace(Position(4, -1), -1)
+        found: MessagePlace = await self._answer(place, "last_place", topic, partition)
+        return found
+
+    async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
+        await self._answer(None, "create_topic", name, partitions, config)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._answer(None, "delete_topic", name)
+
+    async def topics(self) -> list[str]:
+        found: list[str] = await self._answer(["a", "ü"], "topics")
+        return found
+
+    async def topic_stats(self, name: str) -> TopicStats:
+        stats = TopicStats(
+            name=name, partitions=(PartitionStats(1, 2, 3),), subscriptions=("s", "t")
+        )
+        found: TopicStats = await self._answer(stats, "topic_stats", name)
+        return found
+
+    async def terminate(self, name: str) -> list[Position]:
+        found: list[Position] = await self._answer([Position(3, 4)], "terminate", name)
+        return found
+
+    async def subscriptions(self, topic: str) -> list[str]:
+        found: list[str] = await self._answer(["s"], "subscriptions", topic)
+        return found
+
+    async def create_subscription(self, topic: str, name: str, start: Target) -> None:
+        await self._answer(None, "create_subscription", topic, name, start)
+
+    async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
+        await self._answer(None, "delete_subscription", topic, name, force)
+
+    async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
+        stats = SubscriptionStats(
+            type=None,
+            backlog=1,
+            unacknowledged=2,
+            consumers=("a", "b"),
+            redelivery_rate=0.25,
+            revision_num=3,
+            is_under_revision=True,
+        )
+        found: SubscriptionStats = await self._answer(stats, "subscription_stats", topic, name)
+        return found
+
+    async def reset_subscription(
+        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
+    ) -> None:
+        await self._answer(None, "reset_subscription", topic, name, target, partition, inclusive)
+
+    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+        await self._answer(None, "skip_messages", topic, name, count)
+
+    async def clear_backlog(self, topic: str, name: str) -> None:
+        await self._answer(None, "clear_backlog", topic, name)
+
+    async def peek(
+        self, topic: str, name: str, count: int
+    ) -> list[tuple[int, Position, bytes, int]]:
+        entries = [(1, Position(3, 4), b"batch", 0b101), (2, Position(3, 5), b"", ALL)]
+        found: list[tuple[int, Position, bytes, int]] = await self._answer(
+            entries, "peek", topic, name, count
+        )
+        return found
+
+    async def close(self) -> None:
+        self.note("close")
+
+
+class Endings:
+    """Keeps what `ended` was called with."""
+
+    def __init__(self) -> None:
+        self.seen: list[KledgerError | None] = []
+        self._changed = Signal()
+
+    def __call__(self, error: KledgerError | None) -> None:
+        self.seen.append(error)
+        self._changed.notify()
+
+    async def first(self) -> KledgerError | None:
+        while not self.seen:
+            await self._changed.wait()
+        return self.seen[0]
+
+
+class Deliveries:
+    """Keeps what was delivered."""
+
+    def __init__(self) -> None:
+        self.seen: list[Delivery] = []
+        self._changed = Signal()
+
+    def __call__(self, deliveries: Sequence[Delivery]) -> None:
+        self.seen += deliveries
+        self._changed.notify()
+
+    async def first(self, count: int) -> list[Delivery]:
+        while len(self.seen) < count:
+            await self._changed.wait()
+        return self.seen[:count]

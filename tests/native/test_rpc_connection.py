@@ -1,0 +1,158 @@
+"""A connection that is lost and comes back, and versions that do not meet."""
+
+import asyncio
+import uuid
+
+import grpc.aio
+import pytest
+
+from native.errors import AlreadyClosed, NotAllowed, Unavailable
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_client import RpcClient
+from native.rpc_connection import RECONNECT_FIRST_MS, RECONNECT_MAX_MS, RpcConnection
+from runtime.clock import SystemClock
+from runtime.tasks import Supervisor
+from tests.native.recording_broker import Endings, RecordingBroker, batch
+from tests.native.rpc_pair import TEST_SECONDS, serving
+
+PAUSES = 8
+
+
+class ImpatientClock(SystemClock):
+    """Keeps pauses between tries and makes them short."""
+
+    def __init__(self) -> None:
+        self.pauses: list[int] = []
+        self.enough = asyncio.Event()
+
+    async def sleep(self, ms: int) -> None:
+        if ms <= RECONNECT_MAX_MS:
+            self.pauses.append(ms)
+            ms = 1
+            if len(self.pauses) == PAUSES:
+                self.enough.set()
+        await super().sleep(ms)
+
+
+class LargestEntropy:
+    """Takes as little off a pause as can be."""
+
+    def token(self, size: int) -> bytes:
+        return bytes(size)
+
+    def uuid4(self) -> uuid.UUID:
+        return uuid.UUID(int=0)
+
+    def below(self, limit: int) -> int:
+        return 0
+
+
+def connection(address: str, clock: SystemClock | None = None) -> RpcConnection:
+    return RpcConnection(
+        address,
+        clock=clock or SystemClock(),
+        entropy=LargestEntropy(),
+        supervisor=Supervisor(),
+    )
+
+
+async def test_connection_comes_back_when_the_server_does() -> None:
+    ended = Endings()
+    broker = RecordingBroker()
+    async with asyncio.timeout(TEST_SECONDS):
+        async with serving(broker) as (_, port):
+            client = RpcClient(f"127.0.0.1:{port}")
+            await client.connect()
+            link = await client.open_producer("orders", 0, name="p", ended=ended)
+            await link.send(batch(b"a"))
+        assert isinstance(await ended.first(), Unavailable)
+        with pytest.raises(Unavailable):
+            await client.topics()
+        reopening = asyncio.ensure_future(client.open_producer("orders", 0, name="q", ended=ended))
+        await asyncio.sleep(0)
+        async with serving(broker, port=port):
+            link = await reopening
+            await link.send(batch(b"b"))
+            await client.close()
+    assert [batch(b"a"), batch(b"b")] == broker.batches
+
+
+async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
+    clock = ImpatientClock()
+    link = connection("127.0.0.1:1", clock)
+    waiting = [asyncio.ensure_future(link.ready(20_000)) for _ in range(3)]
+    async with asyncio.timeout(TEST_SECONDS):
+        await clock.enough.wait()
+    for each in waiting:
+        each.cancel()
+    await asyncio.wait(waiting)
+    expected = [min(RECONNECT_FIRST_MS << n, RECONNECT_MAX_MS) for n in range(PAUSES)]
+    assert expected == clock.pauses[:PAUSES], "one try for all who wait"
+    assert link._trying is not None
+    await link._trying  # nobody waits any more
+    await link.close()
+    await link.supervisor.close()
+
+
+async def test_closing_ends_every_wait() -> None:
+    link = connection("127.0.0.1:1")
+    waiting = asyncio.ensure_future(link.ready(20_000))
+    await asyncio.sleep(0)
+    await link.close()
+    with pytest.raises(AlreadyClosed):
+        await waiting
+    with pytest.raises(AlreadyClosed):
+        await link.ready()
+    await link.supervisor.close()
+
+
+@pytest.mark.parametrize(("client", "server"), [((1, 1), (2, 3)), ((2, 2), (1, 1))])
+async def test_versions_that_do_not_meet_are_told_at_once(
+    client: tuple[int, int], server: tuple[int, int]
+) -> None:
+    async with asyncio.timeout(TEST_SECONDS), serving(versions=server) as (_, port):
+        asking = RpcClient(f"127.0.0.1:{port}", versions=client)
+        with pytest.raises(NotAllowed) as caught:
+            await asking.connect()
+        assert (
+            f"no common protocol version: the client speaks {client[0]} to {client[1]}, "
+            f"the server {server[0]} to {server[1]}"
+        ) == str(caught.value)
+        await asking.close()
+
+
+async def test_highest_common_version_is_agreed_on_and_used() -> None:
+    async with asyncio.timeout(TEST_SECONDS), serving(versions=(2, 4)) as (_, port):
+        asking = RpcClient(f"127.0.0.1:{port}", versions=(1, 3))
+        await asking.connect()
+        assert 3 == asking._connection.version
+        assert ["a", "ü"] == await asking.topics()
+        await asking.close()
+
+
+async def test_server_of_another_version_in_the_old_place_is_noticed() -> None:
+    """The library below reconnects by itself, so a call may meet a server that was never asked."""
+    broker = RecordingBroker()
+    async with asyncio.timeout(TEST_SECONDS):
+        async with serving(broker) as (_, port):
+            client = RpcClient(f"127.0.0.1:{port}")
+            await client.connect()
+        async with serving(broker, port=port, versions=(2, 2)):
+            await client._connection._channel.channel_ready()
+            with pytest.raises(NotAllowed, match="is of protocol version 1, the server speaks 2"):
+                await client.topics()
+            await client.close()
+    assert [] == broker.calls
+
+
+async def test_call_without_a_version_is_refused() -> None:
+    async with (
+        asyncio.timeout(TEST_SECONDS),
+        serving() as (_, port),
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        call = channel.unary_unary("/kledger.native.v1.Broker/ListTopics")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(pb.ListTopicsRequest().SerializeToString())
+    assert grpc.StatusCode.PERMISSION_DENIED == caught.value.code()
+    assert "not_allowed" == dict(caught.value.trailing_metadata())["kledger-error"]

@@ -1,0 +1,54 @@
+"""The table of errors is whole and stable."""
+
+import native.errors
+from native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unreadable
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_errors import CODES, TEXT_LENGTH_MAX, code_of, error_of, message_of
+
+RAISED_BY_CLIENTS = {Unreadable}
+"""What a server has no reason to say."""
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    classes = {
+        each
+        for each in vars(native.errors).values()
+        if isinstance(each, type) and issubclass(each, KledgerError)
+    }
+    assert classes - RAISED_BY_CLIENTS == {kind for kind, _ in CODES.values()}
+    assert len(CODES) == len({kind for kind, _ in CODES.values()})
+
+
+def test_codes_are_the_ones_that_clients_know() -> None:
+    """Clients of other versions depend on these words: add to them, never change one."""
+    assert {
+        "internal", "topic_not_found", "topic_exists", "topic_terminated", "consumer_busy",
+        "consumer_assign", "subscription_not_found", "subscription_fenced", "already_closed",
+        "timeout", "invalid_argument", "not_allowed", "unavailable",
+    } == set(CODES)  # fmt: skip
+
+
+def test_code_goes_both_ways() -> None:
+    for code, (kind, _) in CODES.items():
+        assert code == code_of(kind("x"))
+        assert kind is type(error_of(code, "x"))
+
+
+def test_class_below_a_known_one_has_its_code() -> None:
+    class Gone(TopicNotFound):
+        pass
+
+    class Odd(KledgerError):
+        pass
+
+    assert ("topic_not_found", "internal") == (code_of(Gone("x")), code_of(Odd("x")))
+
+
+def test_code_of_a_newer_version_is_shown() -> None:
+    error = error_of("moon_phase", "not tonight")
+    assert (KledgerError, "not tonight (moon_phase)") == (type(error), str(error))
+
+
+def test_long_text_is_cut() -> None:
+    message = message_of(ConsumerBusy("x" * 10_000))
+    assert pb.Error(code="consumer_busy", message="x" * TEXT_LENGTH_MAX) == message

@@ -1,0 +1,200 @@
+"""Links over a real connection: order, answers, ends."""
+
+import asyncio
+
+import pytest
+
+from ledger import Position
+from native.errors import (
+    AlreadyClosed,
+    ConsumerBusy,
+    InvalidArgument,
+    KledgerError,
+    TopicTerminated,
+    Unavailable,
+)
+from native.rpc_links import RpcConsumerLink, RpcProducerLink
+from native.seam import EARLIEST, ConsumerRequest, SendReceipt
+from subscriptions.model import Acknowledgement, Piece, SubscriptionType
+from tests.native.recording_broker import Deliveries, Endings, batch, delivery
+from tests.native.rpc_pair import MESSAGE_BYTES_MAX, Pair, pair
+
+REQUEST = ConsumerRequest(
+    topic="orders",
+    partition=2,
+    subscription="bills",
+    type=SubscriptionType.SHARED,
+    start=EARLIEST,
+    consumer_name="c",
+)
+
+
+async def producer(both: Pair, ended: Endings) -> RpcProducerLink:
+    return await both.client.open_producer("orders", 2, name="p", ended=ended)
+
+
+async def consumer(both: Pair, taken: Deliveries, ended: Endings) -> RpcConsumerLink:
+    return await both.client.open_consumer(REQUEST, deliver=taken, ended=ended)
+
+
+async def test_overlapping_sends_arrive_in_order_and_get_their_own_receipts() -> None:
+    ended = Endings()
+    async with pair() as both:
+        link = await producer(both, ended)
+        batches = [batch(b"%d" % number, size=number * 300) for number in range(100)]
+        receipts = await asyncio.gather(*map(link.send, batches))
+        assert batches == both.broker.batches
+        assert [SendReceipt(Position(3, n), 10 * n) for n in range(100)] == receipts
+        await link.close()
+        await link.close()
+        assert ("p", "close") in both.broker.calls
+        with pytest.raises(AlreadyClosed):
+            await link.send(batch(b"late"))
+    assert [] == ended.seen
+
+
+async def test_send_that_is_refused_fails_alone() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        both.broker.fail_next = TopicTerminated("no more")
+        with pytest.raises(TopicTerminated, match="no more"):
+            await link.send(batch(b"a"))
+        both.broker.fail_next = RuntimeError("a mistake")
+        with pytest.raises(KledgerError, match="a mistake"):
+            await link.send(batch(b"b"))
+        assert SendReceipt(Position(3, 2), 20) == await link.send(memoryview(batch(b"c")))
+
+
+async def test_batch_beyond_what_the_server_takes_is_refused_here() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        with pytest.raises(InvalidArgument, match=str(MESSAGE_BYTES_MAX)):
+            await link.send(b"x" * MESSAGE_BYTES_MAX)
+        await link.send(b"x" * (MESSAGE_BYTES_MAX - 1024))
+
+
+async def test_consumer_gets_what_is_delivered_and_its_calls_keep_their_order() -> None:
+    taken, ended = Deliveries(), Endings()
+    acknowledgement = Acknowledgement(Position(3, 1), 0b11, 2)
+    async with pair() as both:
+        link = await consumer(both, taken, ended)
+        assert ("open_consumer", REQUEST) in both.broker.calls
+        link.add_permits(7)
+        await both.broker.happened("c", "permits", 7)
+        sent = [delivery(0), delivery(1, count=9, records=0b101), delivery(2, b"y", size=300_000)]
+        both.broker.links[0].deliver(sent)
+        assert sent == await taken.first(3)
+
+        begun = len(both.broker.calls)
+        first = asyncio.ensure_future(link.acknowledge([acknowledgement]))
+        await asyncio.sleep(0)
+        link.redeliver(None)
+        link.redeliver([Piece(Position(3, 2), 5), Piece(Position(3, 3))])
+        await link.acknowledge_upto(acknowledgement)
+        await first
+        pieces = (Piece(Position(3, 2), 5), Piece(Position(3, 3)))
+        calls = [call for call in both.broker.calls[begun:] if call[1] != "permits"]
+        # What waits for an answer runs beside the rest, and begins in its own order.
+        assert sorted(calls, key=str) == sorted(
+            [
+                ("c", "acknowledge", acknowledgement),
+                ("c", "redeliver", None),
+                ("c", "redeliver", *pieces),
+                ("c", "acknowledge_upto", acknowledgement),
+            ],
+            key=str,
+        )
+        both.broker.fail_next = InvalidArgument("not of this type")
+        with pytest.raises(InvalidArgument, match="not of this type"):
+            await link.acknowledge_upto(acknowledgement)
+        await link.close()
+        assert ("c", "close") == both.broker.calls[-1]
+    assert [] == ended.seen
+
+
+async def test_link_that_cannot_be_opened_says_why() -> None:
+    async with pair() as both:
+        both.broker.fail_next = ConsumerBusy("taken by c")
+        with pytest.raises(ConsumerBusy, match="taken by c"):
+            await consumer(both, Deliveries(), Endings())
+        both.broker.fail_next = TopicTerminated("it is")
+        with pytest.raises(TopicTerminated):
+            await producer(both, Endings())
+        assert [] == both.broker.links
+
+
+async def test_opening_that_is_given_up_leaves_nothing_behind() -> None:
+    async with pair() as both:
+        both.broker.hold_open = asyncio.Event()
+        opening = asyncio.ensure_future(producer(both, Endings()))
+        await both.broker.happened("open_producer", "orders", 2, "p")
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        both.broker.hold_open = None
+        link = await producer(both, Endings())
+        assert SendReceipt(Position(3, 0), 0) == await link.send(batch(b"x"))
+
+
+@pytest.mark.parametrize("error", [None, ConsumerBusy("sent away"), Unavailable("not now")])
+async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | None) -> None:
+    ended = Endings()
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, ended)
+        both.broker.links[0].deliver([delivery(0)])
+        both.broker.links[0].ended(error)
+        found = await ended.first()
+        assert (type(error), str(error)) == (type(found), str(found))
+        assert [delivery(0)] == taken.seen, "what came before the end is there"
+        with pytest.raises(Unavailable):
+            await link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        link.add_permits(1)
+        link.redeliver(None)
+        await link.close()
+        await both.broker.happened("c", "close")
+    assert 1 == len(ended.seen)
+
+
+async def test_unanswered_sends_fail_when_the_link_ends() -> None:
+    """Nobody knows whether they were appended: the producer above sends them again."""
+    ended = Endings()
+    async with pair() as both:
+        link = await producer(both, ended)
+        await link.send(batch(b"a"))
+        both.broker.links[0].hold = asyncio.Event()
+        sending = asyncio.ensure_future(link.send(batch(b"b")))
+        while len(both.broker.batches) < 2:
+            await both.broker.changed.wait()
+        both.broker.links[0].ended(None)
+        with pytest.raises(Unavailable):
+            await sending
+        assert [None] == ended.seen
+        both.broker.links[0].hold.set()
+
+
+async def test_close_waits_for_answers_that_are_on_their_way() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        both.broker.links[0].hold = hold = asyncio.Event()
+        sending = asyncio.ensure_future(link.send(batch(b"a")))
+        while not both.broker.batches:
+            await both.broker.changed.wait()
+        closing = asyncio.ensure_future(link.close())
+        await asyncio.sleep(0)
+        hold.set()
+        await closing
+        assert SendReceipt(Position(3, 0), 0) == await sending
+
+
+async def test_client_that_closes_closes_its_links() -> None:
+    ended = Endings()
+    async with pair() as both:
+        await producer(both, ended)
+        await consumer(both, Deliveries(), ended)
+        await both.client.close()
+        await both.broker.happened("p", "close")
+        await both.broker.happened("c", "close")
+        with pytest.raises(AlreadyClosed):
+            await producer(both, ended)
+    assert [] == ended.seen

@@ -1,0 +1,149 @@
+"""Producers and consumers on the server's side: what bounds the memory they take."""
+
+import asyncio
+
+import pytest
+
+from ledger import Position
+from native.config import NativeConfig
+from native.errors import Unavailable
+from native.proto import kledger_native_pb2 as pb
+from native.rpc_streams import record_count
+from native.seam import ConsumerRequest
+from subscriptions.model import SubscriptionType
+from tests.native.recording_broker import Deliveries, Endings, RecordingLink, batch, delivery
+from tests.native.rpc_pair import Pair, pair
+
+SIZE = 100_000
+OPEN = pb.OpenConsumer(topic="t", type="shared", start=pb.Target(time_ms=0), consumer_name="c")
+
+
+async def join(both: Pair, taken: Deliveries) -> RecordingLink:
+    request = ConsumerRequest(
+        topic="t", partition=0, subscription="s", type=SubscriptionType.SHARED, consumer_name="c"
+    )
+    link = await both.client.open_consumer(request, deliver=taken, ended=Endings())
+    link.add_permits(1_000)
+    while not both.broker.links[0].permits:
+        await both.broker.changed.wait()
+    return both.broker.links[0]
+
+
+async def test_permits_go_to_the_broker_as_far_as_memory_allows() -> None:
+    """A client that gives 1,000 permits for large records gets them all, and few at a time."""
+    config = NativeConfig(delivery_bytes_max=5 * SIZE)
+    taken = Deliveries()
+    async with pair(config) as both:
+        link = await join(both, taken)
+        served = most = 0
+        while served < 300:
+            while not link.permits:
+                await both.broker.changed.wait()
+            step, link.permits = link.permits, 0
+            most = max(most, step)
+            link.deliver([delivery(served + n, size=SIZE) for n in range(step)])
+            served += step
+        assert served == len(await taken.first(served))
+        assert [Position(3, n) for n in range(served)] == [each.position for each in taken.seen]
+        assert most <= 7, "what the window takes, and what a first guess may be wrong"
+
+
+async def test_reader_that_stands_still_gets_nothing_beyond_the_window() -> None:
+    """Its loop does not run: what waits for it on the server is the window and no more."""
+    config = NativeConfig(delivery_bytes_max=10 * SIZE)
+    async with pair(config) as both:
+        call = both.client._connection.stream("Consume")
+        permits = [pb.ConsumerCall(permits=100_000)]
+        await call.write(pb.ConsumeRequest(open=OPEN, calls=permits))
+        await call.read()
+        link = both.broker.links[0]
+        delivered = 0
+        # Nobody reads any more: the sockets and the window fill, then no permit comes.
+        for _ in range(10_000):
+            if link.permits > 0:
+                count, link.permits = link.permits, 0
+                link.deliver([delivery(n, size=SIZE) for n in range(count)])
+                delivered += count
+            await asyncio.sleep(0)
+        assert delivered * SIZE < 40 * 1024 * 1024
+        seen = 0
+        while seen < delivered:
+            seen += len((await call.read()).deliveries)
+        while not link.permits:
+            await both.broker.changed.wait()
+        call.cancel()
+
+
+async def test_producer_with_too_much_in_work_is_not_read() -> None:
+    config = NativeConfig(produce_bytes_max=3 * SIZE)
+    async with pair(config) as both:
+        link = await both.client.open_producer("t", 0, name="p", ended=Endings())
+        both.broker.links[0].hold = hold = asyncio.Event()
+        sending = [asyncio.ensure_future(link.send(batch(b"x", size=SIZE))) for _ in range(100)]
+        while len(both.broker.batches) < 4:
+            await both.broker.changed.wait()
+        for _ in range(500):
+            await asyncio.sleep(0)
+        # The messages that were on their way when the limit was reached, and none behind.
+        assert len(both.broker.batches) < 10
+        hold.set()
+        receipts = await asyncio.gather(*sending)
+        assert [10 * n for n in range(100)] == [receipt.base_offset for receipt in receipts]
+
+
+async def test_consumer_with_too_many_acknowledgements_in_work_is_not_read() -> None:
+    def begun() -> int:
+        return sum(call[1] == "acknowledge" for call in both.broker.calls)
+
+    async with pair(NativeConfig(acknowledgements_max=10)) as both:
+        call = both.client._connection.stream("Consume")
+        await call.write(pb.ConsumeRequest(open=OPEN))
+        await call.read()
+        both.broker.links[0].hold = hold = asyncio.Event()
+        for number in range(50):
+            asked = pb.ConsumerCall(acknowledge=pb.Acknowledge(request=number))
+            await call.write(pb.ConsumeRequest(calls=[asked]))
+        while begun() < 11:
+            await both.broker.changed.wait()
+        for _ in range(500):
+            await asyncio.sleep(0)
+        assert 11 == begun()
+        hold.set()
+        answered: list[int] = []
+        while len(answered) < 50:
+            answered += [each.request for each in (await call.read()).receipts]
+        assert list(range(50)) == answered
+        call.cancel()
+
+
+async def test_two_places_in_a_cumulative_acknowledgement_are_refused() -> None:
+    async with pair() as both:
+        call = both.client._connection.stream("Consume")
+        both_places = pb.Acknowledge(
+            request=5,
+            is_cumulative=True,
+            acknowledgements=[pb.Acknowledgement(), pb.Acknowledgement()],
+        )
+        calls = [pb.ConsumerCall(acknowledge=both_places)]
+        await call.write(pb.ConsumeRequest(open=OPEN, calls=calls))
+        await call.read()
+        receipt = (await call.read()).receipts[0]
+        assert (5, "invalid_argument") == (receipt.request, receipt.error.code)
+        call.cancel()
+
+
+async def test_stopping_server_tells_every_link() -> None:
+    ended = Endings()
+    async with pair() as both:
+        await both.client.open_producer("t", 0, name="p", ended=ended)
+        assert 1 == both.server.stream_count
+        await both.server.stop(grace_ms=5_000)
+        await both.server.stop(grace_ms=5_000)
+        assert 0 == both.server.stream_count
+        error = await ended.first()
+        assert (Unavailable, "the server is stopping") == (type(error), str(error))
+
+
+@pytest.mark.parametrize(("records", "count"), [(-1, 9), (0b101, 2), (-2, 8), (1 << 20, 0), (0, 0)])
+def test_records_of_a_delivery_are_counted_by_mask_and_head(records: int, count: int) -> None:
+    assert count == record_count(delivery(0, count=9, records=records))
