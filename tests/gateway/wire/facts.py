@@ -19,10 +19,12 @@ STEMS = {
     9: "offset_fetch", 10: "find_coordinator", 11: "join_group", 12: "heartbeat",
     13: "leave_group", 14: "sync_group", 15: "describe_groups", 16: "list_groups",
     18: "api_versions", 19: "create_topics", 20: "delete_topics", 21: "delete_records",
-    22: "init_producer_id", 23: "offset_for_leader_epoch", 32: "describe_configs",
-    33: "alter_configs", 35: "describe_log_dirs", 37: "create_partitions", 42: "delete_groups",
-    44: "incremental_alter_configs", 47: "offset_delete", 60: "describe_cluster",
-    75: "describe_topic_partitions",
+    22: "init_producer_id", 23: "offset_for_leader_epoch", 24: "add_partitions_to_txn",
+    25: "add_offsets_to_txn", 26: "end_txn", 27: "write_txn_markers", 28: "txn_offset_commit",
+    32: "describe_configs", 33: "alter_configs", 35: "describe_log_dirs", 37: "create_partitions",
+    42: "delete_groups", 44: "incremental_alter_configs", 47: "offset_delete",
+    60: "describe_cluster", 61: "describe_producers", 65: "describe_transactions",
+    66: "list_transactions", 75: "describe_topic_partitions",
 }  # fmt: skip
 
 UNSTABLE = {22: 6}

@@ -27,8 +27,18 @@ every_message = pytest.mark.parametrize("cls", messages(), ids=lambda cls: cls._
 Row = tuple[str, str, bool, int | None, Any]
 
 
-def facts_rows(fields: list[dict[str, Any]], version: int, path: str = "") -> list[Row]:
-    """Flatten what the file says about one version, in wire order."""
+def facts_rows(
+    fields: list[dict[str, Any]], version: int, shared: list[dict[str, Any]], path: str = ""
+) -> list[Row]:
+    """Flatten what the file says about one version, in wire order.
+
+    Args:
+        fields: of a message or of a struct in it.
+        version: of the message.
+        shared: structs of the message that are defined apart from their fields.
+        path: names of the structs around.
+    """
+    by_name = {one["name"]: one["fields"] for one in shared}
     rows: list[Row] = []
     for one in fields:
         if not holds(one["versions"], version):
@@ -36,7 +46,8 @@ def facts_rows(fields: list[dict[str, Any]], version: int, path: str = "") -> li
         name = path + snake(one["name"])
         is_nullable = holds(one.get("nullableVersions", "none"), version)
         rows.append((name, one["type"], is_nullable, one.get("tag"), default_of(one)))
-        rows += facts_rows(one.get("fields", []), version, name + ".")
+        inner = one.get("fields") or by_name.get(one["type"].removeprefix("[]"), [])
+        rows += facts_rows(inner, version, shared, name + ".")
     return rows
 
 
@@ -66,8 +77,9 @@ def innermost(kind: WireType) -> WireType:
 @every_message
 def test_fields_are_those_of_kafka(cls: type[Message]) -> None:
     facts = definition(cls)
+    shared = facts.get("commonStructs", [])
     for version in versions(cls):
-        assert facts_rows(facts["fields"], version) == our_rows(cls, version), version
+        assert facts_rows(facts["fields"], version, shared) == our_rows(cls, version), version
 
 
 @every_message

@@ -1,0 +1,23 @@
+"""AddOffsetsToTxn, key 25: name a group whose offsets a transaction commits."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message
+
+
+class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
+    """A group to be added to a transaction."""
+
+    transactional_id: str = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    group_id: str = ""
+
+
+class AddOffsetsToTxnResponse(Message, key=25, versions="0-4", flexible="3+"):
+    """Whether it was."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+REQUEST = AddOffsetsToTxnRequest
+RESPONSE = AddOffsetsToTxnResponse

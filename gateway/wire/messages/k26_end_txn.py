@@ -1,0 +1,25 @@
+"""EndTxn, key 26: commit or abort a transaction."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message, field
+
+
+class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
+    """How a transaction ends."""
+
+    transactional_id: str = ""
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    committed: bool = False
+
+
+class EndTxnResponse(Message, key=26, versions="0-5", flexible="3+"):
+    """Whether it did, and who goes on."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    producer_id: Int64 = field(versions="5+", default=-1)
+    producer_epoch: Int16 = field(versions="5+", default=-1)
+
+
+REQUEST = EndTxnRequest
+RESPONSE = EndTxnResponse

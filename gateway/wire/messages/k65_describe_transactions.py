@@ -1,0 +1,40 @@
+"""DescribeTransactions, key 65: where transactions stand."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+
+
+class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
+    """Transactional ids to be described."""
+
+    transactional_ids: list[str] = []
+
+
+class TopicData(Struct):
+    """Partitions of one topic."""
+
+    topic: str = ""
+    partitions: list[Int32] = []
+
+
+class TransactionState(Struct):
+    """One transactional id."""
+
+    error_code: Int16 = 0
+    transactional_id: str = ""
+    transaction_state: str = ""
+    transaction_timeout_ms: Int32 = 0
+    transaction_start_time_ms: Int64 = 0
+    producer_id: Int64 = 0
+    producer_epoch: Int16 = 0
+    topics: list[TopicData] = []
+
+
+class DescribeTransactionsResponse(Message, key=65, versions="0", flexible="0+"):
+    """The state of each."""
+
+    throttle_time_ms: Int32 = 0
+    transaction_states: list[TransactionState] = []
+
+
+REQUEST = DescribeTransactionsRequest
+RESPONSE = DescribeTransactionsResponse
