@@ -42,6 +42,9 @@ class GatewayConfig:
 
     # Transactions.
     transaction_max_timeout_ms: int = 900_000
+    transactional_id_expiration_ms: int = 604_800_000
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
 
     # Limits of connections. Over a limit: that socket is not read until there is room again.
     socket_request_max_bytes: int = 100 * MIB

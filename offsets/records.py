@@ -5,6 +5,7 @@ no group or topic name can reach into the rows of another. The layout has a vers
 Must not know: when rows are written.
 
 Key:   `offset` 0x01, group length (u16), group, topic length (u16), topic, partition (u32)
+       Of an open transaction: `pending-offset` 0x01, producer id (u64), and the rest as above.
 
 Value: | offset | size | name                                              |
        |--------|------|---------------------------------------------------|
@@ -24,10 +25,12 @@ from typing import Final
 from offsets.offsets_state import CommittedOffset, Place
 
 KEY_PREFIX: Final = b"offset\x01"
+PENDING_PREFIX: Final = b"pending-offset\x01"
 VALUE_VERSION: Final = 1
 
 _LENGTH = struct.Struct(">H")
 _PARTITION = struct.Struct(">I")
+_PRODUCER = struct.Struct(">Q")
 _VALUE = struct.Struct(">Bqiqq16s")
 
 
@@ -59,6 +62,18 @@ def decode_key(key: bytes) -> tuple[str, Place]:
     group, position = _text(key, len(KEY_PREFIX))
     topic, position = _text(key, position)
     return group, Place(topic, _PARTITION.unpack_from(key, position)[0])
+
+
+def encode_pending_key(producer_id: int, group: str, place: Place) -> bytes:
+    """Return the key of an offset that waits for the end of a transaction."""
+    return PENDING_PREFIX + _PRODUCER.pack(producer_id) + encode_key(group, place)
+
+
+def decode_pending_key(key: bytes) -> tuple[int, str, Place]:
+    """Return producer id, group and place of a key made by `encode_pending_key`."""
+    start = len(PENDING_PREFIX)
+    (producer_id,) = _PRODUCER.unpack_from(key, start)
+    return producer_id, *decode_key(key[start + _PRODUCER.size :])
 
 
 def encode_value(committed: CommittedOffset) -> bytes:

@@ -6,12 +6,21 @@ Must not know: who may commit, whether a topic exists.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ledger import LedgerError, LedgerStore
 from offsets.offsets_state import CommittedOffset, OffsetsState, Place
-from offsets.records import KEY_PREFIX, decode_key, decode_value, encode_key, encode_value
+from offsets.records import (
+    KEY_PREFIX,
+    PENDING_PREFIX,
+    decode_key,
+    decode_pending_key,
+    decode_value,
+    encode_key,
+    encode_pending_key,
+    encode_value,
+)
 
 Done: TypeAlias = Callable[[LedgerError | None], None]
 Row: TypeAlias = tuple[bytes, bytes | None]
@@ -34,6 +43,9 @@ class OffsetStore:
         for key, value in store.scan_rows(KEY_PREFIX):
             group, place = decode_key(key)
             state.apply(group, place, decode_value(value))
+        for key, value in store.scan_rows(PENDING_PREFIX):
+            producer_id, group, place = decode_pending_key(key)
+            state.add_pending(producer_id, group, {place: decode_value(value)})
         return cls(store, state)
 
     def is_committing(self, group: str) -> bool:
@@ -86,6 +98,47 @@ class OffsetStore:
             done(error)
 
         self._append(rows, deleted)
+
+    # Transactions
+
+    def add_pending_nowait(
+        self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset], done: Done
+    ) -> None:
+        """Store offsets that an open transaction would commit; nobody sees them before it does."""
+        rows: list[Row] = [
+            (encode_pending_key(producer_id, group, place), encode_value(committed))
+            for place, committed in offsets.items()
+        ]
+
+        def stored(error: LedgerError | None) -> None:
+            if error is None:
+                self.state.add_pending(producer_id, group, offsets)
+            done(error)
+
+        self._append(rows, stored)
+
+    def rows_of_end(self, producer_id: int, *, is_commit: bool) -> list[Row]:
+        """Return the rows that end a producer's pending offsets.
+
+        Whoever stores them calls `ended` when they are durable.
+        """
+        rows: list[Row] = []
+        for group, offsets in self.state.pending(producer_id).items():
+            for place, committed in offsets.items():
+                rows.append((encode_pending_key(producer_id, group, place), None))
+                if is_commit:
+                    rows.append((encode_key(group, place), encode_value(committed)))
+        return rows
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> list[str]:
+        """Let the end of a producer's pending offsets hold; return the groups concerned."""
+        pending = self.state.pending(producer_id)
+        if is_commit:
+            for group, offsets in pending.items():
+                for place, committed in offsets.items():
+                    self.state.apply(group, place, committed)
+        self.state.end_pending(producer_id)
+        return list(pending)
 
     def _append(self, rows: Sequence[Row], done: Done) -> None:
         """Hand rows to the store; one that has stopped fails them at once."""

@@ -85,10 +85,41 @@ class GroupOffsets:
         """Whether an open transaction may still change that offset."""
         return self._store.state.has_pending(group_id, place)
 
-    def _check_commit(self, group_id: str, sender: Sender) -> ErrorCode:
+    # Transactions.
+
+    async def add_pending(
+        self,
+        group_id: str,
+        sender: Sender,
+        producer_id: int,
+        offsets: Mapping[Place, CommittedOffset],
+    ) -> ErrorCode:
+        """Store what an open transaction would commit; one error for all of them."""
+        error = self._check_commit(group_id, sender, is_transactional=True)
+        if error is not ErrorCode.NONE or not offsets:
+            return error
+        ended = _Ended()
+        self._store.add_pending_nowait(producer_id, group_id, offsets, ended.done)
+        return await ended.wait()
+
+    def rows_of_end(self, producer_id: int, *, is_commit: bool) -> list[tuple[bytes, bytes | None]]:
+        """Return the rows that end a transaction's offsets, to be stored with its outcome."""
+        return self._store.rows_of_end(producer_id, is_commit=is_commit)
+
+    def ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """Let a transaction's outcome hold, once it is durable."""
+        for group_id in self._store.ended(producer_id, is_commit=is_commit):
+            if self._store.state.has_group(group_id):
+                self._table.ensure(group_id)
+
+    def _check_commit(
+        self, group_id: str, sender: Sender, *, is_transactional: bool = False
+    ) -> ErrorCode:
         host = self._table.get(group_id)
         if host is not None:
-            return host.group.check_commit(sender, self._clock.monotonic_ms())
+            return host.group.check_commit(
+                sender, self._clock.monotonic_ms(), is_transactional=is_transactional
+            )
         if sender.generation >= 0:
             return ErrorCode.ILLEGAL_GENERATION
         if len(group_id.encode()) > self._config.group_id_bytes_max:

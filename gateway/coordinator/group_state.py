@@ -124,24 +124,28 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def check_commit(self, sender: Sender, now_ms: int) -> ErrorCode:
+    def check_commit(
+        self, sender: Sender, now_ms: int, *, is_transactional: bool = False
+    ) -> ErrorCode:
         """Say whether the sender may commit offsets; renew its session if it may.
 
         Four cases: 1. nobody is in the group and the sender claims no generation: a tool or a
         consumer without a group. 2. it claims nothing, but the group has members: refused.
         3. it is a member of the running generation: allowed, also while the next one is prepared.
         4. the same while the assignment is awaited: the member has to sync first.
+        A transaction's offsets are let in in cases 2 and 4 too: its producer need not be a member
+        (KIP-447).
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if sender.generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if sender.generation < 0 and not sender.member_id and sender.instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self._check_sender(sender)
         if error is not ErrorCode.NONE:
             return error
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             return ErrorCode.REBALANCE_IN_PROGRESS
         self._sign_of_life(sender.member_id, now_ms)
         return ErrorCode.NONE

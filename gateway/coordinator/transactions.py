@@ -1,0 +1,383 @@
+"""Transactions: the coordinator of transactional ids, as handlers see it.
+
+Rule: one step at a time for each transactional id: `txn_state` decides, the row is made durable,
+then the record holds. An outcome is told when it is durable; its markers follow in the same turn,
+and who asks for the next step waits for them. Ends that a crash cut short are completed at the
+start.
+Must not know: API versions, message classes, how a partition keeps its transactions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from gateway.coordinator import txn_state
+from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.txn_record import (
+    KEY_PREFIX,
+    TxnRecord,
+    TxnState,
+    decode_txn,
+    encode_key,
+    encode_txn,
+)
+from gateway.coordinator.txn_state import (
+    NOBODY,
+    AbortsFirst,
+    Becomes,
+    Decision,
+    Identity,
+    InitRequest,
+    NeedsProducerId,
+    Refused,
+    Stays,
+)
+from gateway.wire.error_codes import ErrorCode
+from ledger import LedgerError
+from offsets import CommittedOffset, Place
+from topics import TopicsError
+
+if TYPE_CHECKING:
+    from gateway.config import GatewayConfig
+    from gateway.coordinator.group_offsets import GroupOffsets
+    from gateway.coordinator.producer_ids import ProducerIds
+    from ledger import LedgerStore
+    from runtime.clock import Clock
+    from runtime.tasks import Supervisor
+    from runtime.timers import TimerHandle, Timers
+
+logger = logging.getLogger(__name__)
+
+TRANSACTIONAL_IDS_MAX: Final = 100_000
+TRANSACTIONAL_ID_BYTES_MAX: Final = 4_096
+RETRY_MS: Final = 1_000
+"""How long until markers that could not be written are tried again."""
+UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What clients are told when a row cannot be stored, or the server stops: they try again."""
+
+Outcome = tuple[ErrorCode, Identity]
+Decide = Callable[[int | None], Decision]
+"""Decides with a new producer id, or without one as long as none was needed."""
+WriteMarkers = Callable[[Iterable[Place], Identity, bool], Awaitable[None]]
+"""Ends a producer's transaction in partitions, durably: (partitions, producer, is commit). One that
+does not exist is left out; raises TopicsError or LedgerError when the storage refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionParts:
+    """What the coordinator works with."""
+
+    store: "LedgerStore"
+    offsets: "GroupOffsets"
+    producer_ids: "ProducerIds"
+    write_markers: WriteMarkers
+    config: "GatewayConfig"
+    clock: "Clock"
+    timers: "Timers"
+    supervisor: "Supervisor"
+
+
+class TransactionCoordinator:
+    """All transactional ids of this node."""
+
+    def __init__(self, parts: TransactionParts) -> None:
+        self._parts = parts
+        self._records: dict[str, TxnRecord] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._timers: dict[str, TimerHandle] = {}
+        self._is_closed = False
+        for key, value in parts.store.scan_rows(KEY_PREFIX):
+            record = decode_txn(key, value)
+            self._records[record.transactional_id] = record
+
+    def start(self) -> None:
+        """Complete what a crash cut short, and look after timeouts from now on."""
+        for record in self._records.values():
+            if record.state.is_prepared:
+                self._spawn_completion(record.transactional_id)
+        self._sweep_timeouts()
+        self._sweep_expired()
+
+    def close(self) -> None:
+        """Refuse everything from now on, stop every timer. May be repeated."""
+        self._is_closed = True
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # Looking.
+
+    def records(self) -> list[TxnRecord]:
+        """Return what is known of every transactional id."""
+        return list(self._records.values())
+
+    def record(self, transactional_id: str) -> TxnRecord | None:
+        """Return what is known of a transactional id."""
+        return self._records.get(transactional_id)
+
+    def verify(self, transactional_id: str, identity: Identity, place: Place) -> ErrorCode:
+        """Say whether a partition belongs to a producer's open transaction; plain."""
+        return txn_state.verify(self._records.get(transactional_id), identity, place)
+
+    # The steps of a transaction.
+
+    async def initialise(self, request: InitRequest) -> Outcome:
+        """Make sure that this producer, and no older one, holds the transactional id."""
+        transactional_id = request.transactional_id
+        size = len(transactional_id.encode())
+        if not 0 < size <= TRANSACTIONAL_ID_BYTES_MAX:
+            return ErrorCode.INVALID_REQUEST, NOBODY
+        if not 0 < request.timeout_ms <= self._parts.config.transaction_max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY
+        if transactional_id not in self._turns and len(self._turns) >= TRANSACTIONAL_IDS_MAX:
+            return ErrorCode.POLICY_VIOLATION, NOBODY
+
+        def decide(new_producer_id: int | None) -> Decision:
+            return txn_state.initialise(
+                self._records.get(transactional_id),
+                request,
+                new_producer_id=new_producer_id,
+                now_ms=self._parts.clock.now_ms(),
+            )
+
+        return await self._step(transactional_id, decide)
+
+    async def add(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        *,
+        partitions: Iterable[Place] = (),
+        groups: Iterable[str] = (),
+        has_rising_epochs: bool = False,
+    ) -> ErrorCode:
+        """Let partitions and groups belong to a transaction; it begins with the first of them."""
+
+        def decide(_: int | None) -> Decision:
+            return txn_state.add(
+                self._records.get(transactional_id),
+                identity,
+                partitions=partitions,
+                groups=groups,
+                has_rising_epochs=has_rising_epochs,
+                now_ms=self._parts.clock.now_ms(),
+            )
+
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error, _ = await self._step(transactional_id, decide)
+        return error
+
+    async def end(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        *,
+        is_commit: bool,
+        has_rising_epochs: bool = False,
+    ) -> Outcome:
+        """Commit or abort; returns when the outcome is durable, with the producer to go on as."""
+
+        def decide(new_producer_id: int | None) -> Decision:
+            return txn_state.end(
+                self._records.get(transactional_id),
+                identity,
+                is_commit=is_commit,
+                has_rising_epochs=has_rising_epochs,
+                new_producer_id=new_producer_id,
+                now_ms=self._parts.clock.now_ms(),
+            )
+
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NOBODY
+        return await self._step(transactional_id, decide)
+
+    async def commit_offsets(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        *,
+        group_id: str,
+        sender: Sender,
+        offsets: Mapping[Place, CommittedOffset],
+    ) -> ErrorCode:
+        """Store offsets that are committed with the transaction; the group must belong to it.
+
+        Args:
+            transactional_id: whose transaction.
+            identity: its producer.
+            group_id: whose offsets.
+            sender: the member on whose behalf they are committed.
+            offsets: by partition.
+        """
+        if self._is_closed:
+            return UNAVAILABLE
+        work = self._add_pending(transactional_id, identity, group_id, sender, offsets)
+        return await self._parts.supervisor.finish(work, f"offsets of {transactional_id}")
+
+    async def _add_pending(
+        self,
+        transactional_id: str,
+        identity: Identity,
+        group_id: str,
+        sender: Sender,
+        offsets: Mapping[Place, CommittedOffset],
+    ) -> ErrorCode:
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        async with self._turn(transactional_id):
+            record = self._records.get(transactional_id)
+            error = txn_state.check_producer(record, identity)
+            if record is None or error is not ErrorCode.NONE:
+                return error
+            if record.state is not TxnState.ONGOING or group_id not in record.groups:
+                return ErrorCode.INVALID_TXN_STATE
+            offsets_of = self._parts.offsets
+            return await offsets_of.add_pending(group_id, sender, identity.producer_id, offsets)
+
+    # One step: decide, store, let it hold, complete.
+
+    def _turn(self, transactional_id: str) -> asyncio.Lock:
+        return self._turns.setdefault(transactional_id, asyncio.Lock())
+
+    async def _step(self, transactional_id: str, decide: Decide) -> Outcome:
+        """Take one step; it is taken to its end even if its caller goes away."""
+        if self._is_closed:
+            return UNAVAILABLE, NOBODY
+        told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        work = self._take_step(transactional_id, decide, told)
+        self._parts.supervisor.spawn(work, f"transaction {transactional_id}")
+        return await told
+
+    async def _take_step(
+        self, transactional_id: str, decide: Decide, told: asyncio.Future[Outcome]
+    ) -> None:
+        outcome: Outcome = UNAVAILABLE, NOBODY
+        try:
+            async with self._turn(transactional_id):
+                outcome = await self._decided(decide)
+                if not told.done():
+                    told.set_result(outcome)
+                record = self._records.get(transactional_id)
+                if record is not None and record.state.is_prepared:
+                    await self._complete(record)
+        finally:
+            if not told.done():
+                told.set_result(outcome)
+
+    async def _decided(self, decide: Decide) -> Outcome:
+        try:
+            decision = decide(None)
+            if isinstance(decision, NeedsProducerId):
+                decision = decide(await self._parts.producer_ids.next_id())
+            match decision:
+                case Refused(error):
+                    return error, NOBODY
+                case Stays(identity):
+                    return ErrorCode.NONE, identity
+                case Becomes(record, identity):
+                    await self._store(record)
+                    return ErrorCode.NONE, identity
+                case AbortsFirst(record):
+                    await self._store(record)
+                    return ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY
+                case NeedsProducerId():
+                    raise AssertionError("a new producer id was given")
+        except LedgerError as error:
+            logger.warning("a step of a transaction was not stored: %s", error)
+        return UNAVAILABLE, NOBODY
+
+    async def _store(self, record: TxnRecord) -> None:
+        """Make a record durable, an outcome together with the offsets that it decides about."""
+        offsets, producer_id = self._parts.offsets, record.producer_id
+        is_commit = record.state is TxnState.PREPARE_COMMIT
+        rows = [(encode_key(record.transactional_id), encode_txn(record))]
+        ends = offsets.rows_of_end(producer_id, is_commit=is_commit)
+        if not record.state.is_prepared:
+            ends = []
+        await self._parts.store.put_rows([*rows, *ends])
+        self._records[record.transactional_id] = record
+        if record.state.is_prepared:
+            offsets.ended(producer_id, is_commit=is_commit)
+
+    async def _complete(self, record: TxnRecord) -> None:
+        """Write the markers of an outcome; if the storage refuses, again after a while.
+
+        That it is complete is stored with whatever comes next: a crash before that only writes the
+        markers again.
+        """
+        identity = Identity(record.producer_id, record.epoch)
+        is_commit = record.state is TxnState.PREPARE_COMMIT
+        try:
+            await self._parts.write_markers(record.partitions, identity, is_commit)
+            done = txn_state.completed(record, self._parts.clock.now_ms())
+            row = (encode_key(record.transactional_id), encode_txn(done))
+            self._parts.store.append_rows_lazily([row], _ignore)
+        except (LedgerError, TopicsError) as error:
+            logger.warning("markers of transaction %s: %s", record.transactional_id, error)
+            self._retry_later(record.transactional_id)
+        else:
+            self._records[record.transactional_id] = done
+
+    # What happens by itself.
+
+    def _spawn_completion(self, transactional_id: str) -> None:
+        if not self._is_closed:
+            work = self._complete_in_turn(transactional_id)
+            self._parts.supervisor.spawn(work, f"complete transaction {transactional_id}")
+
+    async def _complete_in_turn(self, transactional_id: str) -> None:
+        async with self._turn(transactional_id):
+            record = self._records.get(transactional_id)
+            if record is not None and record.state.is_prepared:
+                await self._complete(record)
+
+    def _retry_later(self, transactional_id: str) -> None:
+        again = partial(self._spawn_completion, transactional_id)
+        self._call_after(f"retry {transactional_id}", RETRY_MS, again)
+
+    def _sweep_timeouts(self) -> None:
+        config, now_ms = self._parts.config, self._parts.clock.now_ms()
+        interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        for record in self._records.values():
+            if txn_state.is_timed_out(record, now_ms):
+                work = self._abort_timed_out(record.transactional_id)
+                self._parts.supervisor.spawn(work, f"abort {record.transactional_id}")
+        self._call_after("timeouts", interval_ms, self._sweep_timeouts)
+
+    async def _abort_timed_out(self, transactional_id: str) -> None:
+        def decide(_: int | None) -> Decision:
+            record, now_ms = self._records.get(transactional_id), self._parts.clock.now_ms()
+            if record is None or not txn_state.is_timed_out(record, now_ms):
+                return Refused(ErrorCode.NONE)
+            logger.info("transaction %s has timed out and is aborted", transactional_id)
+            return AbortsFirst(txn_state.fenced(record, now_ms))
+
+        await self._step(transactional_id, decide)
+
+    def _sweep_expired(self) -> None:
+        config, now_ms = self._parts.config, self._parts.clock.now_ms()
+        expiration_ms = config.transactional_id_expiration_ms
+        rows = []
+        for record in self.records():
+            transactional_id = record.transactional_id
+            is_free = not self._turn(transactional_id).locked()
+            if is_free and txn_state.is_expired(record, expiration_ms, now_ms):
+                del self._records[transactional_id], self._turns[transactional_id]
+                rows.append((encode_key(transactional_id), None))
+        if rows:
+            # What a crash brings back expires again.
+            self._parts.store.append_rows_lazily(rows, _ignore)
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._call_after("expired", interval_ms, self._sweep_expired)
+
+    def _call_after(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
+        if not self._is_closed:
+            self._timers[name] = self._parts.timers.call_after(delay_ms, callback)
+
+
+def _ignore(_error: LedgerError | None) -> None:
+    """What was not stored is worked out again after a restart."""
