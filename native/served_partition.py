@@ -6,17 +6,15 @@ Must not know: how links are used, other partitions.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
-from ledger import LedgerError
 from native.error_map import translating
 from native.errors import KledgerError, TopicNotFound, Unavailable
 from native.rate_state import RateState
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
-from subscriptions.errors import SubscriptionsError
 from subscriptions.partition_subscriptions import PartitionSubscriptions
 from subscriptions.subscription import Subscription
 from topics import PartitionLog, Topic
@@ -94,7 +92,7 @@ class ServedPartition:
     async def close(self) -> None:
         """End the links because the server stops, and let go of all subscriptions."""
         self._end(Unavailable("the server is stopping"))
-        await self._close_subscriptions()
+        await self.subscriptions.close()
 
     def _look(self) -> None:
         """The log has changed; mostly it has only grown."""
@@ -102,7 +100,7 @@ class ServedPartition:
             gone = TopicNotFound(f"topic {self.topic.name} was deleted")
             closed = Unavailable(f"partition {self.name} was closed")
             self._end(gone if self.topic.is_deleted else closed)
-            self._supervisor.spawn(self._close_subscriptions(), f"end subscriptions of {self.name}")
+            self._supervisor.spawn(self.subscriptions.close(), f"end subscriptions of {self.name}")
 
     def _end(self, error: KledgerError) -> None:
         if self._end_error is not None:
@@ -112,8 +110,4 @@ class ServedPartition:
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
             listener(error)
-
-    async def _close_subscriptions(self) -> None:
-        # What cannot be written any more is delivered again; and a deleted topic has nothing left.
-        with suppress(SubscriptionsError, LedgerError):
-            await self.subscriptions.close()
+        self.subscriptions.end()

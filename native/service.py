@@ -126,7 +126,7 @@ async def _open_subscription(served: ServedPartition, request: ConsumerRequest) 
     """Return the subscription of a request, made at its start when there is none."""
     name = request.subscription
     subscription = served.subscriptions.get(name)
-    if subscription is None:
+    if subscription is None or subscription.is_closed:
         place = await find_place(served.log, request.start, is_inclusive=request.is_start_inclusive)
         subscription = await served.subscriptions.open(
             name, start=place, is_durable=request.is_durable

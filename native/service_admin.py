@@ -185,7 +185,7 @@ def _having(served: list[ServedPartition], name: str) -> list[tuple[ServedPartit
     found = [
         (each, subscription)
         for each in served
-        if (subscription := each.subscriptions.get(name)) is not None
+        if (subscription := each.subscriptions.get(name)) and not subscription.is_closed
     ]
     if not found:
         raise SubscriptionNotFound(
