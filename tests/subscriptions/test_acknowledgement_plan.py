@@ -1,0 +1,43 @@
+"""What consumers acknowledge, as the cursor and the dispatcher are told."""
+
+import pytest
+
+from ledger import EntryPart, Position
+from subscriptions.acknowledgement_plan import entry_part, indexes_of, piece
+from subscriptions.errors import InvalidRequest
+from subscriptions.model import ALL, Acknowledgement, Piece
+
+PLACE = Position(3, 4)
+
+
+def test_masks_are_indexes() -> None:
+    for records in range(1 << 10):
+        expected = [index for index in range(10) if records >> index & 1]
+        assert expected == indexes_of(records)
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "part", "records_told"),
+    [
+        (ALL, 5, EntryPart(PLACE, None), ALL),
+        (ALL, 0, EntryPart(PLACE, None), ALL),
+        (0b11111, 5, EntryPart(PLACE, None), ALL),
+        (0b1, 1, EntryPart(PLACE, None), ALL),
+        (0b10010, 5, EntryPart(PLACE, [1, 4], 5), 0b10010),
+        (0, 5, EntryPart(PLACE, [], 5), 0),
+    ],
+)
+def test_all_records_of_an_entry_are_the_entry(
+    records: int, size: int, part: EntryPart, records_told: int
+) -> None:
+    acknowledgement = Acknowledgement(PLACE, records, size)
+    assert part == entry_part(acknowledgement)
+    assert Piece(PLACE, records_told) == piece(acknowledgement, part)
+
+
+@pytest.mark.parametrize(
+    ("records", "size"), [(0b100000, 5), (1, 0), (-2, 5), (1, -1), (1, 1 << 40)]
+)
+def test_records_outside_a_batch_are_refused(records: int, size: int) -> None:
+    with pytest.raises(InvalidRequest, match="3:4"):
+        entry_part(Acknowledgement(PLACE, records, size))

@@ -1,0 +1,38 @@
+"""What the ledger raises, in the words of subscriptions."""
+
+import pytest
+
+import ledger
+from ledger import LedgerError
+from subscriptions import errors
+from subscriptions.error_map import subscription_error, translating
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ledger.InvalidArgument, errors.InvalidRequest),
+        (ledger.InvalidPosition, errors.InvalidRequest),
+        (ledger.CursorNotFound, errors.SubscriptionNotFound),
+        (ledger.ResetInProgress, errors.SubscriptionFenced),
+        (ledger.AlreadyClosed, errors.SubscriptionClosed),
+        (ledger.Fenced, errors.SubscriptionClosed),
+        (ledger.Deleted, errors.SubscriptionClosed),
+        (ledger.StorageFailed, errors.StorageFailed),
+        (ledger.NonRecoverable, errors.StorageFailed),
+        (LedgerError, errors.StorageFailed),
+    ],
+)
+def test_every_kind_has_its_word(
+    error: type[LedgerError], expected: type[errors.SubscriptionsError]
+) -> None:
+    found = subscription_error(error("what and why"))
+    assert (expected, "what and why") == (type(found), str(found))
+
+
+def test_a_block_leaves_in_the_words_of_this_room() -> None:
+    with pytest.raises(errors.StorageFailed, match="disk") as told, translating():
+        raise ledger.StorageFailed("disk")
+    assert isinstance(told.value.__cause__, ledger.StorageFailed)
+    with pytest.raises(ZeroDivisionError), translating():
+        raise ZeroDivisionError

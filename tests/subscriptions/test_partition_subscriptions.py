@@ -1,0 +1,343 @@
+"""All subscriptions of a partition: made, found, deleted, closed, and gone with their partition."""
+
+import asyncio
+
+import pytest
+
+from ledger import EARLIEST, LATEST, Position
+from subscriptions.errors import (
+    ConsumerBusy,
+    InvalidRequest,
+    StorageFailed,
+    SubscriptionClosed,
+    SubscriptionNotFound,
+    SubscriptionsError,
+)
+from subscriptions.model import Place
+from subscriptions.partition_subscriptions import PartitionSubscriptions
+from subscriptions.subscription import LINGER_MS
+from tests.subscriptions.house import BEGINNING, Client, House
+
+
+@pytest.fixture
+async def places(room: House) -> list[Position]:
+    return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize(
+    ("entry", "inside", "expected"),
+    [
+        (EARLIEST, (0, 0), "abcdef"),
+        (LATEST, (0, 0), ""),
+        (0, (0, 0), "abcdef"),
+        (0, (0, 3), "abcdef"),
+        (0, (2, 3), "cdef"),
+        (0, (3, 3), "def"),
+        (1, (1, 1), "ef"),
+        (2, (1, 2), "f"),
+        (2, (2, 2), ""),
+        (Position(99, 7), (1, 2), ""),
+        (Position(-1, 5), (1, 2), "abcdef"),
+    ],
+)
+async def test_a_new_subscription_begins_where_it_is_told(
+    room: House,
+    places: list[Position],
+    entry: int | Position,
+    inside: tuple[int, int],
+    expected: str,
+    *,
+    is_durable: bool,
+) -> None:
+    position = places[entry] if isinstance(entry, int) else entry
+    subscription = await room.subscription(start=Place(position, *inside), is_durable=is_durable)
+    assert is_durable is subscription.is_durable
+    assert expected == "".join(await room.owed())
+    await room.add("g")
+    assert f"{expected}g" == "".join(await room.owed())
+
+
+async def test_a_subscription_that_exists_stays_where_it_is(
+    room: House, places: list[Position]
+) -> None:
+    first = await room.subscription(start=Place(places[1]))
+    assert first is await room.subscription(start=BEGINNING)
+    assert ["d", "e", "f"] == await room.owed()
+
+
+async def test_durable_ones_are_there_after_a_crash_others_are_not(
+    room: House, places: list[Position]
+) -> None:
+    await room.subscription("inside", start=Place(places[0], 1, 3))
+    await room.subscription("reader", is_durable=False)
+    assert ["inside"] == room.partition.names()
+    await room.crash()
+    assert ["inside"] == room.partition.names()
+    assert list("bcdef") == await room.owed("inside")
+    assert room.partition.get("reader") is None
+
+
+async def test_a_cursor_is_a_subscription_whoever_made_it(
+    room: House, places: list[Position]
+) -> None:
+    await room.ledger.open_cursor("other", initial=EARLIEST)
+    assert ["other"] == room.partition.names()
+    assert list("abcdef") == await room.owed("other")
+    cursor = room.ledger.cursors["other"]
+    await cursor.close()
+    await room.partition.close()
+    again = PartitionSubscriptions(
+        room.ledger,
+        partition_index=0,
+        clock=room.clock,
+        timers=room.timers,
+        supervisor=room.supervisor,
+    )
+    assert again.get("other") is None
+    assert not (await again.open("other", start=Place(LATEST))).cursor.is_closed
+    await again.delete("other")
+    assert [] == again.names()
+    await again.close()
+
+
+async def test_openings_at_once_are_one_subscription(room: House, places: list[Position]) -> None:
+    opened = await asyncio.gather(*(room.subscription() for _ in range(5)))
+    assert 1 == len({id(each) for each in opened})
+
+
+async def test_an_opening_whose_caller_goes_away_comes_to_its_end(
+    room: House, places: list[Position]
+) -> None:
+    """It was cancelled between the cursor and its place: the next one got everything."""
+    hold = room.engine.hold_next("commit")
+    opening = asyncio.ensure_future(room.subscription(start=Place(places[0], 2, 3)))
+    await hold.reached()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    hold.release()
+    await room.subscription(start=BEGINNING)
+    assert list("cdef") == await room.owed()
+
+
+async def test_an_opening_that_a_crash_overtakes_owes_everything_or_is_not_there(
+    room: House, places: list[Position]
+) -> None:
+    for before in range(3):
+        name = f"s{before}"
+        for _ in range(before):
+            await room.quiet()
+        opening = asyncio.ensure_future(room.subscription(name, start=Place(places[0], 2, 3)))
+        hold = None
+        for _ in range(before + 1):
+            if hold is not None:
+                hold.release()
+            hold = room.engine.hold_next("sync")
+            await asyncio.wait(
+                [opening, asyncio.ensure_future(hold.reached())],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        await room.crash()
+        await asyncio.gather(opening, return_exceptions=True)
+        subscription = room.partition.get(name)
+        owed = None if subscription is None else "".join(await room.owed(name))
+        assert [None, "abcdef", "cdef"][before] == owed
+
+
+async def test_names_and_kinds_that_cannot_be_are_refused(room: House) -> None:
+    with pytest.raises(InvalidRequest):
+        await room.subscription("")
+    await room.subscription("durable")
+    await room.subscription("reader", is_durable=False)
+    with pytest.raises(InvalidRequest, match="durable"):
+        await room.subscription("durable", is_durable=False)
+    with pytest.raises(InvalidRequest, match="not durable"):
+        await room.subscription("reader")
+
+
+async def test_a_partition_has_so_many_subscriptions_and_no_more(room: House) -> None:
+    partition = PartitionSubscriptions(
+        room.ledger,
+        partition_index=0,
+        clock=room.clock,
+        timers=room.timers,
+        supervisor=room.supervisor,
+        subscriptions_max=2,
+    )
+    await partition.open("a")
+    await partition.open("b", is_durable=False)
+    with pytest.raises(InvalidRequest, match="2"):
+        await partition.open("c")
+    with pytest.raises(InvalidRequest, match="2"):
+        await partition.open("c", is_durable=False)
+    await partition.open("a")
+    await partition.delete("b")
+    await partition.open("c")
+    await partition.close()
+
+
+async def test_a_deleted_subscription_is_gone_for_good(room: House, places: list[Position]) -> None:
+    await room.subscription()
+    await room.partition.delete("s")
+    for _ in range(2):
+        assert room.partition.get("s") is None
+        assert [] == room.partition.names()
+        with pytest.raises(SubscriptionNotFound):
+            await room.partition.delete("s")
+        await room.crash()
+    await room.subscription(start=Place(LATEST))
+    assert [] == await room.owed()
+
+
+async def test_only_force_deletes_what_has_consumers(room: House, places: list[Position]) -> None:
+    client = await Client().join(await room.subscription())
+    with pytest.raises(ConsumerBusy):
+        await room.partition.delete("s")
+    assert [] == client.ends
+    await room.partition.delete("s", force=True)
+    assert [SubscriptionClosed] == [type(each) for each in client.ends]
+    assert room.partition.get("s") is None
+    await client.acknowledge(*client.values)
+
+
+async def test_a_deletion_that_was_not_written_leaves_everything(
+    room: House, places: list[Position]
+) -> None:
+    subscription = await room.subscription()
+    room.engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await room.partition.delete("s")
+    assert subscription is room.partition.get("s")
+    client = await Client().join(subscription)
+    assert list("abcdef") == await client.got(6)
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+async def test_what_lives_in_memory_is_forgotten_with_its_last_consumer(
+    room: House, places: list[Position], *, is_durable: bool
+) -> None:
+    subscription = await room.subscription(is_durable=is_durable)
+    clients = [await Client(name).join(subscription, "shared") for name in "ab"]  # type: ignore[arg-type]
+    await clients[0].hold.close()
+    assert subscription is room.partition.get("s")
+    await clients[1].hold.close()
+    assert (subscription if is_durable else None) is room.partition.get("s")
+    assert is_durable is not subscription.cursor.is_closed
+
+
+async def test_what_lives_in_memory_waits_a_while_for_consumers(
+    room: House, places: list[Position]
+) -> None:
+    """A reader that sought found a new subscription at its old place."""
+    subscription = await room.subscription(is_durable=False)
+    client = await Client().join(subscription)
+    room.clock.advance(10 * LINGER_MS)
+    await room.quiet()
+    assert subscription is room.partition.get("s")
+    await subscription.reset(Place(places[1]))
+    assert ([None], subscription) == (client.ends, room.partition.get("s"))
+    room.clock.advance(LINGER_MS - 1)
+    await room.quiet()
+    again = await Client().join(subscription)
+    assert list("def") == await again.got(3)
+    await subscription.reset(Place(places[1]))
+    room.clock.advance(LINGER_MS)
+    await room.quiet()
+    assert room.partition.get("s") is None
+    assert subscription.cursor.is_closed
+    with pytest.raises(SubscriptionClosed):
+        await Client().join(subscription)
+
+
+async def test_a_name_can_be_had_again_while_its_holder_is_on_the_way_out(
+    room: House, places: list[Position]
+) -> None:
+    subscription = await room.subscription(is_durable=False)
+    client = await Client().join(subscription)
+    leaving = asyncio.ensure_future(client.hold.close())
+    await asyncio.sleep(0)
+    again = await room.subscription(is_durable=False, start=Place(places[2]))
+    assert again is not subscription
+    await leaving
+    assert again is room.partition.get("s")
+    assert ["e", "f"] == await room.owed()
+
+
+async def ended_by_closing(room: House) -> None:
+    await asyncio.gather(room.partition.close(), room.partition.close())
+
+
+async def ended_by_the_ledger(room: House) -> None:
+    await room.ledger.close()
+
+
+async def ended_by_deletion(room: House) -> None:
+    await room.store.delete_managed_ledger("orders")
+
+
+async def ended_by_another_owner(room: House) -> None:
+    await room.store.open_managed_ledger("orders")
+
+
+@pytest.mark.parametrize(
+    "end", [ended_by_closing, ended_by_the_ledger, ended_by_deletion, ended_by_another_owner]
+)
+async def test_everything_ends_with_the_partition(
+    room: House, places: list[Position], end: object
+) -> None:
+    clients = [
+        await Client().join(await room.subscription(name, is_durable=name != "reader"))
+        for name in ("a", "b", "reader")
+    ]
+    subscriptions = [room.partition.get(name) for name in ("a", "b", "reader")]
+    assert callable(end)
+    await end(room)
+    await room.quiet()
+    for client in clients:
+        assert [SubscriptionClosed] == [type(each) for each in client.ends]
+        await client.acknowledge(*client.values)
+        await client.hold.close()
+    for subscription in subscriptions:
+        assert subscription is not None
+        assert subscription.cursor.is_closed
+        with pytest.raises(SubscriptionClosed):
+            await Client().join(subscription)
+        with pytest.raises(SubscriptionClosed):
+            await subscription.reset(BEGINNING)
+    for call in (room.subscription("new"), room.partition.delete("a")):
+        with pytest.raises(SubscriptionClosed):
+            await call
+    assert room.partition.get("a") is None
+    assert 0 == len(room.timers)
+
+
+async def test_nothing_is_left_of_subscriptions_that_came_and_went(
+    room: House, places: list[Position]
+) -> None:
+    for number in range(20):
+        subscription = await room.subscription(f"s{number}", is_durable=bool(number % 2))
+        client = await Client().join(subscription)
+        await client.got(6)
+        await client.acknowledge("b", "e")
+        await client.hold.close()
+        if number % 2:
+            await room.partition.delete(f"s{number}")
+    await room.quiet()
+    assert ({}, 0) == (room.partition._open, len(room.timers))
+    assert {"timers"} >= {task.get_name() for task in room.supervisor._tasks}
+    assert {} == dict(room.ledger.cursors)
+    assert 1 == len(room.ledger._listeners), "the partition itself"
+
+
+async def test_a_closing_that_cannot_write_ends_all_the_same(
+    room: House, places: list[Position]
+) -> None:
+    client = await Client().join(await room.subscription())
+    await client.got(6)
+    room.engine.fail_next("commit")
+    acknowledging = asyncio.ensure_future(client.acknowledge("a"))
+    await asyncio.sleep(0)
+    await room.partition.close()
+    outcomes = await asyncio.gather(acknowledging, return_exceptions=True)
+    assert all(each is None or isinstance(each, SubscriptionsError) for each in outcomes)

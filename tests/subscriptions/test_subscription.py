@@ -1,0 +1,473 @@
+"""A subscription: who may join, what setting its position does, and what a crash leaves of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ledger import EARLIEST, LATEST, Position, StoreConfig
+from subscriptions.errors import (
+    ConsumerBusy,
+    InvalidRequest,
+    StorageFailed,
+    SubscriptionClosed,
+    SubscriptionFenced,
+)
+from subscriptions.model import ConsumerOptions, Place, SubscriptionType
+from subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
+from tests.subscriptions.house import BEGINNING, Client, House, values_of
+
+EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
+
+
+@pytest.fixture
+async def places(room: House) -> list[Position]:
+    return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
+
+
+@pytest.fixture
+async def subscription(room: House, places: list[Position]) -> Subscription:
+    return await room.subscription()
+
+
+async def joined(
+    subscription: Subscription, wanted: SubscriptionType = EXCLUSIVE, name: str = "c"
+) -> Client:
+    return await Client(name).join(subscription, wanted)
+
+
+# Joining
+
+
+async def test_the_type_is_that_of_the_first_consumer_while_any_is_connected(
+    subscription: Subscription,
+) -> None:
+    assert subscription.type is None
+    for wanted in SubscriptionType:
+        client = await joined(subscription, wanted)
+        assert wanted is subscription.type
+        for other in set(SubscriptionType) - {wanted}:
+            with pytest.raises(ConsumerBusy, match=wanted):
+                await joined(subscription, other)
+        assert list("abcdef") == await client.got(6)
+        await client.hold.close()
+        await client.hold.close()
+        assert subscription.type is None
+        assert [] == client.ends
+
+
+async def test_exclusive_has_one_consumer(subscription: Subscription) -> None:
+    client = await joined(subscription)
+    with pytest.raises(ConsumerBusy):
+        await joined(subscription)
+    assert 1 == subscription.consumer_count
+    await client.hold.close()
+    await joined(subscription)
+
+
+async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> None:
+    with pytest.raises(InvalidRequest):
+        await subscription.add_consumer(
+            ConsumerOptions(name="c"),
+            SHARED,
+            deliver=lambda deliveries: None,
+            ended=lambda error: None,
+            unacked_subscription_max=-1,
+        )
+    with pytest.raises(InvalidRequest):
+        await subscription.add_consumer(
+            ConsumerOptions(name="c", key_ranges=((9, 3),)),
+            KEY_SHARED,
+            deliver=lambda deliveries: None,
+            ended=lambda error: None,
+        )
+    assert (0, None) == (subscription.consumer_count, subscription.type)
+    client = await joined(subscription, EXCLUSIVE)
+    assert list("abcdef") == await client.got(6)
+
+
+async def test_a_subscription_has_so_many_consumers_and_no_more(
+    room: House, subscription: Subscription
+) -> None:
+    small = Subscription("s", subscription.cursor, subscription._host, consumers_max=2)
+    first = await joined(small, SHARED)
+    await joined(small, SHARED)
+    with pytest.raises(ConsumerBusy, match="2"):
+        await joined(small, SHARED)
+    await first.hold.close()
+    await joined(small, SHARED)
+    await small.close()
+
+
+async def test_the_options_are_those_of_the_first_consumer(
+    room: House, subscription: Subscription
+) -> None:
+    """Later ones with other options were given another dispatcher, and everything twice."""
+    first = await Client("a").join(subscription, SHARED, failover_delay_ms=1)
+    await first.got(6)
+    second = await Client("b").join(subscription, SHARED, failover_delay_ms=2)
+    await room.quiet()
+    assert [] == second.values
+    await first.hold.close()
+    assert list("abcdef") == sorted(await second.got(6))
+
+
+# Setting the position
+
+SETTINGS: dict[str, tuple[Callable[[Subscription], Awaitable[None]], str]] = {
+    "reset to the beginning": (lambda s: s.reset(BEGINNING), "abcdef"),
+    "reset to the end": (lambda s: s.reset(Place(LATEST)), ""),
+    "clear the backlog": (lambda s: s.clear_backlog(), ""),
+    "rewind": (lambda s: s.rewind(), "acdf"),
+    "skip one": (lambda s: s.skip(1), "cdf"),
+    "skip three": (lambda s: s.skip(3), "f"),
+    "skip all": (lambda s: s.skip(4), ""),
+    "skip more than there is": (lambda s: s.skip(40), ""),
+}
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+@pytest.mark.parametrize("setting", SETTINGS)
+async def test_whoever_sets_the_position_lets_all_go_and_they_join_again(
+    room: House, subscription: Subscription, wanted: SubscriptionType, setting: str
+) -> None:
+    act, expected = SETTINGS[setting]
+    client = await joined(subscription, wanted)
+    await client.got(6)
+    await client.acknowledge("b", "e")
+    number = subscription.cursor.revision.number
+    await act(subscription)
+    assert ([None], True) == (client.ends, client.hold.is_ended)
+    assert number < subscription.cursor.revision.number
+    assert expected == "".join(await room.owed())
+    again = await joined(subscription, wanted)
+    assert expected == "".join(await again.got(len(expected)))
+    await room.crash()
+    assert expected == "".join(await room.owed())
+
+
+@pytest.mark.parametrize(
+    ("index", "expected"), [(0, "abcdef"), (1, "bcdef"), (2, "cdef"), (3, "def")]
+)
+async def test_a_reset_into_a_batch_hands_out_the_rest_of_it(
+    room: House, subscription: Subscription, places: list[Position], index: int, expected: str
+) -> None:
+    await subscription.clear_backlog()
+    await subscription.reset(Place(places[0], index, 3))
+    client = await joined(subscription)
+    assert expected == "".join(await client.got(len(expected)))
+    await room.crash()
+    assert expected == "".join(await room.owed())
+
+
+async def test_places_and_counts_that_cannot_be_are_refused(
+    subscription: Subscription, places: list[Position]
+) -> None:
+    client = await joined(subscription)
+    for place in (Place(places[0], 4, 3), Place(places[0], -1, 3), Place(places[0], 1, 0)):
+        with pytest.raises(InvalidRequest):
+            await subscription.reset(place)
+    for count in (0, -1):
+        with pytest.raises(InvalidRequest):
+            await subscription.skip(count)
+    for count in (0, PEEK_ENTRIES_MAX + 1):
+        with pytest.raises(InvalidRequest):
+            await subscription.peek(count)
+    assert ([], False) == (client.ends, subscription.is_fenced)
+
+
+async def test_nobody_joins_and_nobody_else_sets_while_a_position_is_set(
+    room: House, subscription: Subscription
+) -> None:
+    client = await joined(subscription)
+    await client.got(6)
+    hold = room.engine.hold_next("sync")
+    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    await hold.reached()
+    assert subscription.is_fenced
+    assert [None] == client.ends
+    for call in (
+        subscription.reset(BEGINNING),
+        subscription.skip(1),
+        subscription.clear_backlog(),
+        subscription.rewind(),
+        joined(subscription),
+        joined(subscription, SHARED),
+    ):
+        with pytest.raises(SubscriptionFenced):
+            await call
+    stats = subscription.stats()
+    assert (True, ()) == (stats.is_under_revision, stats.consumers)
+    hold.release()
+    await resetting
+    assert not subscription.is_fenced
+    assert [] == await room.owed()
+    await joined(subscription)
+
+
+async def test_a_reset_whose_caller_goes_away_comes_to_its_end(
+    room: House, subscription: Subscription
+) -> None:
+    """The fence stayed for ever."""
+    hold = room.engine.hold_next("sync")
+    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    await hold.reached()
+    resetting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await resetting
+    assert subscription.is_fenced
+    hold.release()
+    await room.quiet()
+    assert not subscription.is_fenced
+    assert [] == await room.owed()
+
+
+@pytest.mark.parametrize("setting", list(SETTINGS)[:3])
+async def test_a_reset_that_was_not_written_changes_nothing_and_lets_join_again(
+    room: House, subscription: Subscription, setting: str
+) -> None:
+    client = await joined(subscription)
+    await client.got(6)
+    await client.acknowledge("a", "d")
+    room.engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await SETTINGS[setting][0](subscription)
+    assert ([None], False) == (client.ends, subscription.is_fenced)
+    again = await joined(subscription)
+    assert list("bcef") == await again.got(4)
+
+
+async def test_skipping_where_nothing_can_be_read_changes_nothing(
+    room: House, subscription: Subscription
+) -> None:
+    await room.crash()  # nothing is in memory then
+    found = room.partition.get("s")
+    assert found is not None
+    room.engine.fail_next("read")
+    with pytest.raises(StorageFailed):
+        await found.skip(2)
+    assert not found.is_fenced
+    assert list("abcdef") == await room.owed()
+
+
+async def test_a_reset_that_waits_for_its_turn_hears_of_the_end(
+    room: House, subscription: Subscription
+) -> None:
+    hold = room.engine.hold_next("sync")
+    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    await hold.reached()
+    with pytest.raises(SubscriptionClosed):
+        await subscription.reset(BEGINNING)
+    hold.release()
+    await deleting
+
+
+async def test_a_deletion_waits_for_a_reset(room: House, subscription: Subscription) -> None:
+    """The reset wrote a cursor that was deleted: it was there again after a restart."""
+    hold = room.engine.hold_next("sync")
+    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    await hold.reached()
+    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    await asyncio.sleep(0)
+    hold.release()
+    await asyncio.gather(resetting, deleting)
+    assert room.partition.get("s") is None
+    await room.crash()
+    assert [] == room.partition.names()
+
+
+# Late words
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+async def test_what_is_said_after_the_end_of_a_hold_does_not_count(
+    room: House, subscription: Subscription, setting: str
+) -> None:
+    act, expected = SETTINGS[setting]
+    client = await joined(subscription)
+    await client.got(6)
+    await client.acknowledge("b", "e")
+    await act(subscription)
+    await client.acknowledge(*"abcdef")
+    await client.acknowledge_upto("f")
+    client.nack("a")
+    client.hold.add_permits(5)
+    await client.hold.close()
+    assert expected == "".join(await room.owed())
+    assert [None] == client.ends
+
+
+async def test_an_acknowledgement_on_its_way_when_a_reset_comes_ends_and_does_not_count(
+    room: House, subscription: Subscription
+) -> None:
+    client = await joined(subscription)
+    await client.got(6)
+    hold = room.engine.hold_next("sync")
+    first = asyncio.ensure_future(client.acknowledge("a"))
+    await hold.reached()
+    second = asyncio.ensure_future(client.acknowledge("b", "d"))
+    await asyncio.sleep(0)
+    resetting = asyncio.ensure_future(subscription.reset(BEGINNING))
+    await asyncio.sleep(0)
+    third = asyncio.ensure_future(client.acknowledge("f"))
+    await asyncio.sleep(0)
+    hold.release()
+    await asyncio.gather(first, second, third, resetting)
+    assert list("abcdef") == await room.owed()
+    await room.crash()
+    assert list("abcdef") == await room.owed()
+
+
+# Ending
+
+
+async def test_only_force_closes_what_has_consumers(
+    room: House, subscription: Subscription
+) -> None:
+    client = await joined(subscription)
+    with pytest.raises(ConsumerBusy):
+        await subscription.close(force=False)
+    assert [] == client.ends
+    await subscription.close()
+    await subscription.close()
+    assert [SubscriptionClosed] == [type(each) for each in client.ends]
+    assert subscription.is_closed
+    assert room.partition.get("s") is None
+    again = await room.subscription()
+    assert list("abcdef") == await (await joined(again)).got(6)
+
+
+async def test_who_waits_to_join_hears_of_the_end(room: House, subscription: Subscription) -> None:
+    await (await joined(subscription, SHARED)).hold.close()
+    hold = room.engine.hold_next("sync")
+    deleting = asyncio.ensure_future(room.partition.delete("s"))
+    await hold.reached()
+    joining = asyncio.ensure_future(joined(subscription))
+    await asyncio.sleep(0)
+    hold.release()
+    await deleting
+    with pytest.raises(SubscriptionClosed):
+        await joining
+
+
+# Telling
+
+
+async def test_stats_tell_what_there_is(room: House, subscription: Subscription) -> None:
+    stats = subscription.stats()
+    assert (None, 3, 0, (), 0, 0, 0, False) == (
+        stats.type,
+        stats.backlog_entries,
+        stats.unacknowledged,
+        stats.consumers,
+        stats.redelivered,
+        stats.delayed,
+        stats.revision_num,
+        stats.is_under_revision,
+    )
+    clients = [await joined(subscription, SHARED, name) for name in ("left", "right")]
+    await room.quiet()
+    both = clients[0].values + clients[1].values
+    assert list("abcdef") == sorted(both)
+    for client in clients:
+        await client.acknowledge("d", "e")
+    stats = subscription.stats()
+    assert (SHARED, 2, 4, ("left", "right")) == (
+        stats.type,
+        stats.backlog_entries,
+        stats.unacknowledged,
+        stats.consumers,
+    )
+    for client in clients:
+        client.nack("a", "b")
+    await room.quiet()
+    assert 2 == subscription.stats().redelivered
+    await subscription.rewind()
+    for wanted in (EXCLUSIVE, SHARED):
+        client = await joined(subscription, wanted)
+        await client.hold.close()
+    assert 2 == subscription.stats().redelivered, "what was counted stays counted"
+
+
+async def test_peeking_shows_what_is_owed_and_changes_nothing(
+    room: House, subscription: Subscription, places: list[Position]
+) -> None:
+    client = await joined(subscription)
+    await client.got(6)
+    await client.acknowledge("b", "d")
+    found = await subscription.peek(1)
+    assert [(places[0], 0b101, 0)] == [(d.position, d.records, d.redelivery_count) for d in found]
+    assert ["a", "c", "e", "f"] == [
+        v for each in await subscription.peek(9) for v in values_of(each)
+    ]
+    assert 4 == subscription.stats().unacknowledged
+
+
+# After a crash
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+async def test_what_is_acknowledged_never_comes_again_after_a_crash_everything_else_does(
+    room: House, subscription: Subscription, wanted: SubscriptionType
+) -> None:
+    client = await joined(subscription, wanted)
+    await client.got(6)
+    await client.acknowledge("b", "f")
+    hold = room.engine.hold_next("sync")
+    lost = asyncio.ensure_future(client.acknowledge("a", "d"))
+    await hold.reached()
+    await room.crash()
+    await asyncio.gather(lost, return_exceptions=True)
+    assert [SubscriptionClosed] == [type(each) for each in client.ends]
+    found = room.partition.get("s")
+    assert found is not None
+    again = await joined(found, wanted)
+    assert list("acde") == await again.got(4)
+    await room.quiet()
+    assert list("acde") == again.values
+
+
+async def test_a_call_that_a_crash_cut_off_does_not_say_that_it_is_durable(
+    room: House, subscription: Subscription
+) -> None:
+    client = await joined(subscription)
+    await client.got(6)
+    hold = room.engine.hold_next("sync")
+    calls = [
+        asyncio.ensure_future(call)
+        for call in (client.acknowledge("a"), client.acknowledge_upto("d"))
+    ]
+    await hold.reached()
+    await room.crash()
+    outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert [SubscriptionClosed] * 2 == [type(each) for each in outcomes]
+
+
+async def test_with_a_pace_what_was_flushed_stays_acknowledged(room: House) -> None:
+    await room.close()
+    again = House(room.engine, room.clock)
+    await again.open(store_config=StoreConfig(cursor_persist_per_second=1))
+    for value in "abc":
+        await again.add(value)
+    client = await joined(await again.subscription())
+    await client.got(3)
+    await client.acknowledge("a")
+    await client.acknowledge("b")
+    await again.crash()
+    assert ["b", "c"] == await again.owed()
+    client = await joined(await again.subscription())
+    await client.got(2)
+    await client.acknowledge("c")
+    await again.restart()
+    assert ["b"] == await again.owed()
+    await again.close()
+
+
+async def test_setting_a_position_of_nothing_is_harmless(room: House) -> None:
+    subscription = await room.subscription("empty")
+    for act, _ in SETTINGS.values():
+        await act(subscription)
+    client = await joined(subscription)
+    await room.add("x")
+    assert ["x"] == await client.got(1)
+    assert EARLIEST != subscription.cursor.mark_delete_position

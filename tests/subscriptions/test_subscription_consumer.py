@@ -1,0 +1,189 @@
+"""One consumer's hold: acknowledging in one step and one write, going back, leaving."""
+
+import asyncio
+
+import pytest
+
+from ledger import Position
+from subscriptions.errors import InvalidRequest, StorageFailed
+from subscriptions.model import ALL, Acknowledgement, SubscriptionType
+from subscriptions.subscription import Subscription
+from tests.subscriptions.house import Client, House
+
+EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
+
+
+@pytest.fixture
+async def places(room: House) -> list[Position]:
+    return [await room.add("a", "b", "c"), await room.add("d"), await room.add("e", "f")]
+
+
+@pytest.fixture
+async def subscription(room: House, places: list[Position]) -> Subscription:
+    return await room.subscription()
+
+
+async def joined(subscription: Subscription, wanted: SubscriptionType) -> Client:
+    client = await Client().join(subscription, wanted)
+    await client.got(6)
+    return client
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+async def test_records_are_acknowledged_one_by_one_and_become_entries(
+    room: House, subscription: Subscription, places: list[Position], wanted: SubscriptionType
+) -> None:
+    client = await joined(subscription, wanted)
+    for value, left in (("c", "abdef"), ("a", "bdef"), ("e", "bdf"), ("f", "bd"), ("b", "d")):
+        await client.acknowledge(value)
+        assert left == "".join(await room.owed())
+        assert len(left) == subscription.stats().unacknowledged
+    assert (places[0], 1) == (subscription.cursor.mark_delete_position, subscription.cursor.backlog)
+    await client.acknowledge("d")
+    assert (places[2], 0) == (subscription.cursor.mark_delete_position, subscription.cursor.backlog)
+
+
+async def test_a_call_is_one_write_however_much_it_acknowledges(
+    room: House, subscription: Subscription
+) -> None:
+    for _ in range(200):
+        await room.add(*"klmno")
+    client = await Client().join(subscription, SHARED, permits=2_000)
+    await client.got(1_006)
+    commits = room.engine.calls["commit"]
+    await client.acknowledge(*"abdeklm")
+    assert commits + 1 == room.engine.calls["commit"]
+
+
+async def test_calls_at_once_share_their_writes(room: House, subscription: Subscription) -> None:
+    """The number of writes must not grow with the number of acknowledgements."""
+    for _ in range(100):
+        await room.add(*"klmno")
+    client = await Client().join(subscription, SHARED, permits=2_000)
+    await client.got(506)
+    commits = room.engine.calls["commit"]
+    hold = room.engine.hold_next("sync")
+    calls = [
+        asyncio.ensure_future(
+            client.hold.acknowledge([Acknowledgement(delivery.position, 1 << bit, 5)])
+        )
+        for delivery in client.deliveries[3:]
+        for bit in range(5)
+    ]
+    await hold.reached()
+    hold.release()
+    await asyncio.gather(*calls)
+    assert room.engine.calls["commit"] - commits <= 2
+    assert list("abcdef") == await room.owed()
+
+
+@pytest.mark.parametrize("wanted", [EXCLUSIVE, FAILOVER])
+@pytest.mark.parametrize(
+    ("upto", "left"), [("a", "bcdef"), ("c", "def"), ("d", "ef"), ("e", "f"), ("f", "")]
+)
+async def test_everything_up_to_a_record_is_acknowledged(
+    room: House, subscription: Subscription, wanted: SubscriptionType, upto: str, left: str
+) -> None:
+    client = await joined(subscription, wanted)
+    await client.acknowledge_upto(upto)
+    assert left == "".join(await room.owed())
+    assert len(left) == subscription.stats().unacknowledged
+    await client.acknowledge_upto("a")
+    assert left == "".join(await room.owed())
+    await room.crash()
+    assert left == "".join(await room.owed())
+
+
+@pytest.mark.parametrize("wanted", [SHARED, KEY_SHARED])
+async def test_where_others_share_nobody_acknowledges_for_them(
+    room: House, subscription: Subscription, wanted: SubscriptionType
+) -> None:
+    client = await joined(subscription, wanted)
+    with pytest.raises(InvalidRequest):
+        await client.acknowledge_upto("f")
+    assert list("abcdef") == await room.owed()
+
+
+async def test_acknowledging_all_or_nothing(
+    room: House, subscription: Subscription, places: list[Position]
+) -> None:
+    client = await joined(subscription, EXCLUSIVE)
+    good = Acknowledgement(places[0], ALL, 3)
+    for bad in (
+        Acknowledgement(places[1], 0b10, 1),
+        Acknowledgement(places[2].successor, ALL, 1),
+        Acknowledgement(places[2].successor, 1, 2),
+    ):
+        with pytest.raises(InvalidRequest):
+            await client.hold.acknowledge([good, bad])
+        with pytest.raises(InvalidRequest):
+            await client.hold.acknowledge_upto(bad)
+    assert (6, 6) == (len(await room.owed()), subscription.stats().unacknowledged)
+    await client.hold.acknowledge([good, good, Acknowledgement(Position(0, 7), ALL, 1)])
+    await client.hold.acknowledge([])
+    assert list("def") == await room.owed()
+
+
+async def test_what_was_not_written_is_told_and_counts_all_the_same(
+    room: House, subscription: Subscription
+) -> None:
+    client = await joined(subscription, EXCLUSIVE)
+    room.engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await client.acknowledge("a", "b", "c")
+    assert (list("def"), 3) == (await room.owed(), subscription.stats().unacknowledged)
+    await client.acknowledge("a")
+    await client.acknowledge("d")
+    await room.crash()
+    assert list("ef") == await room.owed()
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+async def test_what_is_sent_back_comes_again(
+    room: House, subscription: Subscription, wanted: SubscriptionType
+) -> None:
+    client = await joined(subscription, wanted)
+    await client.acknowledge("a", "d")
+    client.hold.redeliver(None)
+    assert list("abcdefbcef") == await client.got(10)
+    assert {1} == {each.redelivery_count for each in client.deliveries[3:]}
+    await client.acknowledge(*"bcef")
+    assert [] == await room.owed()
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+async def test_whoever_leaves_leaves_what_it_owes_to_the_next(
+    room: House, subscription: Subscription, wanted: SubscriptionType
+) -> None:
+    client = await joined(subscription, wanted)
+    await client.acknowledge("b", "e")
+    await client.hold.close()
+    client.hold.add_permits(5)
+    client.hold.redeliver(None)
+    await client.acknowledge("a")
+    assert ([], True) == (client.ends, client.hold.is_ended)
+    again = await Client().join(subscription, wanted)
+    assert list("acdf") == await again.got(4)
+
+
+@pytest.mark.parametrize("wanted", SubscriptionType)
+async def test_an_acknowledgement_behind_somebody_elses_way_back_counts(
+    room: House, subscription: Subscription, wanted: SubscriptionType
+) -> None:
+    """Going back is a revision, too; who joined before it was taken for somebody of the past."""
+    if wanted is EXCLUSIVE:
+        client = await joined(subscription, wanted)
+        client.hold.redeliver(None)
+    else:
+        first = await joined(subscription, wanted)
+        client = await Client("d").join(subscription, wanted)
+        await first.hold.close()
+    await client.got(6)
+    await client.acknowledge(*"abcdef")
+    assert [] == await room.owed()
+
+
+async def test_permits_are_checked(subscription: Subscription) -> None:
+    client = await joined(subscription, EXCLUSIVE)
+    with pytest.raises(InvalidRequest):
+        client.hold.add_permits(0)
