@@ -25,13 +25,18 @@ class ServerNotReady(RuntimeError):
 class ServerProcess:
     """`python -P -m kledger serve ...`; a context manager."""
 
-    def __init__(self, *arguments: str, kafka: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self, *arguments: str, kafka: str = "127.0.0.1:0", native: str | None = None
+    ) -> None:
         """Args: arguments: further ones for `kledger serve`, such as `--memory`."""
         self._command = [sys.executable, "-P", "-m", "kledger", "serve", "--kafka", kafka]
+        if native is not None:
+            self._command += ["--native", native]
         self._command += arguments
         self._process: subprocess.Popen[str] | None = None
         self._log: IO[str] | None = None
         self.kafka_address = ""
+        self.native_address = ""
 
     def start(self) -> Self:
         """Start and wait for the ready line.
@@ -54,6 +59,7 @@ class ServerProcess:
             raise ServerNotReady(f"{' '.join(self._command)}: {line}{self.log_text()}")
         listeners = dict(part.split("=", 1) for part in line.split()[2:])
         self.kafka_address = listeners["kafka"]
+        self.native_address = listeners["native"].removeprefix("-")
         return self
 
     @property

@@ -27,7 +27,9 @@ RENAMED: Mapping[str, Rename] = {
     "listeners": ("server.kafka", 1),
     # Pulsar, and the storage below it.
     "clusterName": ("kafka.cluster_id", 1),
+    "brokerMaxConnections": ("native.max_connections", 1),
     "compactionRateByBytes": ("storage.log_rewrite_bytes_per_second", 1),
+    "keepAliveIntervalSeconds": ("native.keepalive_ms", 1_000),
     "managedLedgerCacheSizeMB": ("storage.cache_bytes", MIB),
     "managedLedgerMaxSizePerLedgerMbytes": ("topics.log_segment_bytes", MIB),
     "managedLedgerMaxLedgerRolloverTimeMinutes": ("topics.log_roll_ms", MINUTE_MS),

@@ -28,6 +28,7 @@ from kledger.setting_values import (
     split_address,
 )
 from ledger import InvalidArgument, StoreConfig
+from native.config import NativeConfig
 from topics.config_keys import CONFIG_KEYS
 from topics.errors import InvalidConfig
 from topics.topic_config import TopicDefaults
@@ -60,6 +61,7 @@ class Settings:
     storage: StoreConfig = field(default_factory=StoreConfig)
     kafka: GatewayConfig = field(default_factory=GatewayConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
+    native: NativeConfig = field(default_factory=NativeConfig)
 
 
 # Broker-level names of topic settings (`log.retention.ms`), by their names in our section.
@@ -85,6 +87,10 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.transaction_max_timeout_ms": (1, INT32_MAX),
     "kafka.connections_max_idle_ms": (-1, INT64_MAX),
     "kafka.max_connections": (1, INT32_MAX),
+    "native.delivery_bytes_max": (1, INT64_MAX),
+    "native.keepalive_ms": (100, INT32_MAX),
+    "native.max_connections": (1, INT32_MAX),
+    "native.streams_max": (1, INT32_MAX),
     "server.log_retention_check_interval_ms": (1, INT64_MAX),
 }
 
@@ -175,9 +181,8 @@ def _checked(settings: Settings) -> Settings:
     for name in ("kafka", "native", "admin"):
         if (address := getattr(settings.server, name)) is not None:
             split_address(f"server.{name}", address)
-    for name in ("native", "admin"):
-        if getattr(settings.server, name) is not None:
-            raise SettingError(f"server.{name}: this listener is not available yet")
+    if settings.server.admin is not None:
+        raise SettingError("server.admin: this listener is not available yet")
     kafka = settings.kafka
     if kafka.group_min_session_timeout_ms > kafka.group_max_session_timeout_ms:
         raise SettingError(

@@ -30,19 +30,25 @@ class Server:
         data: Path | str | None = None,
         *,
         kafka: str = "127.0.0.1:0",
+        native: str | None = None,
         settings: dict[str, object] | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
         Args:
             data: folder of the server's data; None keeps it in memory.
-            kafka: where to listen.
+            kafka: where to listen for Kafka clients.
+            native: where to listen for native clients; None: nowhere.
             settings: further ones by our names, Kafka's or Pulsar's.
 
         Raises:
             SettingError: a setting does not exist or cannot have that value.
         """
-        flags: dict[str, object] = {"server.kafka": kafka, "server.memory": data is None}
+        flags: dict[str, object] = {
+            "server.kafka": kafka,
+            "server.native": native,
+            "server.memory": data is None,
+        }
         if data is not None:
             flags["server.data"] = str(data)
         self._crash: BaseException | None = None
@@ -54,6 +60,11 @@ class Server:
     def kafka_address(self) -> str:
         """HOST:PORT of the Kafka listener."""
         return self._server.kafka_address
+
+    @property
+    def native_address(self) -> str:
+        """HOST:PORT of the native listener, empty without one."""
+        return self._server.native_address
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -81,10 +92,11 @@ class ServerThread:
         data: Path | str | None = None,
         *,
         kafka: str = "127.0.0.1:0",
+        native: str | None = None,
         settings: dict[str, object] | None = None,
     ) -> None:
         """Args: as for `Server`."""
-        self._server = Server(data, kafka=kafka, settings=settings)
+        self._server = Server(data, kafka=kafka, native=native, settings=settings)
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._end: asyncio.Event | None = None
@@ -95,6 +107,11 @@ class ServerThread:
     def kafka_address(self) -> str:
         """HOST:PORT of the Kafka listener."""
         return self._server.kafka_address
+
+    @property
+    def native_address(self) -> str:
+        """HOST:PORT of the native listener, empty without one."""
+        return self._server.native_address
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -29,6 +29,7 @@ from topics.errors import TopicsError
 from topics.registry import TopicRegistry
 
 if TYPE_CHECKING:
+    from native.rpc_server import RpcServer
     from native.service import NativeService
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,9 @@ class Server:
         self._services: Services | None = None
         self._gateway: GatewayServer | None = None
         self._native: NativeService | None = None
+        self._rpc: RpcServer | None = None
         self.kafka_address = ""
+        self.native_address = ""
 
     async def start(self) -> None:
         """Build everything and accept connections.
@@ -79,23 +82,29 @@ class Server:
             CannotStart: and nothing is left behind.
         """
         settings = self._settings.server
-        if settings.kafka is not None:
-            await _check_address_free("kafka", settings.kafka)
+        for name, address in (("kafka", settings.kafka), ("native", settings.native)):
+            if address is not None:
+                await _check_address_free(name, address)
         try:
             self._store = await self._open_store()
             self._services = await self._build_services(self._store)
             if settings.kafka is not None:
                 self.kafka_address = await self._listen(self._services, settings.kafka)
+            if settings.native is not None:
+                self.native_address = await self._listen_natively(settings.native)
             self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
             raise _explained(error, settings.data) from error
         if self.kafka_address:
             logger.info("serving Kafka clients on %s", self.kafka_address)
+        if self.native_address:
+            logger.info("serving native clients on %s", self.native_address)
 
     def ready_line(self) -> str:
         """Say which listeners accept, in the form that programs wait for."""
-        return f"kledger ready kafka={self.kafka_address or '-'} native=- admin=-"
+        kafka, native = self.kafka_address or "-", self.native_address or "-"
+        return f"kledger ready kafka={kafka} native={native} admin=-"
 
     @property
     def broker(self) -> "NativeService":
@@ -123,9 +132,9 @@ class Server:
         Raises:
             LedgerError: something could not be flushed; everything was closed all the same.
         """
-        gateway, native = self._gateway, self._native
+        gateway, rpc, native = self._gateway, self._rpc, self._native
         services, store = self._services, self._store
-        self._gateway = self._native = self._services = self._store = None
+        self._gateway = self._rpc = self._native = self._services = self._store = None
         # Taken down from the last line to the first; one that fails does not keep the others.
         async with AsyncExitStack() as closing:
             if store is not None:
@@ -135,6 +144,8 @@ class Server:
                 closing.push_async_callback(services.registry.close)
             if native is not None:
                 closing.push_async_callback(native.close)
+            if rpc is not None:
+                closing.push_async_callback(rpc.stop, grace_ms=GRACE_MS)
             if gateway is not None:
                 closing.push_async_callback(gateway.stop, grace_ms=GRACE_MS)
             if services is not None:
@@ -192,8 +203,28 @@ class Server:
         ):
             services.config.advertised_host = host
         self._gateway = GatewayServer(services)
-        bound_host, bound_port = await self._gateway.start(host, port)
-        return f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"
+        return _joined(*await self._gateway.start(host, port))
+
+    async def _listen_natively(self, address: str) -> str:
+        # gRPC takes longer to load than everything else together.
+        from native.rpc_server import RpcServer
+
+        host, port = split_address("server.native", address)
+        self._rpc = RpcServer(
+            self.broker,
+            supervisor=self._supervisor,
+            # A topic may take larger batches than the others; this bounds them for Kafka, too.
+            message_bytes_max=self._settings.kafka.socket_request_max_bytes,
+            config=self._settings.native,
+        )
+        try:
+            return _joined(*await self._rpc.start(host, port))
+        except OSError as error:
+            raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _check_address_free(name: str, address: str) -> None:

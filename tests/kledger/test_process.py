@@ -7,6 +7,7 @@ import pytest
 
 from kledger.healthcheck import check
 from kledger.process import ServerNotReady, ServerProcess, arguments_for
+from native.rpc_client import RpcClient
 
 
 def is_running(pid: int) -> bool:
@@ -30,6 +31,17 @@ def test_process_is_ended_when_the_block_fails() -> None:
     with pytest.raises(ZeroDivisionError):
         failing_block()
     assert [False] == [is_running(pid) for pid in pids]
+
+
+async def test_native_listener_is_named_when_there_is_one() -> None:
+    with ServerProcess("--memory") as server:
+        assert "" == server.native_address
+    with ServerProcess("--memory", native="127.0.0.1:0") as server:
+        client = RpcClient(server.native_address)
+        await client.connect()
+        await client.close()
+        assert 0 == server.stop()
+        assert "error" not in server.log_text().lower()
 
 
 def test_server_that_does_not_start_shows_what_it_said() -> None:

@@ -3,12 +3,21 @@
 import pytest
 
 from kledger.healthcheck import check
+from native.rpc_client import RpcClient
 
 pytest_plugins = ["pytester"]
 
 
 def test_fixture_is_the_address_of_a_running_server(kledger_server: str) -> None:
     assert check(kledger_server) is None
+
+
+async def test_fixture_for_native_clients_is_an_address_to_connect_to(
+    kledger_native_server: str,
+) -> None:
+    client = RpcClient(kledger_native_server.removeprefix("kledger://"))
+    await client.connect()
+    await client.close()
 
 
 def test_fixture_works_beside_folders_with_our_names(

@@ -10,6 +10,7 @@ from aiokafka.structs import TopicPartition
 from kledger.healthcheck import check
 from kledger.setting_values import SettingError
 from kledger.testing import Server, ServerThread
+from native.rpc_client import RpcClient
 
 
 async def produce(address: str, values: list[bytes]) -> None:
@@ -48,6 +49,23 @@ async def test_two_servers_live_side_by_side() -> None:
         )
         assert [b"a"] == await consume(one.kafka_address, 1)
         assert [b"b"] == await consume(other.kafka_address, 1)
+
+
+async def test_native_listener_is_there_when_it_is_asked_for() -> None:
+    async with Server() as without, Server(native="127.0.0.1:0") as server:
+        assert "" == without.native_address
+        client = RpcClient(server.native_address)
+        await client.connect()
+        await client.close()
+
+
+async def test_thread_serves_native_clients_of_other_loops() -> None:
+    with ServerThread(native="127.0.0.1:0") as server:
+        client = RpcClient(server.native_address)
+        await client.connect()
+        await client.create_topic("orders", 1, {})
+        assert ["orders"] == await client.topics()
+        await client.close()
 
 
 def test_thread_serves_a_program_without_a_loop(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from kledger.settings import Settings, load
 from kledger.wiring import CannotStart, Server
 from ledger import Corrupt
 from native.errors import KledgerError, TopicNotFound, Unavailable
+from native.rpc_client import RpcClient
 from runtime.manual_clock import ManualClock
 
 YEAR_2100_MS = 4_102_444_800_000
@@ -43,6 +44,55 @@ async def test_started_server_answers_until_it_is_stopped() -> None:
     await server.stop()
     await server.stop()
     assert not await answers(server)
+
+
+async def test_native_listener_serves_the_broker_and_stops_with_the_server() -> None:
+    server = Server(settings(**{"server.native": "127.0.0.1:0"}), on_crash=no_crash)
+    await server.start()
+    kafka, native = server.kafka_address, server.native_address
+    assert f"kledger ready kafka={kafka} native={native} admin=-" == server.ready_line()
+    client = RpcClient(native)
+    await client.connect()
+    await client.create_topic("orders", 2, {})
+    assert ["orders"] == await client.topics() == await server.broker.topics()
+    await server.stop()
+    with pytest.raises(Unavailable):
+        await client.topics()
+    await client.close()
+
+
+async def test_address_that_two_listeners_want_is_a_mistake() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    both = settings(**{"server.kafka": address, "server.native": address})
+    with pytest.raises(CannotStart, match=f"native {address}: ") as caught:
+        await Server(both, on_crash=no_crash).start()
+    assert caught.value.is_mistake
+
+
+def test_grpc_is_loaded_only_when_native_clients_are_served() -> None:
+    """It takes longer to load than the rest of a start."""
+    program = """
+import asyncio, sys
+from kledger.settings import load
+from kledger.wiring import Server
+
+async def start(**more):
+    flags = {"server.memory": True, "server.kafka": "127.0.0.1:0", **more}
+    server = Server(load(flags=flags), on_crash=print)
+    await server.start()
+    await server.stop()
+    return "grpc" in sys.modules
+
+async def main():
+    print(await start(), await start(**{"server.native": "127.0.0.1:0"}))
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ("False True\n", "") == (done.stdout, done.stderr)
 
 
 async def test_store_and_server_count_in_one_place() -> None:
@@ -104,7 +154,7 @@ def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "[]\n" == done.stdout
+    assert "['native', 'native.config']\n" == done.stdout, "its settings, and nothing else"
 
 
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:

@@ -66,7 +66,7 @@ def test_target_survives(target: Target) -> None:
     assert target == values.target_from(message)
 
 
-@pytest.mark.parametrize("message", [pb.Target(), pb.Target(edge=77)])
+@pytest.mark.parametrize("message", [pb.Target(), pb.Target(edge="EDGE_UNSPECIFIED")])
 def test_target_that_says_nothing_known_is_refused(message: pb.Target) -> None:
     with pytest.raises(InvalidArgument):
         values.target_from(message)

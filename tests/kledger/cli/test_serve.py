@@ -64,7 +64,9 @@ def test_taken_port_is_a_mistake_and_touches_nothing(
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         assert 2 == run(["serve", "--data", str(data), "--kafka", address])
-    assert f"kledger: kafka {address}: Address already in use\n" == one_line(capsys)
+        assert f"kledger: kafka {address}: Address already in use\n" == one_line(capsys)
+        assert 2 == run(["serve", "--data", str(data), "--kafka", "none", "--native", address])
+        assert f"kledger: native {address}: Address already in use\n" == one_line(capsys)
     assert not data.exists()
 
 
@@ -75,7 +77,7 @@ def test_taken_port_is_a_mistake_and_touches_nothing(
         (["--set", "num.partitions=x"], "num.partitions: expected a whole number, got 'x'"),
         (["--durability", "maybe"], "storage.durability: expected fsync or os, got 'maybe'"),
         (["--kafka", "nowhere"], "server.kafka: expected HOST:PORT"),
-        (["--native", "127.0.0.1:0"], "server.native: this listener is not available yet"),
+        (["--native", "nowhere"], "server.native: expected HOST:PORT"),
         (["--admin", "127.0.0.1:0"], "server.admin: this listener is not available yet"),
         (["--config", "/nonexistent/k.toml"], "/nonexistent/k.toml: No such file or directory"),
         (["--kafka", "none"], "server.kafka: expected HOST:PORT, as no other listener is named"),
