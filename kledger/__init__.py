@@ -8,14 +8,131 @@ Must not know: how a server is built (`kledger.wiring`).
 
 import sys
 import warnings
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kledger.embedding import EmbeddedClient
+    from native.client import Client
+    from native.consumer import Consumer
+    from native.errors import (
+        AlreadyClosed,
+        ConsumerAssign,
+        ConsumerBusy,
+        InvalidArgument,
+        KledgerError,
+        NotAllowed,
+        SubscriptionFenced,
+        SubscriptionNotFound,
+        Timeout,
+        TopicExists,
+        TopicNotFound,
+        TopicTerminated,
+        Unavailable,
+        Unreadable,
+    )
+    from native.message import Message
+    from native.message_id import MessageId
+    from native.producer import Producer
+    from native.reader import Reader
+    from native.seam import SubscriptionStats, TopicStats
+    from native.subscribe_options import DeadLetterPolicy
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyClosed",
+    "Client",
+    "Consumer",
+    "ConsumerAssign",
+    "ConsumerBusy",
+    "DeadLetterPolicy",
+    "EmbeddedClient",
+    "InvalidArgument",
+    "KledgerError",
+    "Message",
+    "MessageId",
+    "NotAllowed",
+    "Producer",
+    "Reader",
+    "SubscriptionFenced",
+    "SubscriptionNotFound",
+    "SubscriptionStats",
+    "Timeout",
+    "TopicExists",
+    "TopicNotFound",
+    "TopicStats",
+    "TopicTerminated",
+    "Unavailable",
+    "Unreadable",
+    "connect",
+    "embedded",
+]
 
 ROOMS = (
     "batches", "gateway", "ledger", "native", "offsets", "runtime", "subscriptions", "topics",
 )  # fmt: skip
+
+
+# Where the names of the native client are, which is loaded by whoever uses one of them.
+_HOMES = {
+    "native.client": ("Client",),
+    "native.consumer": ("Consumer",),
+    "native.errors": (
+        "AlreadyClosed", "ConsumerAssign", "ConsumerBusy", "InvalidArgument", "KledgerError",
+        "NotAllowed", "SubscriptionFenced", "SubscriptionNotFound", "Timeout", "TopicExists",
+        "TopicNotFound", "TopicTerminated", "Unavailable", "Unreadable",
+    ),
+    "native.message": ("Message",),
+    "native.message_id": ("MessageId",),
+    "native.producer": ("Producer",),
+    "native.reader": ("Reader",),
+    "native.seam": ("SubscriptionStats", "TopicStats"),
+    "native.subscribe_options": ("DeadLetterPolicy",),
+    "kledger.embedding": ("EmbeddedClient",),
+}  # fmt: skip
+
+
+def embedded(path: Path | str | None, *, kafka: str | None = None) -> "EmbeddedClient":
+    """Return a native client with the whole server in this process; it starts on entering.
+
+    Args:
+        path: folder of the data; None keeps everything in memory.
+        kafka: HOST:PORT for Kafka clients too, port 0 for a free one; see `kafka_address`.
+
+    Raises:
+        ImportError: something hides a part of the server.
+    """
+    require_rooms()
+    from kledger.embedding import EmbeddedClient
+
+    return EmbeddedClient(path, kafka=kafka)
+
+
+def connect(url: str) -> "Client":
+    """Return a native client of a running server; the connection is made on entering.
+
+    Args:
+        url: kledger://HOST:PORT, the address of the server's native listener.
+
+    Raises:
+        InvalidArgument: the URL is none.
+        ImportError: something hides a part of the client.
+    """
+    require_rooms()
+    from kledger.connecting import connected_client
+
+    return connected_client(url)
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            require_rooms()
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def _folder_of(room: str) -> Path | None:

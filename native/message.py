@@ -11,7 +11,6 @@ from native.message_id import MessageId
 
 OWN_HEADERS = "kledger."
 """Headers whose names begin so belong to the native façade and are no properties."""
-DELIVER_AT = "kledger.deliver-at"
 PRODUCER_NAME = "kledger.producer-name"
 SEQUENCE_ID = "kledger.sequence-id"
 

@@ -14,8 +14,9 @@ from batches.header import read_header
 from batches.reader import iterate_fields, open_body, record_timestamp
 from batches.record import Header, read_rest
 from native.errors import InvalidArgument, Unreadable
-from native.message import DELIVER_AT, OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
+from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_id import MessageId
+from subscriptions.entry_view import DELIVER_AT
 from subscriptions.model import ALL, Delivery
 
 EVENT_TIME_BIT = 0x01
@@ -30,11 +31,13 @@ class Outgoing(NamedTuple):
     """A message that is ready to be sent.
 
     Attributes:
+        key: the record's, for the choice of a partition.
         size: bytes, roughly.
         is_alone: it must be the only one of its batch.
     """
 
     record: NewRecord
+    key: bytes | None
     size: int
     is_alone: bool = False
 
@@ -74,7 +77,7 @@ def outgoing(
     for name, content in headers:
         size += len(name) + len(content or b"") + 4
     record = NewRecord(value, key, timestamp, headers, attributes)
-    return Outgoing(record, size, is_alone=deliver_at is not None)
+    return Outgoing(record, key, size, is_alone=deliver_at is not None)
 
 
 def resent(message: Message, properties: Mapping[str, str], *, now_ms: int) -> Outgoing:
@@ -89,7 +92,8 @@ def resent(message: Message, properties: Mapping[str, str], *, now_ms: int) -> O
         attributes, timestamp = NATIVE_BIT | EVENT_TIME_BIT, message.event_timestamp
     size = RECORD_OVERHEAD + len(message.value or b"") + len(message.key or b"")
     size += sum(len(name) + len(content or b"") + 4 for name, content in headers)
-    return Outgoing(NewRecord(message.value, message.key, timestamp, headers, attributes), size)
+    record = NewRecord(message.value, message.key, timestamp, headers, attributes)
+    return Outgoing(record, message.key, size)
 
 
 def encode(messages: Iterable[Outgoing]) -> bytearray:

@@ -10,9 +10,10 @@ from batches.header import patch_base_offset, read_header, set_log_append_time
 from batches.reader import iterate_records
 from ledger import Position
 from native.errors import InvalidArgument, Unreadable
-from native.message import DELIVER_AT, PRODUCER_NAME, SEQUENCE_ID, Message
+from native.message import PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_codec import decode, encode, outgoing, record_count, resent
 from native.message_id import MessageId
+from subscriptions.entry_view import DELIVER_AT
 from subscriptions.model import ALL, Delivery
 
 NOTHING: dict[str, Any] = {

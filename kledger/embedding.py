@@ -1,0 +1,66 @@
+"""A native client with the whole server in its own process.
+
+Rule: it is the server that `kledger serve` runs, started on entering and stopped on leaving; what
+the client made is closed before. A crash of the server is raised on leaving.
+Must not know: anything that the wiring knows.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+import kledger.settings
+import kledger.wiring
+from native.client import Client
+from native.seam import Broker
+
+
+class EmbeddedClient(Client):
+    """What `kledger.embedded` returns."""
+
+    def __init__(self, path: Path | str | None, *, kafka: str | None = None) -> None:
+        """Args: path: folder of the data, None keeps it in memory; kafka: where to listen."""
+        self._embedded = _EmbeddedServer(path, kafka)
+        super().__init__(self._embedded)
+
+    @property
+    def kafka_address(self) -> str:
+        """HOST:PORT of the Kafka listener; empty when there is none, or it is not open."""
+        return self._embedded.kafka_address
+
+
+class _EmbeddedServer:
+    """The server, as the client enters and leaves it."""
+
+    def __init__(self, path: Path | str | None, kafka: str | None) -> None:
+        flags: dict[str, object] = {"server.memory": path is None}
+        if path is not None:
+            flags["server.data"] = str(path)
+        if kafka is not None:
+            flags["server.kafka"] = kafka
+        settings = kledger.settings.load(flags=flags)
+        if kafka is None:
+            settings = replace(settings, server=replace(settings.server, kafka=None))
+        self._crash: BaseException | None = None
+        self._server = kledger.wiring.Server(settings, on_crash=self._crashed)
+
+    @property
+    def kafka_address(self) -> str:
+        return self._server.kafka_address
+
+    async def __aenter__(self) -> Broker:
+        await self._server.start()
+        return self._server.broker
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._server.stop()
+        if self._crash is not None and error is None:
+            raise self._crash
+
+    def _crashed(self, error: BaseException) -> None:
+        self._crash = self._crash or error

@@ -1,0 +1,54 @@
+"""What a consumer has acknowledged and not yet told the server.
+
+Rule: the same record twice is once; records of one entry become one acknowledgement, and an entry
+of which all are there counts as a whole.
+Must not know: who waits for it.
+"""
+
+from ledger import Position
+from subscriptions.model import ALL, Acknowledgement
+
+
+class AcknowledgementsState:
+    """One group in the making."""
+
+    __slots__ = ("_records", "_upto")
+
+    def __init__(self) -> None:
+        self._records: dict[Position, tuple[int, int]] = {}
+        self._upto: Acknowledgement | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell."""
+        return not self._records and self._upto is None
+
+    def add(self, acknowledgement: Acknowledgement) -> None:
+        """Note records of one entry."""
+        position, records, batch_size = acknowledgement
+        known = self._records.get(position)
+        if known is not None:
+            records |= known[0]
+            batch_size = max(batch_size, known[1])
+        if batch_size and records == (1 << batch_size) - 1:
+            records = ALL
+        self._records[position] = records, batch_size
+
+    def add_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Note everything up to there."""
+        known = self._upto
+        if known is None or acknowledgement.position > known.position:
+            self._upto = acknowledgement
+        elif acknowledgement.position == known.position:
+            self._upto = known._replace(
+                records=known.records | acknowledgement.records,
+                batch_size=max(known.batch_size, acknowledgement.batch_size),
+            )
+
+    def take(self) -> tuple[Acknowledgement | None, list[Acknowledgement]]:
+        """Return the group, in order of positions, and begin another one."""
+        upto, self._upto = self._upto, None
+        records, self._records = self._records, {}
+        return upto, [
+            Acknowledgement(position, *rest) for position, rest in sorted(records.items())
+        ]

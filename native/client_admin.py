@@ -1,0 +1,135 @@
+"""What a client asks of topics and subscriptions as wholes.
+
+Rule: the server does it or says why not; here are only the words of the client's side.
+Must not know: producers and consumers.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from native.client_services import ClientServices
+from native.message import Message
+from native.message_codec import decode
+from native.message_id import MessageId
+from native.seam import MessagePlace, SubscriptionStats, TopicStats
+from native.subscribe_options import check_name, check_number, target
+from subscriptions.model import Delivery
+
+
+class ClientAdmin(ABC):
+    """The part of the client that needs no link. Topics have a short and a long name, as always."""
+
+    async def create_topic(
+        self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic.
+
+        Args:
+            name: letters, digits, '.', '_' and '-'.
+            partitions: at least one.
+            config: settings by Kafka's names.
+
+        Raises:
+            TopicExists: there is one of that name.
+            InvalidArgument: something cannot be.
+        """
+        check_name("topic", name)
+        check_number("partitions", partitions, at_least=1)
+        await self._running().broker.create_topic(name, partitions, config or {})
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic with its subscriptions. Raises TopicNotFound."""
+        check_name("topic", name)
+        await self._running().broker.delete_topic(name)
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return await self._running().broker.topics()
+
+    async def topic_stats(self, name: str) -> TopicStats:
+        """Return a topic's numbers. Raises TopicNotFound."""
+        check_name("topic", name)
+        return await self._running().broker.topic_stats(name)
+
+    async def terminate(self, topic: str) -> list[MessageId]:
+        """Let nothing be added any more; return the last entry of each partition."""
+        check_name("topic", topic)
+        positions = await self._running().broker.terminate(topic)
+        return [
+            MessageId.at(MessagePlace(position), partition)
+            for partition, position in enumerate(positions)
+        ]
+
+    async def subscriptions(self, topic: str) -> list[str]:
+        """Return the names of the durable subscriptions of a topic, sorted."""
+        check_name("topic", topic)
+        return await self._running().broker.subscriptions(topic)
+
+    async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
+        """Return a subscription's numbers. Raises SubscriptionNotFound."""
+        _check_names(topic, name)
+        return await self._running().broker.subscription_stats(topic, name)
+
+    async def create_subscription(
+        self, topic: str, name: str, start: MessageId | int | str = "latest"
+    ) -> None:
+        """Make a durable subscription without a consumer; nothing if there is one."""
+        _check_names(topic, name)
+        await self._running().broker.create_subscription(topic, name, target(start))
+
+    async def delete_subscription(self, topic: str, name: str, *, force: bool = False) -> None:
+        """Remove a subscription.
+
+        Raises:
+            SubscriptionNotFound: there is none.
+            ConsumerBusy: it has consumers; `force` sends them away.
+        """
+        _check_names(topic, name)
+        await self._running().broker.delete_subscription(topic, name, force=force)
+
+    async def reset_subscription(
+        self, topic: str, name: str, to: MessageId | int | str, *, inclusive: bool = True
+    ) -> None:
+        """Set where a subscription stands; as `Consumer.seek`, but from outside.
+
+        Raises:
+            SubscriptionNotFound: there is none.
+            SubscriptionFenced: another reset is under way.
+        """
+        _check_names(topic, name)
+        partition = to.partition if isinstance(to, MessageId) else None
+        await self._running().broker.reset_subscription(
+            topic, name, target(to), partition=partition, inclusive=inclusive
+        )
+
+    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+        """Acknowledge the next so many messages of every partition."""
+        _check_names(topic, name)
+        check_number("count", count)
+        await self._running().broker.skip_messages(topic, name, count)
+
+    async def clear_backlog(self, topic: str, name: str) -> None:
+        """Acknowledge everything that is there."""
+        _check_names(topic, name)
+        await self._running().broker.clear_backlog(topic, name)
+
+    async def peek_messages(self, topic: str, name: str, count: int) -> list[Message]:
+        """Return what would come next, of the first so many entries, and change nothing."""
+        _check_names(topic, name)
+        check_number("count", count)
+        found: list[Message] = []
+        for partition, position, data, records in await self._running().broker.peek(
+            topic, name, count
+        ):
+            delivery = Delivery(position, data, records, 0)
+            found += decode(delivery, topic=topic, partition=partition, link=None)
+        return found
+
+    @abstractmethod
+    def _running(self) -> ClientServices:
+        """Return what an open client has. Raises AlreadyClosed."""
+
+
+def _check_names(topic: str, subscription: str) -> None:
+    check_name("topic", topic)
+    check_name("subscription", subscription)

@@ -1,0 +1,176 @@
+"""One link of a consumer to one partition, from its opening to its end.
+
+Rule: messages know the session they came by. When it has ended, they will come again by another
+one, so acknowledging them means nothing; nothing of it is in the queue then.
+Must not know: how a link is opened again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from native.acknowledgement_group import AcknowledgementGroup
+from native.client_services import ClientServices
+from native.errors import KledgerError, Unreadable
+from native.message import Message
+from native.message_codec import decode
+from native.message_id import MessageId
+from native.receive_queue import ReceiveQueue
+from native.redelivery_timer import RedeliveryTimer
+from native.seam import ConsumerLink
+from native.subscribe_options import SubscribeOptions
+from subscriptions.model import Delivery, Piece
+
+
+class DeadLetterBox(Protocol):
+    """Takes what was handed out too often."""
+
+    def put(self, messages: Sequence[Message]) -> None:
+        """Send them elsewhere, then acknowledge them."""
+        ...
+
+
+class ConsumerSession:
+    """The consumer's side of one link."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        options: SubscribeOptions,
+        *,
+        topic: str,
+        partition: int,
+        queue: ReceiveQueue,
+        dead_letters: DeadLetterBox | None,
+        arrived: Callable[[], None],
+    ) -> None:
+        """Prepare; `begin` follows when there is a link.
+
+        Args:
+            services: the client's.
+            options: the consumer's.
+            topic: its short name.
+            partition: which of the topic.
+            queue: the consumer's.
+            dead_letters: for a consumer with such a policy.
+            arrived: told when there is something new in the queue.
+        """
+        self.topic = topic
+        self.partition = partition
+        self.is_alive = True
+        self.ending: KledgerError | None = None
+        self._services = services
+        self._options = options
+        self._queue = queue
+        self._dead_letters = dead_letters
+        self._arrived = arrived
+        self._link: ConsumerLink | None = None
+        self._group: AcknowledgementGroup | None = None
+        self._redeliveries = RedeliveryTimer(services.clock, services.timers, self._redeliver)
+        self._returned = 0
+        self._refill = max(1, options.receiver_queue_size // 2)
+
+    def begin(self, link: ConsumerLink) -> None:
+        """Let messages come."""
+        self._link = link
+        self._group = AcknowledgementGroup(link, self._services.supervisor)
+        if self.is_alive:
+            link.add_permits(self._options.receiver_queue_size)
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """Take what the server hands out; it calls this."""
+        if not self.is_alive:
+            return
+        policy = self._options.dead_letter
+        for delivery in deliveries:
+            if policy is not None and delivery.redelivery_count > policy.max_redeliver_count:
+                self._divert(delivery)
+            else:
+                self._queue.add(self, delivery)
+        self._arrived()
+
+    def handed_out(self, message: Message) -> None:
+        """Note that the application has got a message."""
+        if self._options.ack_timeout_ms is not None:
+            position, records, _ = message.id.acknowledgement()
+            self._redeliveries.plan(position, records, delay_ms=self._options.ack_timeout_ms)
+        self.give_back(1)
+        if self._returned == 0 and self._options.is_reader and self._group is not None:
+            # What was read need not be remembered by the server; nothing waits for it.
+            self._group.acknowledge_upto_nowait(message.id.acknowledgement_upto())
+
+    def give_back(self, count: int) -> None:
+        """Return permits of records that are out of the queue."""
+        self._returned += count
+        if self._returned >= self._refill:
+            self.refill()
+
+    def refill(self) -> None:
+        """Return all permits there are."""
+        count, self._returned = self._returned, 0
+        if count and self._link is not None and self.is_alive:
+            self._link.add_permits(count)
+
+    async def acknowledge(self, id_: MessageId) -> None:
+        """Acknowledge one record; see `AcknowledgementGroup`."""
+        acknowledgement = id_.acknowledgement()
+        if self.is_alive and self._group is not None:
+            self._redeliveries.forget(acknowledgement.position, acknowledgement.records)
+            await self._group.acknowledge(acknowledgement)
+
+    async def acknowledge_upto(self, id_: MessageId) -> None:
+        """Acknowledge everything up to a record."""
+        acknowledgement = id_.acknowledgement_upto()
+        if self.is_alive and self._group is not None:
+            self._redeliveries.forget_upto(acknowledgement.position, acknowledgement.records)
+            await self._group.acknowledge_upto(acknowledgement)
+
+    def redeliver_later(self, id_: MessageId, delay_ms: int) -> None:
+        """Let a record come again after a delay, unless it is acknowledged before."""
+        position, records, _ = id_.acknowledgement()
+        if self.is_alive:
+            self._redeliveries.plan(position, records, delay_ms=delay_ms)
+
+    def redeliver_all(self) -> None:
+        """Let everything come again that is not acknowledged."""
+        if self._link is None or not self.is_alive:
+            return
+        self._redeliveries.clear()
+        dropped = self._queue.drop(self)
+        self._link.redeliver(None)
+        self._returned += dropped
+        self.refill()
+
+    def end(self, error: KledgerError | None) -> None:
+        """The link is no more: what came by it is forgotten. None: because of a reset."""
+        self.is_alive = False
+        self.ending = error
+        self._redeliveries.clear()
+        self._queue.drop(self)
+        if error is None and self._group is not None:
+            self._group.make_void()
+
+    async def close(self) -> None:
+        """Tell the server what was acknowledged, and leave. May be repeated."""
+        if self.is_alive and self._group is not None:
+            await self._group.finish()
+        self.is_alive = False
+        self._redeliveries.clear()
+        self._queue.drop(self)
+        if self._link is not None:
+            await self._link.close()
+
+    def _redeliver(self, pieces: list[Piece]) -> None:
+        if not self._options.is_shared:
+            self.redeliver_all()
+        elif self._link is not None and self.is_alive:
+            self._link.redeliver(pieces)
+
+    def _divert(self, delivery: Delivery) -> None:
+        assert self._dead_letters is not None, "a policy without a place for its letters"
+        try:
+            messages = decode(delivery, topic=self.topic, partition=self.partition, link=self)
+        except Unreadable:
+            # It cannot be sent elsewhere; whoever receives hears of it.
+            self._queue.add(self, delivery)
+            return
+        self._dead_letters.put(messages)

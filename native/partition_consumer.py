@@ -1,0 +1,234 @@
+"""One partition of a consumer: keeps a session open, and opens another one when it has ended.
+
+Rule: a session that ends takes its part of the queue along; then the next one is opened, at once
+after a reset, with patience after a loss, not at all when the server's word is final.
+Must not know: what a message is.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from native.client_services import ClientServices
+from native.consumer_session import ConsumerSession, DeadLetterBox
+from native.errors import AlreadyClosed, KledgerError, SubscriptionFenced, Unavailable
+from native.message import Message
+from native.message_id import MessageId
+from native.receive_queue import ReceiveQueue
+from native.reconnecting import is_final, open_patiently, reconnect_backoff
+from native.seam import ConsumerRequest, Target
+from native.subscribe_options import SubscribeOptions
+from runtime.signal import Signal
+
+
+class PartitionConsumer:
+    """Consumes one partition of a topic."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        options: SubscribeOptions,
+        *,
+        topic: str,
+        partition: int,
+        start: Target,
+        queue: ReceiveQueue,
+        dead_letters: DeadLetterBox | None,
+        arrived: Callable[[], None],
+        failed: Callable[[KledgerError], None],
+    ) -> None:
+        """Prepare; `open` connects.
+
+        Args:
+            services: the client's.
+            options: the consumer's.
+            topic: its short name.
+            partition: which of the topic.
+            start: where a new subscription of this partition begins.
+            queue: the consumer's.
+            dead_letters: for a consumer with such a policy.
+            arrived: told when there is something new in the queue.
+            failed: told when there is no way on.
+        """
+        self._services = services
+        self._options = options
+        self._topic = topic
+        self._partition = partition
+        self._start, self._is_start_inclusive = start, options.is_start_inclusive
+        self._queue = queue
+        self._dead_letters = dead_letters
+        self._arrived = arrived
+        self._failed = failed
+        self._session: ConsumerSession | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self._changed = Signal()
+        self._is_closed = False
+        self._failure: KledgerError | None = None
+
+    @property
+    def partition(self) -> int:
+        """Which of the topic."""
+        return self._partition
+
+    @property
+    def session(self) -> ConsumerSession | None:
+        """The session that lives; None between two."""
+        return self._session
+
+    @property
+    def start(self) -> tuple[Target, bool]:
+        """Where reading goes on if the server has forgotten the place, and whether inclusive."""
+        return self._start, self._is_start_inclusive
+
+    async def open(self) -> None:
+        """Connect for the first time. Raises what the server answers."""
+        await self._connect(is_first=True)
+
+    async def close(self) -> None:
+        """Leave; may be repeated."""
+        self._is_closed = True
+        self._changed.notify()
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def handed_out(self, message: Message) -> None:
+        """Note that the application has got a message."""
+        session = self._session
+        if session is not None:
+            session.handed_out(message)
+        if not self._options.is_durable:
+            # The server forgets such a place with the link; a new one begins behind this message.
+            self._start, self._is_start_inclusive = message.id.place, False
+
+    def refill(self) -> None:
+        """Let as many messages come as there is room for."""
+        if self._session is not None:
+            self._session.refill()
+
+    def session_for(self, id_: MessageId) -> ConsumerSession | None:
+        """Return who takes something about a record; None when it is of a session that ended.
+
+        An id that came by no session of this partition is meant as it stands, now.
+
+        Raises:
+            Unavailable: there is no session at the moment.
+        """
+        came_by = id_.link
+        if isinstance(came_by, ConsumerSession) and not came_by.is_alive:
+            return None
+        if self._session is None:
+            raise Unavailable(f"{self._topic}-{self._partition}: the connection is being renewed")
+        return self._session
+
+    async def start_over(self, ended: ConsumerSession | None) -> None:
+        """The server has set the place: end that session, unless it has ended; wait for the next.
+
+        Raises:
+            KledgerError: there is no way on.
+        """
+        if ended is not None and self._session is ended:
+            self._leave(ended)
+        await self._connected()
+
+    async def begin_at(self, start: Target, *, inclusive: bool) -> None:
+        """Leave, and come back at another place; for what the server forgets on leaving."""
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        self._start, self._is_start_inclusive = start, inclusive
+        self._leave(self._session)
+        await self._connected()
+
+    def _leave(self, session: ConsumerSession | None) -> None:
+        """End a session as a reset does, and open another one."""
+        self._session = None
+        if session is not None:
+            session.end(None)
+        self._reopen_soon(self._reopen(leaving=session))
+
+    def _ended(self, session: ConsumerSession, error: KledgerError | None) -> None:
+        """The server has ended a link."""
+        if not session.is_alive:
+            return
+        session.end(error)
+        if session is not self._session:
+            return  # Whoever is opening it will see.
+        self._session = None
+        if is_final(error):
+            assert error is not None, "a reset is never final"
+            self._fail(error)
+        else:
+            self._reopen_soon(self._reopen(is_at_once=error is None))
+
+    def _reopen_soon(self, work: Coroutine[None, None, None]) -> None:
+        self._reopening = self._services.supervisor.spawn(
+            work, f"consumer of {self._topic}-{self._partition}"
+        )
+
+    async def _reopen(
+        self, *, leaving: ConsumerSession | None = None, is_at_once: bool = True
+    ) -> None:
+        try:
+            if leaving is not None:
+                await leaving.close()
+            if not is_at_once:
+                await self._services.clock.sleep(reconnect_backoff(self._services).next_ms())
+            await self._connect(is_first=False)
+        except KledgerError as error:
+            self._fail(error)
+        finally:
+            self._reopening = None
+
+    def _fail(self, error: KledgerError) -> None:
+        self._failure = error
+        self._changed.notify()
+        self._failed(error)
+
+    async def _connected(self) -> None:
+        while self._session is None:
+            if self._failure is not None:
+                raise self._failure
+            if self._is_closed:
+                raise AlreadyClosed(f"consumer of {self._topic} is closed")
+            await self._changed.wait()
+
+    async def _connect(self, *, is_first: bool) -> None:
+        self._session = await open_patiently(self._services, self._open_session, is_first=is_first)
+        self._changed.notify()
+
+    async def _open_session(self) -> ConsumerSession:
+        options = self._options
+        session = ConsumerSession(
+            self._services,
+            options,
+            topic=self._topic,
+            partition=self._partition,
+            queue=self._queue,
+            dead_letters=self._dead_letters,
+            arrived=self._arrived,
+        )
+        request = ConsumerRequest(
+            topic=self._topic,
+            partition=self._partition,
+            subscription=options.subscription,
+            type=options.type,
+            start=self._start,
+            is_start_inclusive=self._is_start_inclusive,
+            is_durable=options.is_durable,
+            consumer_name=options.name,
+            priority_level=options.priority_level,
+            key_ranges=options.key_ranges,
+            unacked_max=options.unacked_max,
+            unacked_subscription_max=options.unacked_subscription_max,
+            failover_delay_ms=options.failover_delay_ms,
+        )
+        link = await self._services.broker.open_consumer(
+            request, deliver=session.deliver, ended=lambda error: self._ended(session, error)
+        )
+        if not session.is_alive:
+            raise session.ending or SubscriptionFenced(f"{self._topic}: reset while being opened")
+        session.begin(link)
+        return session

@@ -1,0 +1,112 @@
+"""Reader: reads a topic from a place on, without a subscription that others see.
+
+Rule: nothing is acknowledged and nothing is kept: the place is in this process, and what was read
+is done with.
+Must not know: how messages come.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from native.client_services import ClientServices
+from native.consumer import Consumer
+from native.message import Message
+from native.message_id import MessageId
+from native.partition_consumer import PartitionConsumer
+from native.seam import EARLIEST, LATEST, Broker, MessagePlace, Target
+from native.subscribe_options import target
+
+
+class Reader:
+    """Made by `Client.create_reader`; also an asynchronous context manager and iterator."""
+
+    def __init__(self, services: ClientServices, consumer: Consumer) -> None:
+        """Args: consumer: an exclusive one whose place nobody keeps."""
+        self._broker = services.broker
+        self._consumer = consumer
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._consumer.topic
+
+    async def read_next(self, *, timeout_ms: int | None = None) -> Message:
+        """Return the next message, as soon as there is one.
+
+        Raises:
+            Timeout: there was none within the time.
+            AlreadyClosed: the reader is closed, also while this call waits.
+        """
+        return await self._consumer.receive(timeout_ms=timeout_ms)
+
+    async def has_message_available(self) -> bool:
+        """Whether `read_next` would return without waiting for a producer."""
+        if self._consumer.queued:
+            return True
+        for partition in self._consumer.partitions:
+            if await self._is_behind(partition):
+                return True
+        return False
+
+    async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
+        """Go on elsewhere; what is meant by the arguments, `Consumer.seek` says."""
+        if target(to) == LATEST:
+            partitions = [each.partition for each in self._consumer.partitions]
+            starts = await places_of_latest(self._broker, self.topic, partitions)
+            await self._consumer.begin_at(starts, inclusive=False)
+        else:
+            await self._consumer.seek(to, inclusive=inclusive)
+
+    async def close(self) -> None:
+        """Let go; may be repeated."""
+        await self._consumer.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Read the next message; closing the reader ends the iteration."""
+        return await anext(self._consumer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def _is_behind(self, partition: PartitionConsumer) -> bool:
+        start, is_inclusive = partition.start
+        last = await self._broker.last_place(self.topic, partition.partition)
+        if last.position.entry_id < 0:
+            return False
+        if isinstance(start, MessagePlace):
+            if start.batch_index < 0:
+                start = start._replace(batch_index=last.batch_index)
+            return last > start or (is_inclusive and last == start)
+        if start == EARLIEST:
+            return True
+        # A time of which nothing has been read yet: the server knows what is there.
+        stats = await self._broker.subscription_stats(self.topic, self._consumer.subscription)
+        return stats.backlog > 0
+
+
+async def places_of_latest(
+    broker: Broker, topic: str, partitions: Sequence[int]
+) -> dict[int, Target]:
+    """Return the newest record of each partition, to begin behind it.
+
+    So a reader knows where it stands before it has read anything. Where there is nothing yet, that
+    is the beginning.
+    """
+    places = await asyncio.gather(*(broker.last_place(topic, each) for each in partitions))
+    return {
+        partition: place if place.position.entry_id >= 0 else EARLIEST
+        for partition, place in zip(partitions, places, strict=True)
+    }
