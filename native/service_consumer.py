@@ -1,7 +1,7 @@
 """ServiceConsumer: the server's end of a consumer link.
 
-Rule: numbers and masks that come from a client are checked before anything is done with them;
-everything else is the subscription's. A link that was let go does nothing more, and says nothing.
+Rule: what a client acknowledges is checked by the subscription. A link that was let go does nothing
+more, and says nothing; why it was let go it says once.
 Must not know: who gets what.
 """
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 
 from batches.header import read_record_count
 from native.error_map import native_error, translating
-from native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
+from native.errors import KledgerError, SubscriptionNotFound
 from native.seam import ConsumerRequest, Ended
 from native.served_partition import ServedPartition
+from native.service_checks import check_count
 from subscriptions.errors import SubscriptionClosed, SubscriptionsError
 from subscriptions.model import ALL, Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
 from subscriptions.subscription import Subscription
@@ -19,8 +20,6 @@ from subscriptions.subscription_consumer import SubscriptionConsumer
 
 PERMITS_MAX = 1 << 20
 """More at once are of no use to anybody."""
-BATCH_SIZE_MAX = 1 << 25
-"""No batch has more records: so many of the smallest ones are more than may be uncompressed."""
 
 
 class ServiceConsumer:
@@ -71,30 +70,24 @@ class ServiceConsumer:
 
     def add_permits(self, count: int) -> None:
         """Allow that many more records to be delivered. Raises InvalidArgument."""
-        if not 0 < count <= PERMITS_MAX:
-            raise InvalidArgument(f"permits: expected 1 to {PERMITS_MAX}, got {count}")
+        check_count("permits", count, 1, PERMITS_MAX)
         if self._held is not None and not self._is_over:
             self._held.add_permits(count)
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Acknowledge records one by one; see `native.seam.ConsumerLink`."""
-        for each in acknowledgements:
-            _check_acknowledgement(each)
         if self._held is not None and not self._is_over:
             with self._partition.translating():
                 await self._held.acknowledge(acknowledgements)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
         """Acknowledge all before an entry, and those records of it."""
-        _check_acknowledgement(acknowledgement)
         if self._held is not None and not self._is_over:
             with self._partition.translating():
                 await self._held.acknowledge_upto(acknowledgement)
 
     def redeliver(self, pieces: Sequence[Piece] | None) -> None:
         """Let records come again: these, or all that this consumer has not acknowledged."""
-        for each in pieces or ():
-            _check_records(each.records, BATCH_SIZE_MAX)
         if self._held is not None and not self._is_over:
             with translating():
                 self._held.redeliver(pieces)
@@ -134,19 +127,6 @@ class ServiceConsumer:
     def _finish(self) -> None:
         self._is_over = True
         self._partition.remove_listener(self._end)
-
-
-def _check_acknowledgement(given: Acknowledgement) -> None:
-    if not 0 < given.batch_size <= BATCH_SIZE_MAX:
-        raise InvalidArgument(
-            f"batch size: expected 1 to {BATCH_SIZE_MAX} records, got {given.batch_size}"
-        )
-    _check_records(given.records, given.batch_size)
-
-
-def _check_records(records: int, batch_size: int) -> None:
-    if records != ALL and (records <= 0 or records.bit_length() > batch_size):
-        raise InvalidArgument(f"records: expected a mask of at most {batch_size} bits")
 
 
 def _record_count(delivery: Delivery) -> int:

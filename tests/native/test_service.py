@@ -4,19 +4,17 @@ import asyncio
 
 import pytest
 
-from ledger import Position
 from native.errors import (
     ConsumerBusy,
     InvalidArgument,
     KledgerError,
     NotAllowed,
-    SubscriptionNotFound,
     TopicNotFound,
     Unavailable,
 )
 from native.seam import MessagePlace, TopicInfo
 from native.service import NO_PLACE
-from subscriptions.model import Piece, SubscriptionType
+from subscriptions.model import SubscriptionType
 from tests.batches.words import batch
 from tests.native.serving import Link, ack, serving, turns
 from tests.topics.words import all_values
@@ -202,82 +200,7 @@ async def test_what_cannot_be_consumed_is_refused() -> None:
         assert [] == await serving_.service.subscriptions("orders")
 
 
-async def test_what_a_consumer_says_is_checked() -> None:
-    """Permits and masks come from a client, which may be a program of anybody."""
-    async with serving() as serving_:
-        await serving_.log()
-        await serving_.append("a", "b")
-        link = Link()
-        consumer = await serving_.consume(link)
-        await turns()
-        good = ack(link.deliveries[0])
-        for permits in (0, -1, 1 << 21):
-            with pytest.raises(InvalidArgument, match="permits"):
-                consumer.add_permits(permits)
-        for bad in (
-            good._replace(batch_size=0),
-            good._replace(batch_size=1 << 26),
-            good._replace(records=0),
-            good._replace(records=-2),
-            good._replace(records=0b100),
-            good._replace(position=Position(99, 0)),
-        ):
-            with pytest.raises(InvalidArgument):
-                await consumer.acknowledge([bad])
-            with pytest.raises(InvalidArgument):
-                await consumer.acknowledge_upto(bad)
-        with pytest.raises(InvalidArgument, match="records"):
-            consumer.redeliver([Piece(link.deliveries[0].position, 0)])
-        stats = await serving_.service.subscription_stats("orders", "s")
-        assert (2, 2) == (stats.backlog, stats.unacknowledged)
-
-
-# Links that end
-
-
-@pytest.mark.parametrize("is_durable", [True, False])
-async def test_deleting_the_topic_by_any_facade_ends_its_links(is_durable: bool) -> None:
-    async with serving() as serving_:
-        await serving_.log()
-        await serving_.append("a")
-        link = Link()
-        consumer = await serving_.consume(link, is_durable=is_durable)
-        await turns()
-        await serving_.house.registry.delete("orders")
-        assert [TopicNotFound] == link.end_kinds
-        await consumer.acknowledge([ack(link.deliveries[0])])
-        consumer.add_permits(1)
-        consumer.redeliver(None)
-        await consumer.close()
-        await turns()
-        assert [TopicNotFound] == link.end_kinds
-
-
-async def test_deleting_the_subscription_ends_its_links() -> None:
-    async with serving() as serving_:
-        await serving_.log()
-        link = Link()
-        await serving_.consume(link)
-        await serving_.service.delete_subscription("orders", "s", force=True)
-        assert [SubscriptionNotFound] == link.end_kinds
-
-
-async def test_a_reset_lets_links_go_and_they_may_come_again_at_once() -> None:
-    async with serving() as serving_:
-        await serving_.log()
-        await serving_.append("a", "b")
-        link = Link()
-        old = await serving_.consume(link)
-        await turns()
-        await serving_.service.reset_subscription(
-            "orders", "s", "earliest", partition=0, inclusive=True
-        )
-        assert [None] == link.ends
-        await old.acknowledge([ack(link.deliveries[0])])
-        again = Link()
-        await serving_.consume(again)
-        await turns()
-        assert (["a", "b"], ["a", "b"]) == (link.values(), again.values())
+# The end
 
 
 async def test_closing_the_service_ends_every_link_and_lets_nobody_in() -> None:
@@ -296,38 +219,6 @@ async def test_closing_the_service_ends_every_link_and_lets_nobody_in() -> None:
             await serving_.consume(Link())
         with pytest.raises(Unavailable, match="stopping"):
             await serving_.service.lookup("orders", create=True)
-
-
-async def test_closed_links_hear_of_nothing() -> None:
-    async with serving() as serving_:
-        await serving_.log()
-        await serving_.append("a")
-        link = Link()
-        consumer = await serving_.consume(link)
-        await turns()
-        await consumer.close()
-        await consumer.close()
-        await serving_.append("b")
-        await turns()
-        await serving_.house.registry.delete("orders")
-        await turns()
-        assert ([], ["a"]) == (link.ends, link.values())
-
-
-async def test_redeliveries_show_in_the_statistics() -> None:
-    async with serving() as serving_:
-        await serving_.log()
-        await serving_.append("a", "b", "c")
-        await serving_.append("d", "e", "f")
-        link = Link()
-        consumer = await serving_.consume(link, kind=SubscriptionType.SHARED)
-        await turns()
-        assert 0.0 == (await serving_.service.subscription_stats("orders", "s")).redelivery_rate
-        consumer.redeliver(None)
-        await turns()
-        assert 12 == len(link.values())
-        stats = await serving_.service.subscription_stats("orders", "s")
-        assert 0.1 == stats.redelivery_rate
 
 
 async def test_nothing_but_native_errors_leaves() -> None:
