@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
+from native.backlog import count_backlog
 from native.error_map import translating
 from native.errors import KledgerError, TopicNotFound, Unavailable
 from native.rate_state import RateState
@@ -73,7 +74,11 @@ class ServedPartition:
         """Stop calling back; nothing if it was not there."""
         self._listeners.pop(listener, None)
 
-    # Redeliveries
+    # Numbers of subscriptions
+
+    async def backlog(self, subscription: Subscription) -> int:
+        """Return how many records it is owed. Raises TopicsError, LedgerError, BatchError."""
+        return await count_backlog(self.log, subscription.cursor, self._clock)
 
     def note_redelivered(self, subscription: Subscription, count: int) -> None:
         """Count records that are handed out again."""

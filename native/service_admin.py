@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from ledger import Position
-from native.backlog import count_backlog
 from native.error_map import translating
 from native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
 from native.partition_directory import PartitionDirectory
@@ -120,7 +119,7 @@ class ServiceAdmin:
         backlog = 0
         for served, subscription in found:
             with served.translating():
-                backlog += await count_backlog(served.log, subscription.cursor)
+                backlog += await served.backlog(subscription)
         each = [subscription.stats() for _, subscription in found]
         return SubscriptionStats(
             type=next((str(one.type) for one in each if one.type is not None), None),
