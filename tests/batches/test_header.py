@@ -23,6 +23,7 @@ from batches.header import (
     refresh_checksum,
     set_log_append_time,
     set_max_timestamp,
+    set_producer,
     verify_checksum,
 )
 from batches.reader import iterate_times
@@ -177,6 +178,17 @@ def test_set_max_timestamp_redoes_the_checksum() -> None:
     data = batch("a")
     set_max_timestamp(data, 5)
     assert 5 == check(data).max_timestamp
+
+
+def test_set_producer_takes_a_batch_out_of_its_transaction() -> None:
+    data = batch("a", "b", producer=9, epoch=1, sequence=7, transactional=True)
+    set_producer(data, 1 << 40, 2, 41)
+    header = check(data)
+    assert (1 << 40, 2, 41) == (header.producer_id, header.producer_epoch, header.base_sequence)
+    assert not header.is_transactional
+    set_producer(data, -1, -1, -1)
+    plain = batch("a", "b")
+    assert bytes(plain) == bytes(data)
 
 
 def test_verify_checksum_says_got_and_expected() -> None:
