@@ -72,6 +72,8 @@ def connection_options(keepalive_ms: int) -> Sequence[Option]:
     return (
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
+        # The time above is for data that nobody acknowledges; this one is for pings, else a minute.
+        ("grpc.http2.ping_timeout_ms", keepalive_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         # What is stored may be delivered, whatever the limit was when it came.

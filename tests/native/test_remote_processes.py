@@ -1,0 +1,171 @@
+"""Clients and servers as processes that are killed, stand still, and come back."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import kledger
+from kledger.process import ServerProcess, arguments_for
+from native.errors import Unavailable
+from native.rpc_client import RpcClient
+from tests.native.recording_broker import Endings
+
+pytestmark = pytest.mark.slow
+
+TEST_SECONDS = 60
+KEEPALIVE_MS = 500
+NOTICED_SECONDS = 10
+"""Twice the time above, and what a busy machine adds."""
+SUBSCRIPTION = {"consumer_type": "shared", "initial_position": "earliest"}
+
+HALF_ACKNOWLEDGING = """
+import asyncio, sys, kledger
+
+async def main():
+    async with kledger.connect(sys.argv[1]) as client:
+        consumer = await client.subscribe(
+            "orders", "bills", consumer_type="shared", initial_position="earliest",
+            receiver_queue_size=30,
+        )
+        for number in range(20):
+            message = await consumer.receive()
+            if number % 2:
+                await consumer.acknowledge(message)
+                print(message.value.decode(), flush=True)
+        print("done", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def half_acknowledging(url: str) -> Iterator[tuple[subprocess.Popen[str], set[bytes]]]:
+    """Run a consumer that holds on to half of what it got; yield it and what it acknowledged."""
+    command = [sys.executable, "-c", HALF_ACKNOWLEDGING, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            acknowledged = {
+                line.strip().encode() for line in iter(process.stdout.readline, "done\n")
+            }
+            assert 10 == len(acknowledged)
+            yield process, acknowledged
+        finally:
+            process.kill()
+
+
+async def everything_else_arrives(url: str, values: set[bytes], acknowledged: set[bytes]) -> None:
+    async with kledger.connect(url) as client:
+        consumer = await client.subscribe("orders", "bills", **SUBSCRIPTION)
+        seen: list[bytes] = []
+        while len(seen) < len(values - acknowledged):
+            message = await consumer.receive()
+            await consumer.acknowledge(message)
+            seen.append(message.value or b"")
+        assert sorted(values - acknowledged) == sorted(seen)
+        stats = await client.subscription_stats("orders", "bills")
+        assert (0, 0) == (stats.backlog, stats.unacknowledged)
+
+
+async def produce(url: str) -> set[bytes]:
+    values = {b"%d" % number for number in range(100)}
+    async with kledger.connect(url) as client:
+        producer = await client.create_producer("orders")
+        await asyncio.gather(*map(producer.send, values))
+    return values
+
+
+async def test_what_a_killed_consumer_held_reaches_another() -> None:
+    with ServerProcess("--memory", native="127.0.0.1:0") as server:
+        url = f"kledger://{server.native_address}"
+        async with asyncio.timeout(TEST_SECONDS):
+            values = await produce(url)
+            with half_acknowledging(url) as (process, acknowledged):
+                process.kill()
+                await everything_else_arrives(url, values, acknowledged)
+
+
+async def test_consumer_that_stands_still_is_noticed() -> None:
+    """Its connection stays open: only that nobody answers tells that it is gone."""
+    arguments = arguments_for({"native.keepalive_ms": KEEPALIVE_MS})
+    with ServerProcess("--memory", *arguments, native="127.0.0.1:0") as server:
+        url = f"kledger://{server.native_address}"
+        async with asyncio.timeout(TEST_SECONDS):
+            values = await produce(url)
+            with half_acknowledging(url) as (process, acknowledged):
+                process.send_signal(signal.SIGSTOP)
+                async with asyncio.timeout(NOTICED_SECONDS):
+                    await everything_else_arrives(url, values, acknowledged)
+
+
+async def test_server_that_stands_still_is_noticed_and_found_again() -> None:
+    ended = Endings()
+    with ServerProcess("--memory", native="127.0.0.1:0") as server:
+        client = RpcClient(server.native_address, keepalive_ms=KEEPALIVE_MS)
+        await client.connect()
+        await client.create_topic("orders", 1, {})
+        await client.open_producer("orders", 0, name="p", ended=ended)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(NOTICED_SECONDS):
+                assert isinstance(await ended.first(), Unavailable)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        async with asyncio.timeout(TEST_SECONDS):
+            link = await client.open_producer("orders", 0, name="p", ended=ended)
+            await link.close()
+            await client.close()
+    assert 1 == len(ended.seen)
+
+
+async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path) -> None:
+    """Nothing that was sent is lost, nothing whose acknowledgement was confirmed comes again."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    values = [b"%d" % number for number in range(400)]
+    arguments = ("--data", str(tmp_path / "data"))
+    async with asyncio.timeout(TEST_SECONDS):
+        first = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
+        async with kledger.connect(f"kledger://{address}") as client:
+            producer = await client.create_producer("orders")
+            consumer = await client.subscribe("orders", "bills", **SUBSCRIPTION)
+            half_seen = asyncio.Event()
+
+            async def send() -> None:
+                for value in values:
+                    await producer.send(value)
+
+            async def receive() -> None:
+                acknowledged: set[kledger.MessageId] = set()
+                seen: set[bytes] = set()
+                while len(seen) < len(values):
+                    message = await consumer.receive()
+                    assert message.id not in acknowledged
+                    try:
+                        await consumer.acknowledge(message)
+                    except Unavailable:
+                        continue  # it may come again
+                    acknowledged.add(message.id)
+                    seen.add(message.value or b"")
+                    if len(seen) == len(values) // 2:
+                        half_seen.set()
+
+            work = [asyncio.ensure_future(send()), asyncio.ensure_future(receive())]
+            await half_seen.wait()
+            await asyncio.to_thread(first.kill)
+            second = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
+            try:
+                await asyncio.gather(*work)
+                stats = await client.subscription_stats("orders", "bills")
+                assert (0, 0) == (stats.backlog, stats.unacknowledged)
+            finally:
+                await asyncio.to_thread(second.stop)
