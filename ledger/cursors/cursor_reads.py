@@ -194,14 +194,17 @@ class CursorReads:
         async with self._turn:
             if self._revision.is_outdated(number):
                 return []
-            since = state.mark_delete_position
-            entries, last = await self._collect(limits, number)
-            if self._revision.is_outdated(number):
-                return []
-            self._check()
-            if last is not None:
-                state.read_upto(last)
-            return state.owed_of(entries, since)
+            while True:
+                since = state.mark_delete_position
+                entries, last = await self._collect(limits, number)
+                if self._revision.is_outdated(number):
+                    return []
+                self._check()
+                if last is not None:
+                    state.read_upto(last)
+                owed = state.owed_of(entries, since)
+                if owed or not entries:  # all of them may have been acknowledged meanwhile
+                    return owed
 
     async def _collect(
         self, limits: ReadLimits, number: int
@@ -223,8 +226,13 @@ class CursorReads:
                 if entries or self._revision.is_outdated(number):
                     break
                 raise
-            if not found or self._revision.is_outdated(number):
+            if self._revision.is_outdated(number):
                 break
+            if not found:  # it was removed meanwhile; what is behind it may not be
+                before, place = place, state.next_owed(place)
+                if place == before:
+                    break
+                continue
             for entry in found:
                 if not state.is_in_hole(entry.position):
                     if bytes_left is not None:

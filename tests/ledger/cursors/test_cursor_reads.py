@@ -297,3 +297,24 @@ async def test_ledgers_that_are_acknowledged_as_a_whole_are_not_opened(
     before = engine.calls["read"]
     assert numbers(4, 5) == datas(await cursor.read(9))
     assert 1 == engine.calls["read"] - before
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("how", ["acknowledged", "removed"])
+async def test_a_read_whose_entries_are_not_owed_any_more_goes_on(
+    uncached: ManagedLedger, engine: FaultyEngine, how: str, *, waits: bool
+) -> None:
+    """It returned nothing although there was more, and one that waited waited for another entry."""
+    cursor = await uncached.open_cursor("c", initial=EARLIEST)
+    places = [entry.position for entry in await cursor.read(6)]
+    await cursor.rewind()
+    hold = engine.hold_next("read")
+    read = cursor.read_or_wait if waits else cursor.read
+    reading = asyncio.ensure_future(read(2))
+    await hold.reached()
+    if how == "acknowledged":
+        await cursor.mark_delete(places[3])
+    else:
+        await uncached.trim_before(places[4])
+    hold.release()
+    assert numbers(4, 5) == datas(await asyncio.wait_for(reading, 5))
