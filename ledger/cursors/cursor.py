@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ledger.cursors.cursor_door import CursorDoor
 from ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from ledger.cursors.cursor_revision_state import NOT_POSSIBLE, CursorStateRevisionController
 from ledger.cursors.cursor_state import CursorState, EntryPart
@@ -64,15 +65,21 @@ class Cursor:
     """Made by `ManagedLedger.open_cursor` and `new_non_durable_cursor`; properties are plain."""
 
     def __init__(
-        self, name: str, state: CursorState, host: CursorHost, writer: CursorWriter | None
+        self,
+        name: str,
+        state: CursorState,
+        host: CursorHost,
+        writer: CursorWriter | None,
+        door: CursorDoor | None = None,
     ) -> None:
-        """Args: writer: None for a cursor that is not durable."""
+        """Args: writer: None for a cursor that is not durable. door: of the opening before."""
         self.name = name
         self.state = state
         self.writer = writer
         self.is_closed = False
         self._host = host
-        self._revision = _Door(state, self._revised)
+        self._revision = door or CursorDoor(state)
+        self._revision.ended = self._revised
         self._reads = CursorReads(
             state,
             self._revision,
@@ -419,6 +426,10 @@ class Cursor:
 
         self._host.services.committer.submit_rows(rows, closed)
 
+    def successor(self) -> "Cursor":
+        """Return a new opening; a revision under way goes on in it."""
+        return Cursor(self.name, self.state, self._host, self.writer, self._revision)
+
     def end(self) -> None:
         """Refuse everything from now on; who waits hears of it."""
         self.is_closed = True
@@ -463,6 +474,8 @@ class Cursor:
         self._check_open()
         if self._host.services.supervisor.is_closed:
             raise AlreadyClosed("the store is closed")
+        if self.writer is not None:
+            self.writer.check_open()
         if self._revision.start() == NOT_POSSIBLE:
             raise ResetInProgress(f"reset already in progress for cursor {self.name}")
 
@@ -471,23 +484,6 @@ class Cursor:
         self._reads.wake()
         if self.writer is not None:
             self.writer.note()
-
-
-class _Door(CursorStateRevisionController[CursorState]):
-    """The controller of a cursor whose shell acts on the end of every revision."""
-
-    __slots__ = ("_ended",)
-
-    def __init__(self, state: CursorState, ended: Callable[[], None]) -> None:
-        super().__init__(state)
-        self._ended = ended
-
-    def end(self, editor: Callable[[CursorState], object]) -> int:
-        """Do as any controller, and tell the shell."""
-        try:
-            return super().end(editor)
-        finally:
-            self._ended()
 
 
 def _limits(count: int, bytes_max: int | None, max_position: Position) -> ReadLimits:

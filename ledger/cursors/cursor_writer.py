@@ -36,10 +36,7 @@ WARNINGS_PER_SECOND = 1
 
 
 class CursorWriter:
-    """The writer of one durable cursor.
-
-    `durable_position` is the mark-delete position that a crash cannot take back.
-    """
+    """The writer of one durable cursor."""
 
     def __init__(
         self,
@@ -48,22 +45,25 @@ class CursorWriter:
         state: CursorState,
         services: StoreServices,
         *,
+        written: Position,
         has_progress: bool,
         check: Callable[[], None],
         on_durable: Callable[[], None],
     ) -> None:
-        """Make the writer of a cursor that stands in the storage as its state says.
+        """Make the writer of a cursor.
 
         Args:
             name: of the cursor.
             managed_ledger_id: part of its keys.
             state: what is written.
             services: of the store.
+            written: the mark-delete position in the storage.
             has_progress: whether there is a progress row.
             check: raises when somebody else owns the managed ledger, and its cursors.
             on_durable: called when `durable_position` may have moved.
         """
-        self.durable_position: Position = state.mark_delete_position
+        self._durable_position = written
+        self._held_at: Position | None = None
         self._name = name
         self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
         self._progress_key = keys.cursor_progress_key(managed_ledger_id, name)
@@ -77,10 +77,21 @@ class CursorWriter:
         self._waiting: list[asyncio.Future[None]] = []
         self._is_due = False
         self._is_flying = False
-        self._is_held = False
         self._is_closed = False
         self._timer: TimerHandle | None = None
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
+
+    @property
+    def durable_position(self) -> Position:
+        """The mark-delete position that a crash cannot take back; nor a reset on its way."""
+        if self._held_at is None:
+            return self._durable_position
+        return min(self._held_at, self._durable_position)
+
+    def check_open(self) -> None:
+        """Raise AlreadyClosed when nothing can be written any more."""
+        if self._is_closed:
+            raise AlreadyClosed(f"cursor {self._name} is closed, or about to be deleted")
 
     async def settle(self) -> None:
         """Return when all changes so far are durable; earlier when the pace says so.
@@ -106,17 +117,20 @@ class CursorWriter:
         `release` ends that.
 
         Raises:
-            Fenced, StorageFailed: nothing was written.
+            Fenced, AlreadyClosed, StorageFailed: nothing was written.
         """
         self._check()
-        self._is_held = True
+        self.check_open()
+        self._held_at = target.mark_delete_position
         row = (self._progress_key, self._encoded_state(target, self._limit)[0])
         await submitted(lambda done: self._services.committer.submit_rows([row], done))
         self._has_progress = True
 
     def release(self, *, is_replaced: bool) -> None:
         """Go on after `replace`; if it was written, the state is now as that was."""
-        self._is_held = False
+        if self._held_at is None:
+            return
+        self._held_at = None
         if is_replaced:
             # Whoever waits for an acknowledgement from before learns that it is settled.
             self._tell(self._state.version, self._take_waiting(), None)
@@ -152,12 +166,12 @@ class CursorWriter:
     def reopen(self) -> None:
         """Go on: the cursor was closed and is opened again, or could not be deleted."""
         self._is_closed = False
-        if self._waiting:
+        if self._waiting or self._is_dirty:
             self._write_soon()
 
     def pass_removed(self, last: Position) -> None:
         """Entries up to `last` are about to go; a restart would see that by itself."""
-        self.durable_position = max(self.durable_position, last)
+        self._durable_position = max(self._durable_position, last)
 
     # Inside
 
@@ -168,6 +182,10 @@ class CursorWriter:
     @property
     def _limit(self) -> int:
         return self._services.config.cursor_ranges_max
+
+    @property
+    def _is_held(self) -> bool:
+        return self._held_at is not None
 
     @property
     def _is_at_rest(self) -> bool:
@@ -212,7 +230,7 @@ class CursorWriter:
             self._is_flying = False
             if error is None:
                 self._has_progress = True
-                self.durable_position = place
+                self._durable_position = place
             self._tell(version, waiting, error)
             if self._waiting:
                 self._write_soon()
@@ -232,7 +250,7 @@ class CursorWriter:
         if error is None:
             self._written = max(self._written, version)
             if not self._is_dirty:
-                self.durable_position = self._state.mark_delete_position
+                self._durable_position = self._state.mark_delete_position
         for outcome in waiting:
             if outcome.done():
                 continue

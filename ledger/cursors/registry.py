@@ -77,6 +77,7 @@ class CursorRegistry:
             services.metrics, cluster=services.config.cluster, managed_ledger=name
         )
         self._lock = asyncio.Lock()
+        self._making_at: Position | None = None
 
     # For the user, by way of the managed ledger
 
@@ -132,7 +133,10 @@ class CursorRegistry:
     def slowest(self) -> Position | None:
         """The lowest durable mark-delete position; None without durable cursors."""
         writers = (cursor.writer for cursor in self._durable.values())
-        return min((each.durable_position for each in writers if each is not None), default=None)
+        places = [each.durable_position for each in writers if each is not None]
+        if self._making_at is not None:
+            places.append(self._making_at)
+        return min(places, default=None)
 
     def pass_removed(self, ledger_ids: Sequence[int]) -> None:
         """These ledgers are about to leave the list: nobody is owed what is in them."""
@@ -180,7 +184,7 @@ class CursorRegistry:
             elif cursor.is_closed:
                 assert cursor.writer is not None
                 cursor.writer.reopen()
-                cursor = Cursor(name, cursor.state, self._host, cursor.writer)
+                cursor = cursor.successor()
             else:
                 return cursor
             self._durable[name] = cursor
@@ -192,12 +196,16 @@ class CursorRegistry:
         key = keys.cursor_key(ledgers.head.managed_ledger_id, name)
         written = ledgers.first_position if initial == EARLIEST else ledgers.lac
         row = (key, encode_cursor(CursorRecord(mark_delete_position=written)))
-        await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        self._making_at = written
+        try:
+            await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        finally:
+            self._making_at = None
         self._check()
         # What was appended, or trimmed, meanwhile is before the new cursor.
         place = ledgers.first_position if initial == EARLIEST else ledgers.lac
         state = CursorState(ledgers, place)
-        writer = self._writer(name, state, has_progress=False)
+        writer = self._writer(name, state, written, has_progress=False)
         if place != written:
             state.version += 1
             writer.note()
@@ -236,17 +244,21 @@ class CursorRegistry:
             state = CursorState(ledgers, ledgers.first_position)
         else:
             state = CursorState.recovered(ledgers, stored.record)
-        writer = self._writer(stored.name, state, has_progress=stored.has_progress)
+        place = state.mark_delete_position
+        writer = self._writer(stored.name, state, place, has_progress=stored.has_progress)
         cursor = Cursor(stored.name, state, self._host, writer)
         self._durable[stored.name] = cursor
         self._metrics.show(cursor)
 
-    def _writer(self, name: str, state: CursorState, *, has_progress: bool) -> CursorWriter:
+    def _writer(
+        self, name: str, state: CursorState, written: Position, *, has_progress: bool
+    ) -> CursorWriter:
         return CursorWriter(
             name,
             self._ledgers.head.managed_ledger_id,
             state,
             self._services,
+            written=written,
             has_progress=has_progress,
             check=self._host.check,
             on_durable=self._progressed,

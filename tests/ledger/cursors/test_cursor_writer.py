@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, StoreConfig, keys
+from ledger import EARLIEST, LedgerStore, ManagedLedger, StorageFailed, StoreConfig, keys
 from ledger.cursors import cursor_writer
 from ledger.engine.base import CommitGroup
 from ledger.testing import FaultyEngine, ManualClock
@@ -176,3 +176,28 @@ async def test_trimming_follows_what_is_durable_only(
     await store.flush()
     await ml.truncate()
     assert 1 == len(ml.ledgers)
+
+
+@pytest.mark.parametrize("how", ["reset", "delete"])
+async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_else(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str
+) -> None:
+    """The timer was gone, or fell into the reset; nothing else would have written it."""
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(places[1])
+    hold = engine.hold_next("commit")
+    work = cursor.reset(places[4]) if how == "reset" else ml.delete_cursor("c")
+    failing = asyncio.ensure_future(work)
+    await hold.reached()
+    await settled(clock, 1001)
+    hold.fail()
+    with pytest.raises(StorageFailed):
+        await failing
+    await settled(clock, 1001)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position

@@ -15,6 +15,7 @@ from ledger import (
     ManagedLedger,
     ManagedLedgerConfig,
     Position,
+    ResetInProgress,
     StorageFailed,
 )
 from ledger.testing import FaultyEngine
@@ -24,6 +25,11 @@ from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers, pos
 async def reopened(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
     store = await open_store(engine=engine)
     return await store.open_managed_ledger("orders", config=SMALL)
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize(
@@ -249,3 +255,105 @@ async def test_a_cursor_that_could_not_be_made_is_not_there(
         await ml.open_cursor("c")
     assert {} == dict(ml.cursors)
     assert (await ml.open_cursor("c")).is_durable
+
+
+async def test_a_cursor_holds_back_trimming_from_the_moment_its_row_is_on_its_way(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    """A ledger went of which the cursor owed something when its caller was told of it."""
+    await add_all(ml, numbers(0, 9))
+    hold = engine.hold_next("sync")
+    first = asyncio.ensure_future(store.put_rows([(b"k", b"v")]))
+    await hold.reached()
+    opening = asyncio.ensure_future(ml.open_cursor("c", initial=EARLIEST))
+    await turns()
+    trimming = asyncio.ensure_future(ml.truncate())
+    await turns()
+    hold.release()
+    cursor, *_ = await asyncio.gather(opening, trimming, first)
+    assert (10, 10) == (cursor.backlog, ml.number_of_entries(EARLIEST, LATEST))
+
+
+async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    """What was appended while it was made is behind its row until that is written again."""
+    places = await add_all(ml, numbers(0, 1))
+    hold = engine.hold_next("sync")
+    adding = asyncio.ensure_future(add_all(ml, numbers(2, 9)))
+    await hold.reached()
+    opening = asyncio.ensure_future(ml.open_cursor("c"))
+    await turns()
+    hold.release()
+    places += await adding
+    cursor = await opening
+    assert (places[9], places[1]) == (cursor.mark_delete_position, ml.slowest_position)
+    await turns()
+    await store.flush()
+    assert places[9] == ml.slowest_position
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_reset_holds_back_trimming_from_the_moment_its_row_is_on_its_way(
+    store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, *, fails: bool
+) -> None:
+    """What the reset made owed went by a trim that did not know of it yet."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c")
+    hold = engine.hold_next("sync")
+    acknowledging = asyncio.ensure_future(cursor.mark_delete(places[9], properties={"x": 1}))
+    await hold.reached()
+    resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
+    await turns()
+    trimming = asyncio.ensure_future(ml.truncate())
+    await turns()
+    if fails:
+        engine.fail_next("commit")
+    hold.release()
+    outcomes = await asyncio.gather(resetting, trimming, acknowledging, return_exceptions=True)
+    assert [StorageFailed if fails else type(None), type(None)] == [type(e) for e in outcomes[:2]]
+    assert 10 == ml.number_of_entries(EARLIEST, LATEST)
+    assert (0 if fails else 10) == cursor.backlog
+    await ml.truncate()
+    assert (2 if fails else 10) == ml.number_of_entries(EARLIEST, LATEST)
+
+
+async def test_a_reset_during_a_deletion_leaves_nothing_to_the_next_of_that_name(
+    ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """Its row came behind the deletion, and a new cursor stood there after a restart."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("sync")
+    deleting = asyncio.ensure_future(ml.delete_cursor("c"))
+    resetting = asyncio.ensure_future(cursor.reset(places[7]))
+    await hold.reached()
+    hold.release()
+    await deleting
+    with pytest.raises(AlreadyClosed):
+        await resetting
+    assert [] == engine.scan(b"p", b"q")
+    await ml.open_cursor("c", initial=EARLIEST)
+    engine.drop_unsynced()
+    assert 10 == (await reopened(engine, open_store)).cursors["c"].backlog
+
+
+async def test_a_revision_goes_on_when_its_cursor_is_closed_and_opened_again(
+    ml: ManagedLedger, engine: FaultyEngine
+) -> None:
+    """What the new opening read under the old positions was handed out under the new ones."""
+    await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c")
+    hold = engine.hold_next("sync")
+    resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
+    await hold.reached()
+    closing = asyncio.ensure_future(cursor.close())
+    await turns()
+    again = await ml.open_cursor("c")
+    assert again.revision.is_running
+    with pytest.raises(ResetInProgress):
+        await again.read(1)
+    hold.release()
+    await asyncio.gather(resetting, closing)
+    assert (1, 10) == (again.revision.number, again.backlog)
+    assert numbers(0, 9) == datas(await again.read(20))
