@@ -311,7 +311,8 @@ class Dispatcher:
         elif held:
             out, taken = self._state.hand_out(held, self._owed(held), self._clock.now_ms())
             self._held = held[taken:]
-            self._deliver(out, number)
+            if taken:  # else nothing has changed, and it would look again at once
+                self._deliver(out, number)
 
     def _is_acknowledged(self, entry: Entry) -> bool:
         return self._cursor.state.is_acknowledged(entry.position)

@@ -112,3 +112,23 @@ async def test_redeliveries_show_in_the_statistics() -> None:
         assert 12 == len(link.values())
         stats = await serving_.service.subscription_stats("orders", "s")
         assert 0.1 == stats.redelivery_rate
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
+async def test_permits_may_end_before_what_was_read(kind: SubscriptionType) -> None:
+    """An entry is begun while there are permits; the others wait for more without any ado."""
+    async with serving() as serving_:
+        await serving_.log()
+        for values in ("abc", "def", "ghi", "jkl"):
+            await serving_.append(*values)
+        link = Link()
+        consumer = await serving_.consume(link, kind=kind, permits=4)
+        await turns()
+        assert list("abcdef") == link.values()
+        await turns()
+        consumer.add_permits(4)
+        await turns()
+        assert list("abcdefghi") == link.values()
+        consumer.add_permits(2)
+        await turns()
+        assert list("abcdefghijkl") == link.values()
