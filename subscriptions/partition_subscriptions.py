@@ -58,6 +58,7 @@ class PartitionSubscriptions:
         self._subscriptions_max = subscriptions_max
         self._open: dict[str, Subscription] = {}
         self._changing = asyncio.Lock()
+        self._in_making: str | None = None
         self._is_closed = False
         self._stop_listening = ledger.listen(self._look)
 
@@ -66,9 +67,9 @@ class PartitionSubscriptions:
         return sorted(self._ledger.cursors)
 
     def get(self, name: str) -> Subscription | None:
-        """Return a subscription that is there; None for one that is not, or was closed."""
+        """Return a subscription that is there; None for one that is not yet, or was closed."""
         known = self._open.get(name)
-        if known is not None or self._is_closed:
+        if known is not None or self._is_closed or name == self._in_making:
             return known
         cursor = self._ledger.cursors.get(name)
         return None if cursor is None or cursor.is_closed else self._keep(name, cursor)
@@ -139,8 +140,12 @@ class PartitionSubscriptions:
             if known is None:
                 if len({*self._ledger.cursors, *self._open, name}) > self._subscriptions_max:
                     raise InvalidRequest(f"there are {self._subscriptions_max} subscriptions")
-                with translating():
-                    return self._keep(name, await self._cursor(name, start, is_durable))
+                self._in_making = name  # its cursor is there before it stands where it shall
+                try:
+                    with translating():
+                        return self._keep(name, await self._cursor(name, start, is_durable))
+                finally:
+                    self._in_making = None
             if known.is_durable != is_durable:
                 kind = "durable" if known.is_durable else "not durable"
                 raise InvalidRequest(f"subscription {name} is there already, and {kind}")

@@ -66,6 +66,21 @@ async def test_a_subscription_that_exists_stays_where_it_is(
     assert ["d", "e", "f"] == await room.owed()
 
 
+async def test_nobody_finds_a_subscription_before_it_stands_where_it_shall(
+    room: House, places: list[Position]
+) -> None:
+    """Whoever found its cursor made a second subscription of it, and both handed out the same."""
+    found = []
+    opening = asyncio.ensure_future(room.subscription(start=Place(places[1])))
+    while not opening.done():
+        found.append(room.partition.get("s"))
+        await asyncio.sleep(0)
+    subscription = await opening
+    assert len(found) > 3
+    assert {None, subscription} >= set(found)
+    assert subscription is room.partition.get("s")
+
+
 async def test_durable_ones_are_there_after_a_crash_others_are_not(
     room: House, places: list[Position]
 ) -> None:
