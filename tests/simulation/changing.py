@@ -18,6 +18,7 @@ from ledger import (
 )
 from tests.simulation.broken import check
 from tests.simulation.character import ledger_config
+from tests.simulation.cursors import adopt_cursors, find_cursors
 from tests.simulation.log_model import HandleModel, LogModel, Removal
 from tests.simulation.scene import Attempt, Scene
 
@@ -53,12 +54,15 @@ async def _opening(scene: Scene, name: str) -> None:
         check(scene.may_refuse(store), f"{name}: {error} without a reason")
     else:
         check(store is scene.store, f"{name}: a store that was replaced opened it")
-        log = scene.model.logs[name]
-
-        log = scene.model.logs[name] = log.succeeded_by(ml)
+        before = scene.model.logs[name]
+        log = scene.model.logs[name] = before.succeeded_by(ml)
         if log.handle is not None:
             scene.retire(log.handle)
         handle = scene.model.opened(log, ml, config)
+        if log is before:
+            find_cursors(handle, scene.character.store.cursor_ranges_max)
+        else:
+            adopt_cursors(handle)
         handle.is_losing = _has_later_orphan(scene, name, number)
         log.may_be_deleted = handle.is_losing or scene.changing[name] > 1
         log.exists = {True, not log.may_be_deleted}
@@ -177,6 +181,7 @@ def remove_ledgers(scene: Scene) -> None:
         elif kind == "truncate":
             await _removing(handle, Removal(None), handle.ml.truncate())
         else:
+            handle.log.raised = max(handle.log.raised, before)
             await _removing(handle, Removal(before), handle.ml.trim_before(before))
 
     scene.start(f"{handle} {kind} {before}", _changing(scene, handle, kind, removing))

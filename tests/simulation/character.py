@@ -30,6 +30,8 @@ SMALL_NUMBERS = {
     "ledger.cold_reads.ENDS_MAX": 6,
     "ledger.cold_reads.RESIDENT_BYTES_PER_TURN": 100,
     "ledger.committer.LAZY_ROWS_MAX": 6,
+    "ledger.cursors.cursor_state.READ_GAP_MAX": 2,
+    "ledger.cursors.cursor_writer.SNAPSHOT_RANGES_MAX": 2,
     "ledger.entry_cache._FORGOTTEN_MIN": 3,
     "ledger.ledger_reader.STEPS_PER_TURN": 2,
     "ledger.ledger_reader.STEP_BYTES_MAX": 150,
@@ -140,4 +142,6 @@ def _store_config(random: Random) -> StoreConfig:
         cold_read_bytes_max=random.choice((1, 200, 1 << 20)),
         cold_reads_waiting_max=random.choice((0, 2, 10_000)),
         read_ahead_bytes_max=random.choice((0, 160, 1000, 1 << 20)),
+        cursor_persist_per_second=random.choice((None, None, None, 1, 20)),
+        cursor_ranges_max=random.choice((0, 2, 10_000, 10_000, 10_000)),
     )

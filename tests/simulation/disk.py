@@ -6,6 +6,8 @@ rest of a group is no group (the engine on disk cuts it off, and has tests of it
 Must not know: what the groups hold.
 """
 
+from collections.abc import Callable
+
 from ledger.engine.base import CommitGroup
 from tests.simulation.broken import check
 
@@ -18,6 +20,8 @@ class Disk:
     def __init__(self) -> None:
         self.groups: list[CommitGroup] = []
         self.synced_count = 0
+        self.watch: Callable[[CommitGroup], None] = lambda group: None
+        """Sees every group that is written."""
         self._written_in: dict[Place, int] = {}
 
     def write(self, group: CommitGroup) -> None:
@@ -30,6 +34,7 @@ class Disk:
                 known = self._written_in.setdefault((ledger_id, entry_id), len(self.groups))
                 check(known == len(self.groups), f"{ledger_id}:{entry_id} is written twice")
         self.groups.append(kept)
+        self.watch(kept)
 
     def sync(self) -> None:
         """Make durable what was written."""

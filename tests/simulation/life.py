@@ -10,8 +10,25 @@ import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from ledger import Fenced, LedgerInfo, LedgerState, ManagedLedgerConfig
-from tests.simulation import changing, reading, whole, writing
+from ledger import (
+    LATEST,
+    Fenced,
+    LedgerInfo,
+    LedgerState,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
+from tests.simulation import (
+    acknowledging,
+    changing,
+    cursor_reading,
+    cursors,
+    reading,
+    revising,
+    whole,
+    writing,
+)
 from tests.simulation.broken import Broken, check
 from tests.simulation.character import ledger_config
 from tests.simulation.log_model import HandleModel
@@ -47,6 +64,21 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "terminate": (changing.terminate, 0.4),
     "set property": (changing.set_property, 2),
     "reconfigure": (changing.reconfigure, 1),
+    "open cursor": (cursors.open_cursor, 3),
+    "close cursor": (cursors.close_cursor, 0.5),
+    "delete cursor": (cursors.delete_cursor, 0.3),
+    "make a passing cursor": (cursors.make_passing, 0.5),
+    "mark-delete": (acknowledging.mark_delete, 2),
+    "delete entries": (acknowledging.delete, 4),
+    "delete records": (acknowledging.delete_records, 2),
+    "cursor read": (cursor_reading.read, 4),
+    "cursor wait": (cursor_reading.read_or_wait, 2),
+    "cursor replay": (cursor_reading.replay, 2),
+    "rewind": (revising.rewind, 0.7),
+    "seek": (revising.seek, 0.7),
+    "skip": (revising.skip, 0.7),
+    "clear backlog": (revising.clear_backlog, 0.4),
+    "reset": (revising.reset, 1),
 }
 """What can be done, and how often it usually is. A seed favours some and leaves others out."""
 
@@ -106,6 +138,7 @@ class Life:
         else:
             random.choices(self._actions, self._weights)[0](scene)
         scene.model.observe_all()
+        self._check_cursors()
         scene.model.check_row(scene.store, b"pair/0/left") if not scene.store.is_fenced else None
         if len(scene.tasks) > TASKS_MAX:
             await asyncio.wait(list(scene.tasks), return_when=asyncio.FIRST_COMPLETED)
@@ -120,6 +153,11 @@ class Life:
             await asyncio.sleep(0)
         else:
             await self._scene.clock.sleep(random.choice((1, 1, 3, 10, 100, 1000)))
+
+    def _check_cursors(self) -> None:
+        for log in self._scene.model.logs.values():
+            if log.handle is not None:
+                cursors.check_cursors(log.handle)
 
     # Coming to rest
 
@@ -143,6 +181,7 @@ class Life:
             handle = log.handle
             if handle is not None and not handle.is_stale and not handle.is_losing:
                 await whole.check_log(scene.model, handle, scene.random)
+                cursors.settle_cursors(handle)
                 await self._check_trim(handle)
                 await self._check_roll(handle)
         whole.check_rows(scene.model, scene.store)
@@ -161,9 +200,9 @@ class Life:
         """
         ml, config = handle.ml, handle.ml.config
         infos, size = ml.ledgers, ml.total_size
-        expected = [trimmed(infos, size, config, self._scene.clock.now_ms())]
+        expected = [trimmed(infos, size, config, self._scene.clock.now_ms(), slowest(ml))]
         await ml.trim()
-        expected.append(trimmed(infos, size, config, self._scene.clock.now_ms()))
+        expected.append(trimmed(infos, size, config, self._scene.clock.now_ms(), slowest(ml)))
         ids = {info.ledger_id for info in ml.ledgers}
         found = sum(info.ledger_id not in ids for info in infos)
         if found not in expected:
@@ -263,7 +302,11 @@ class Life:
 
 
 def trimmed(
-    infos: Sequence[LedgerInfo], size: int, config: ManagedLedgerConfig, now_ms: int
+    infos: Sequence[LedgerInfo],
+    size: int,
+    config: ManagedLedgerConfig,
+    now_ms: int,
+    slowest: Position,
 ) -> int:
     """Return how many ledgers retention lets go: the rule of the specification, once more."""
     for count, info in enumerate(infos[:-1]):
@@ -271,6 +314,13 @@ def trimmed(
         size -= info.size
         is_expired = 0 <= config.retention_ms < now_ms - info.closed_ms
         is_over_quota = 0 <= config.retention_bytes <= size
-        if not is_expired and not is_over_quota:
+        is_owed = Position(info.ledger_id, info.entries - 1) > slowest
+        if is_owed or not (is_expired or is_over_quota):
             return count
     return max(0, len(infos) - 1)
+
+
+def slowest(ml: ManagedLedger) -> Position:
+    """Return where the slowest durable cursor stands, as far as that is durable."""
+    writers = [cursor.writer for cursor in ml.cursors.values()]
+    return min((each.durable_position for each in writers if each is not None), default=LATEST)

@@ -9,9 +9,28 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from ledger import EARLIEST, LATEST, LedgerInfo, ManagedLedger, ManagedLedgerConfig, Position
+from ledger import (
+    EARLIEST,
+    LATEST,
+    LedgerInfo,
+    LedgerState,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
 from tests.simulation.broken import Broken, check
+
+if TYPE_CHECKING:
+    from tests.simulation.cursor_model import CursorModel
+
+USABLE = {
+    LedgerState.LEDGER_OPENED,
+    LedgerState.CLOSING_LEDGER,
+    LedgerState.CREATING_LEDGER,
+    LedgerState.TERMINATED,
+}
 
 
 class Fate(Enum):
@@ -59,6 +78,7 @@ class HandleModel:
         is_losing: somebody closes it, or opens or deletes it without a caller who hears of it.
         configs: every configuration that was in force.
         adds: every add_entry that is not refused, in the order of the calls.
+        passing: cursors that are not durable.
     """
 
     number: int
@@ -72,9 +92,23 @@ class HandleModel:
     submitted: Position | None = None
     adds: list[Write] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
+    passing: list["CursorModel"] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.log.name}#{self.number}"
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it takes what is done with its cursors."""
+        return not self.is_stale and self.ml.state in USABLE
+
+    def positions(self) -> list[Position]:
+        """Return every entry that can be read, whether or not anybody was told of it."""
+        return [
+            Position(info.ledger_id, entry_id)
+            for info in self.ml.ledgers
+            for entry_id in range(info.entries)
+        ]
 
 
 class LogModel:
@@ -87,6 +121,8 @@ class LogModel:
         order, data: every entry that is there or was there.
         gone_upto: the newest ledger with entries that was removed.
         properties: for every key the values that it may have.
+        cursors: the durable ones.
+        raised: before this somebody wanted everything gone, whoever is owed it.
     """
 
     def __init__(self, name: str) -> None:
@@ -99,6 +135,8 @@ class LogModel:
         self.properties: dict[str, set[str | None]] = {}
         self.may_be_deleted = False
         self.ended = {False}
+        self.cursors: dict[str, CursorModel] = {}
+        self.raised = EARLIEST
 
     def succeeded_by(self, ml: ManagedLedger) -> "LogModel":
         """Return the model of what was opened: this one, or a new one if this may be deleted.
@@ -113,6 +151,7 @@ class LogModel:
         successor.handle = self.handle
         successor.exists = {True}
         successor.ended = self.ended | {False}
+        successor.raised = self.raised
         successor.properties = {key: {*values, None} for key, values in self.properties.items()}
         return successor
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from ledger import EARLIEST, Entry, LedgerInfo, LedgerState, LedgerStore, ManagedLedgerConfig
 from tests.simulation import whole
 from tests.simulation.broken import Broken, check
+from tests.simulation.cursors import adopt_cursors, find_cursors
 from tests.simulation.log_model import Fate, HandleModel, LogModel, Write, check_removal
 from tests.simulation.scene import Scene
 from tests.simulation.store_model import StoreModel, apply_rows
@@ -30,10 +31,15 @@ async def recover(scene: Scene) -> None:
             model.logs[name] = LogModel(name)
             continue
         ml = await store.open_managed_ledger(name, config=ManagedLedgerConfig())
-        log = model.logs[name] = model.logs[name].succeeded_by(ml)
+        known = model.logs[name]
+        log = model.logs[name] = known.succeeded_by(ml)
         note_removed(scene, log, before[name], {info.ledger_id for info in ml.ledgers})
         handle = model.opened(log, ml, ManagedLedgerConfig())
         await whole.check_log(model, handle, scene.random)
+        if log is known:
+            find_cursors(handle, scene.character.store.cursor_ranges_max)
+        else:
+            adopt_cursors(handle)
     settle_stream(scene, store)
     whole.check_rows(model, store)
     for write in model.writes.values():
@@ -62,6 +68,7 @@ async def accept_loss(scene: Scene) -> None:
                 log.keep(entry.position, entry.data)
             handle = model.opened(log, ml, ManagedLedgerConfig())
             await whole.check_log(model, handle, scene.random)
+            adopt_cursors(handle)
     model.unknown = []
     rows = dict(store.scan_rows())
     model.row_choices = {key: {rows.pop(key, None)} for key in model.row_choices}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from random import Random
 
 from ledger import LedgerStore
+from ledger.engine.base import CommitGroup
 from runtime import tasks
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character, small_numbers
@@ -24,6 +25,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.life import ACTIONS, Crash, Ending, Life
 from tests.simulation.log_model import LogModel
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.owed_watch import OwedWatch
 from tests.simulation.scene import Scene
 from tests.simulation.schedule import Schedule
 from tests.simulation.store_model import StoreModel
@@ -72,6 +74,8 @@ class Run:
         self._sync = self._character.store.durability == "fsync"
         self._model = StoreModel(self._disk, self._clock, sync=self._sync)
         self._model.logs = {name: LogModel(name) for name in self._character.names}
+        self._watch = OwedWatch(is_known=self._model.is_cursor_known, is_taken=self._model.is_taken)
+        self._disk.watch = self._see
         self._life = 0
         self._scene: Scene | None = None
 
@@ -114,6 +118,7 @@ class Run:
         if ending is Ending.POWER_CUT:
             lost = self._disk.cut_power(self._random.choice((0, 0, 1, 3)))
             self._note(f"{lost} groups are lost")
+            self._watch.restart(self._disk.groups)
             self._model.may_lack_acknowledged |= not self._sync
 
     def _new_scene(self, loop: SimulatedLoop) -> Scene:
@@ -148,6 +153,13 @@ class Run:
             trace=self._note,
             open_store=open_store,
         )
+
+    def _see(self, group: CommitGroup) -> None:
+        """Look at what is written; what breaks here must not be taken for a failure of the disk."""
+        try:
+            self._watch.see(group)
+        except Broken as error:
+            self._schedule.interrupt(error)
 
     def _note(self, text: str) -> None:
         self.trace.append(f"{self._schedule.now_us} {text}")

@@ -16,6 +16,7 @@ from typing import Any
 from ledger import (
     AlreadyClosed,
     Corrupt,
+    Cursor,
     Fenced,
     LedgerError,
     LedgerStore,
@@ -27,6 +28,7 @@ from ledger import (
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.cursor_model import CursorModel
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Faults
 from tests.simulation.log_model import HandleModel, LogModel
@@ -45,8 +47,21 @@ class Attempt:
     """How things stood when something was tried; `was_lost`: it cannot succeed."""
 
     handle: HandleModel
+    lac: Position
     was_changing: bool
     was_lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A cursor, as it was when something was about to be done with it."""
+
+    model: CursorModel
+    cursor: Cursor
+    handle: HandleModel
+
+    def __str__(self) -> str:
+        return str(self.model)
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +76,7 @@ class Scene:
     busy: what only one caller at a time does, so that its outcome can be told.
     stale: some handles that have lost their managed ledger.
     undrained: callbacks of `on_drained` that are due.
+    given_up: cursors whose waiting read somebody ended.
     is_ending: the store is being closed.
     is_over: the process is no more.
     """
@@ -84,6 +100,7 @@ class Scene:
     busy: set[object] = field(default_factory=set)
     stale: deque[HandleModel] = field(default_factory=deque)
     undrained: int = 0
+    given_up: set[Cursor] = field(default_factory=set)
     step: int = -1
     is_ending: bool = False
     is_over: bool = False
@@ -103,6 +120,24 @@ class Scene:
         """Pick an owner, None when that managed ledger has none."""
         handle = self.log().handle
         return None if handle is None or handle.is_stale or handle.is_losing else handle
+
+    def cursor(self) -> Use | None:
+        """Pick a cursor of some owner, open or closed."""
+        handle = self.handle()
+        if handle is None:
+            return None
+        models = [*handle.log.cursors.values(), *handle.passing]
+        uses = [
+            Use(model, model.cursor, handle)
+            for model in models
+            if model.cursor is not None and model.handle is handle
+        ]
+        return self.random.choice(uses) if uses else None
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether acknowledgements return before they are durable."""
+        return self.character.store.cursor_persist_per_second is not None
 
     def ownerless(self) -> LogModel | None:
         """Pick a managed ledger that nobody has open, or is about to open."""
@@ -167,7 +202,7 @@ class Scene:
     def attempt(self, handle: HandleModel) -> Attempt:
         """Note how things stand before something is tried with a handle."""
         changing = self.changing[handle.log.name] > 0
-        return Attempt(handle, changing, handle.is_stale)
+        return Attempt(handle, handle.ml.last_confirmed_entry, changing, handle.is_stale)
 
     def explain(self, attempt: Attempt, error: LedgerError) -> None:
         """Raise unless there is a reason for an error."""

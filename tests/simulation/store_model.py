@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ledger import (
     Fenced,
     LedgerError,
+    LedgerInfo,
     LedgerState,
     LedgerStore,
     ManagedLedger,
@@ -26,6 +27,7 @@ from tests.simulation.log_model import (
     Fate,
     HandleModel,
     LogModel,
+    Removal,
     Write,
     check_removal,
 )
@@ -224,6 +226,17 @@ class StoreModel:
         found, expected = store.get_row(key), self.rows.get(key)
         if found != expected:
             raise Broken(f"row {key!r}: found {found!r}, expected {expected!r}")
+
+    # What cursors owe
+
+    def is_cursor_known(self, name: str, cursor: str) -> bool:
+        """Tell whether somebody was told that there is such a durable cursor."""
+        model = self.logs[name].cursors.get(cursor)
+        return model is not None and model.exists == {True} and not model.is_vague
+
+    def is_taken(self, name: str, info: LedgerInfo) -> bool:
+        """Tell whether somebody wanted a ledger gone, whoever is owed it."""
+        return Removal(self.logs[name].raised).covers(info)
 
     # The end of an owner
 

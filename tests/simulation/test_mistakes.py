@@ -4,14 +4,26 @@ Each is a wrong variant of one method, as somebody could have written it. `seeds
 seeds from 0 on it must be caught; without a mistake all of them hold (test_simulation).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from ledger import LedgerState, ManagedLedger, opening
+from ledger import (
+    Cursor,
+    CursorState,
+    CursorStateRevisionController,
+    LedgerInfo,
+    LedgerState,
+    ManagedLedger,
+    Position,
+    opening,
+    retention_plan,
+)
 from ledger.committer import Committer
+from ledger.cursors.cursor_reads import CursorReads
+from ledger.cursors.cursor_writer import CursorWriter
 from ledger.engine.base import StorageEngine
 from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.entry_cache import EntryCache
@@ -87,7 +99,43 @@ def tries_a_sync_again(committer: Committer, flight: Any, error: Exception | Non
     right_landed(committer, flight, error)
 
 
+async def returns_before_it_is_durable(writer: CursorWriter) -> None:
+    """Who acknowledges goes on while the row of the cursor is still on its way."""
+    if writer._is_dirty:
+        writer._write_soon()
+
+
+def trims_past_the_slowest(
+    ledgers: Sequence[LedgerInfo], slowest: Position | None
+) -> Sequence[LedgerInfo]:
+    """Retention does not ask the cursors."""
+    return ledgers[:-1]
+
+
+def delivers_what_was_read_before(door: CursorStateRevisionController[Any], number: int) -> bool:
+    """A read looks whether a revision runs, and not whether one has ended meanwhile."""
+    return door.is_running
+
+
+def leaves_the_progress(writer: CursorWriter) -> list[Row]:
+    """A deletion removes one of the two rows of a cursor."""
+    right_delete_cursor(writer)
+    return [(writer._snapshot_key, None)]
+
+
+def moves_at_once(cursor: Cursor, target: CursorState, alongside: Callable[[], None] | None) -> Any:
+    """A reset is true in memory before it is durable."""
+    cursor.state.become(target)
+    return right_replace(cursor, target, alongside)
+
+
+def sleeps_on(reads: CursorReads) -> None:
+    """Nobody wakes who waits for entries."""
+
+
 right_start = Committer._start
+right_delete_cursor = CursorWriter.delete
+right_replace = Cursor._replace
 right_submit_ticket = Committer.submit_ticket
 right_landed = Committer._landed
 
@@ -100,6 +148,12 @@ MISTAKES = (
     Mistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
     Mistake(opening, "_count", believes_the_mark, seeds=10),
     Mistake(Committer, "_landed", tries_a_sync_again, seeds=500),
+    Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=50),
+    Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
+    Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
+    Mistake(CursorWriter, "delete", leaves_the_progress, seeds=50),
+    Mistake(Cursor, "_replace", moves_at_once, seeds=50),
+    Mistake(CursorReads, "wake", sleeps_on, seeds=50),
 )
 
 

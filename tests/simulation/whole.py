@@ -141,15 +141,18 @@ def check_names(model: StoreModel, store: LedgerStore) -> None:
 
 def check_listing(engine: SimulatedEngine) -> None:
     """No ledger is listed whose data is gone, none is gone but has data, none belongs to nobody."""
-    listed = {}
+    listed, cursors = {}, 0
     for _, value in engine.scan(*keys.managed_ledger_range()):
         head = decode_managed_ledger(value)
+        cursors += _check_cursor_rows(engine, head.managed_ledger_id)
         for key, row in engine.scan(*keys.ledger_range(head.managed_ledger_id)):
             listed[keys.ledger_id_in(key)] = decode_ledger(keys.ledger_id_in(key), row)
     rows = engine.scan(keys.ledger_range(0)[0], keys.ledger_range((1 << 64) - 2)[1])
     orphans = {keys.ledger_id_in(key) for key, _ in rows} - set(listed)
     if orphans:
         raise Broken(f"ledgers {sorted(orphans)} belong to no managed ledger")
+    if cursors != len(engine.scan(b"k", b"l")) + len(engine.scan(b"p", b"q")):
+        raise Broken("rows of cursors belong to no managed ledger")
     stored = engine.stored_entries()
     if unlisted := sorted(set(stored) - set(listed)):
         raise Broken(f"ledgers {unlisted} have data, but are not listed")
@@ -159,6 +162,17 @@ def check_listing(engine: SimulatedEngine) -> None:
             raise Broken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
         if record.closed_ms and len(ids) > record.entries:
             raise Broken(f"ledger {ledger_id} goes on behind its end {record.entries}: {ids}")
+
+
+def _check_cursor_rows(engine: SimulatedEngine, managed_ledger_id: int) -> int:
+    """Return how many rows the cursors have; progress without a snapshot is nobody's."""
+    snapshots, progress = (
+        {keys.cursor_name_in(key) for key, _ in engine.scan(*each)}
+        for each in keys.cursor_ranges(managed_ledger_id)
+    )
+    if left := progress - snapshots:
+        raise Broken(f"progress of cursors {sorted(left)} is left, who are not there")
+    return len(snapshots) + len(progress)
 
 
 def _text(positions: list[Position]) -> str:

@@ -1,0 +1,223 @@
+"""Cursor model: what one cursor was told, and where a crash may set it back to.
+
+Rule: every acknowledgement and every reset is a moment. The newest is what the cursor says now; a
+crash goes back to some moment, and never before one of which a caller was told that it is durable.
+Must not know: who acknowledges, how a cursor becomes durable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger import EARLIEST, Cursor, Position
+from tests.simulation.broken import Broken, check
+from tests.simulation.log_model import HandleModel
+from tests.simulation.place import Place
+
+
+@dataclass(slots=True, eq=False)
+class Revision:
+    """A revision that is durable before it is true.
+
+    Attributes:
+        number: of the cursor when it began.
+        happened: None until somebody knows.
+    """
+
+    serial: int
+    number: int
+    place: Place
+    next_read: Position
+    happened: bool | None = None
+
+
+class CursorModel:
+    """One cursor from its making to its deletion.
+
+    Attributes:
+        exists: what may be true.
+        is_vague: something goes on with it whose caller does not hear of it.
+        cursor, handle: the newest opening, and its owner; None without one.
+        next_read: what comes before it was handed out, or need not be.
+        was_sent_back: somebody reads on purpose what is acknowledged.
+        seen: the mark-delete position when somebody last looked.
+    """
+
+    def __init__(self, name: str, *, is_vague: bool = False) -> None:
+        self.name = name
+        self.exists = {False, True} if is_vague else {False}
+        self.is_vague = is_vague
+        self.cursor: Cursor | None = None
+        self.handle: HandleModel | None = None
+        self.next_read = EARLIEST
+        self.was_sent_back = False
+        self.seen: Position | None = None
+        self._moments = [(0, Place(EARLIEST))]
+        self._serial = 0
+        self._forgotten = range(0)
+        self._returned = 0
+        self._revision: Revision | None = None
+
+    def __str__(self) -> str:
+        return f"{self.handle} cursor {self.name}"
+
+    @property
+    def place(self) -> Place:
+        """Where it stands now."""
+        return self._moments[-1][1]
+
+    @property
+    def may_be_going(self) -> bool:
+        """Whether it is closed, or may be about to be deleted."""
+        is_closed = self.cursor is not None and self.cursor.is_closed
+        return is_closed or self.is_vague or self.exists != {True}
+
+    # What happens to it
+
+    def made(self, handle: HandleModel, cursor: Cursor, places: Sequence[Place]) -> None:
+        """It is new. `places`: where it may have stood meanwhile, the last one where it stands."""
+        self._attach(handle, cursor)
+        self._moments = []
+        for each in places:
+            self._serial += 1
+            self._moments.append((self._serial, each))
+
+    def reopened(self, handle: HandleModel, cursor: Cursor) -> None:
+        """It is open again with the same owner, and as it was."""
+        self.cursor, self.handle = cursor, handle
+
+    def found(self, handle: HandleModel, cursor: Cursor, ranges_max: int) -> None:
+        """A new owner found it in the storage: as it was at some moment that may be."""
+        log, positions = handle.log, handle.positions()
+        moments = [*self._moments]
+        if self._revision is not None:
+            moments.append((self._revision.serial, self._revision.place))
+        self._attach(handle, cursor)
+        place = Place.read_off(cursor, positions)
+        if self.is_vague:
+            moments = [(self._serial, place)]
+        for serial, each in reversed(moments):
+            if each.difference(cursor, positions) is not None:
+                if not place.lies_between(each.lowest(ranges_max, log.order), each, positions):
+                    continue
+                each = place  # noqa: PLW2901 - the highest ranges were left out
+            self._moments = [(serial, each)]
+            self._forgotten = range(serial + 1, self._serial + 1)
+            self._returned = serial
+            self.is_vague = False
+            return
+        why = self.place.difference(cursor, positions)
+        raise Broken(f"{self} stands at {place}, where it never stood; newest: {self.place}: {why}")
+
+    def adopted(self, handle: HandleModel, cursor: Cursor) -> None:
+        """Nobody knows where it should stand; from now on it is where it says."""
+        self.is_vague = False
+        if cursor is self.cursor:
+            self.exists = {True}
+            return
+        self._attach(handle, cursor)
+        self._serial += 1
+        self._moments = [(self._serial, Place.read_off(cursor, handle.positions()))]
+        self._forgotten = range(0)
+        self._returned = self._serial
+        self.next_read = cursor.read_position
+
+    def move(self, place: Place) -> int:
+        """Note an acknowledgement; return its moment."""
+        if place != self.place:
+            self._serial += 1
+            self._moments.append((self._serial, place))
+        return self._moments[-1][0]
+
+    def kept(self, serial: int) -> None:
+        """A caller was told that a moment is durable."""
+        if serial in self._forgotten:
+            raise Broken(f"{self}: a caller was told that something is kept that was lost")
+        while len(self._moments) > 1 and self._moments[1][0] <= serial:
+            self._moments.pop(0)
+
+    def returned(self, serial: int) -> None:
+        """A caller went on with a moment that will be durable before long."""
+        self._returned = max(self._returned, serial)
+
+    def settled(self) -> None:
+        """Nothing fails any more, and time has passed: what callers went on with is durable."""
+        if self.cursor is not None and not self.cursor.is_closed:
+            self.kept(self._returned)
+
+    def not_returned(self) -> None:
+        """It was closed, and its caller heard that not all of it is durable."""
+        self._returned = 0
+
+    # Revisions
+
+    def begin_revision(self, place: Place, next_read: Position) -> Revision:
+        """Somebody sets it; only one at a time can."""
+        assert self.cursor is not None
+        self._serial += 1
+        revision = Revision(self._serial, self.cursor.revision.number, place, next_read)
+        self._revision = revision
+        return revision
+
+    def end_revision(self, revision: Revision, *, happened: bool) -> None:
+        """The caller hears of its end."""
+        if revision is self._revision:
+            self._revision = None
+            self._decide(revision, happened=happened)
+        elif revision.happened is not happened and revision.happened is not None:
+            raise Broken(f"{self}: its caller was told {happened}, but it was {revision.happened}")
+        if happened:
+            self.kept(revision.serial)
+
+    def follow(self) -> None:
+        """A revision may have ended of which nobody was told yet."""
+        cursor, revision = self.cursor, self._revision
+        if cursor is None or revision is None or cursor.revision.number == revision.number:
+            return
+        assert self.handle is not None
+        if not self.handle.is_usable:
+            return  # its rows may be there, or not
+        self._revision = None
+        positions = self.handle.positions()
+        is_there = revision.place.difference(cursor, positions) is None
+        is_here = self.place.difference(cursor, positions) is None
+        if is_there and is_here:
+            revision.next_read = min(revision.next_read, self.next_read)
+            self._decide(revision, happened=True)
+            revision.happened = None
+        else:
+            self._decide(revision, happened=is_there)
+
+    def _decide(self, revision: Revision, *, happened: bool) -> None:
+        revision.happened = happened
+        if happened:
+            self._moments.append((revision.serial, revision.place))
+            self.next_read, self.was_sent_back = revision.next_read, False
+            self.seen = None
+
+    # Looking
+
+    def check(self) -> None:
+        """Compare it with what it says; nothing may be about to be told to its owner."""
+        cursor, handle = self.cursor, self.handle
+        if cursor is None or handle is None or not handle.is_usable:
+            return
+        self.follow()
+        positions = handle.positions()
+        if difference := self.place.difference(cursor, positions):
+            raise Broken(f"{self}: {difference}, expected {self.place}")
+        place = cursor.mark_delete_position
+        if self.seen is not None and place < self.seen:
+            raise Broken(f"{self}: its mark-delete position went from {self.seen} to {place}")
+        self.seen = place
+        owed = self.place.owed_of(positions)
+        check(cursor.backlog == len(owed), f"{self}: backlog {cursor.backlog}, owed {len(owed)}")
+        if positions and place > handle.ml.last_confirmed_entry:
+            check(not owed, f"{self}: {place} is behind what is owed")
+        elif owed and handle.ml.next_valid_position(place) != owed[0]:
+            raise Broken(f"{self}: stands at {place}, although {owed[0]} is the first that is owed")
+
+    def _attach(self, handle: HandleModel, cursor: Cursor) -> None:
+        self.cursor, self.handle = cursor, handle
+        self.exists = {True}
+        self.next_read, self.was_sent_back, self.seen = EARLIEST, False, None
+        self._revision = None

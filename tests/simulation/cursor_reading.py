@@ -1,0 +1,249 @@
+"""Cursor reading: one after the other, waiting, and again.
+
+Rule: what is owed is handed out in order and once, until somebody rewinds; what was acknowledged is
+not, and what a read began before a revision delivers nothing behind it.
+Must not know: where entries come from.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ledger import (
+    LATEST,
+    AlreadyClosed,
+    ConcurrentWait,
+    Entry,
+    Fenced,
+    InvalidPosition,
+    LedgerError,
+    NoMoreEntries,
+    Position,
+    ResetInProgress,
+)
+from tests.simulation.broken import Broken, check
+from tests.simulation.scene import Attempt, Scene, Use
+
+WAITS_MS = (1, 10, 100, 1000)
+LOOKS_MAX = 40
+"""So often somebody looks, every half a second, whether a read still waits for what is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    count: int
+    bytes_max: int | None
+    max_position: Position
+
+    @classmethod
+    def drawn(cls, scene: Scene, use: Use) -> "_Limits":
+        random = scene.random
+        return cls(
+            count=random.choice((1, 2, 3, 10, 1000)),
+            bytes_max=None if random.random() < 0.7 else random.choice((1, 50, 300)),
+            max_position=LATEST if random.random() < 0.9 else scene.position(use.handle.log),
+        )
+
+    def __str__(self) -> str:
+        return f"count {self.count}, bytes {self.bytes_max}, upto {self.max_position}"
+
+
+def read(scene: Scene) -> None:
+    """Read on."""
+    use = scene.cursor()
+    if use is not None:
+        limits = _Limits.drawn(scene, use)
+        scene.start(f"{use} read {limits}", _reading(scene, use, limits))
+
+
+async def _reading(scene: Scene, use: Use, limits: _Limits) -> None:
+    model, cursor, handle = use.model, use.cursor, use.handle
+    model.follow()
+    attempt, number = scene.attempt(handle), cursor.revision.number
+    was_running = cursor.revision.is_running
+    try:
+        entries = await cursor.read(
+            limits.count, max_bytes=limits.bytes_max, max_position=limits.max_position
+        )
+    except LedgerError as error:
+        scene.note(f"{use} read failed: {error}")
+        _explain(scene, attempt, use, error, was_running)
+        return
+    scene.note(f"{use} read: {_text(entries)}")
+    check(not was_running, f"{use}: a read began while a revision ran")
+    if cursor.revision.is_running or cursor.revision.number != number:
+        check(not entries, f"{use}: a read of before a revision delivers {_text(entries)}")
+    elif model.cursor is cursor:
+        _deliver(scene, attempt, use, limits, entries)
+
+
+def read_or_wait(scene: Scene) -> None:
+    """Read on, or wait for something to come; somebody else ends it when nothing does."""
+    use = scene.cursor()
+    if use is not None:
+        limits = _Limits.drawn(scene, use)
+        patience_ms = scene.random.choice(WAITS_MS)
+        scene.start(f"{use} wait {limits}", _waiting(scene, use, limits, patience_ms))
+
+
+async def _waiting(scene: Scene, use: Use, limits: _Limits, patience_ms: int) -> None:
+    model, cursor, handle = use.model, use.cursor, use.handle
+    model.follow()
+    attempt, was_running = scene.attempt(handle), cursor.revision.is_running
+    watch = _Watch(scene, use, limits)
+    watch.look_in(patience_ms)
+    try:
+        entries = await cursor.read_or_wait(
+            limits.count, max_bytes=limits.bytes_max, max_position=limits.max_position
+        )
+    except LedgerError as error:
+        scene.note(f"{use} wait failed: {error}")
+        _explain(scene, attempt, use, error, was_running)
+        return
+    finally:
+        watch.is_over = True
+    scene.note(f"{use} waited: {_text(entries)}")
+    model.follow()
+    if entries:
+        check(not cursor.revision.is_running, f"{use}: delivered while a revision runs")
+        if model.cursor is cursor:
+            _deliver(scene, attempt, use, limits, entries)
+    else:
+        check(cursor in scene.given_up, f"{use}: nothing came, and nobody gave up")
+
+
+class _Watch:
+    """Ends a read that waits; before that, sees that it does not wait for what is there."""
+
+    def __init__(self, scene: Scene, use: Use, limits: _Limits) -> None:
+        self._scene = scene
+        self._use = use
+        self._limits = limits
+        self._looks = 0
+        self.is_over = False
+
+    def look_in(self, ms: int) -> None:
+        self._scene.loop.call_later(ms / 1000, self._look)
+
+    def _look(self) -> None:
+        if self.is_over:
+            return
+        self._looks += 1
+        if not self._is_there_something():
+            self._scene.given_up.add(self._use.cursor)
+            self._use.cursor.cancel_pending_read()
+        elif self._looks > LOOKS_MAX:
+            self._scene.schedule.interrupt(Broken(f"{self._use}: waits for what is there"))
+        self.look_in(500)
+
+    def _is_there_something(self) -> bool:
+        model, handle = self._use.model, self._use.handle
+        if model.cursor is not self._use.cursor or not handle.is_usable:
+            return False
+        end = min(self._limits.max_position, handle.ml.last_confirmed_entry)
+        owed = model.place.owed_of(handle.positions())
+        return any(model.next_read <= each <= end for each in owed)
+
+
+def replay(scene: Scene) -> None:
+    """Read some entries again."""
+    use = scene.cursor()
+    if use is None:
+        return
+    count = scene.random.choice((1, 1, 2, 6))
+    positions = [scene.position(use.handle.log) for _ in range(count)]
+    what = f"{use} replay {' '.join(map(str, positions))}"
+    scene.start(what, _replaying(scene, use, positions))
+
+
+async def _replaying(scene: Scene, use: Use, positions: Sequence[Position]) -> None:
+    model, cursor, handle = use.model, use.cursor, use.handle
+    model.follow()
+    attempt, number = scene.attempt(handle), cursor.revision.number
+    was_running, log = cursor.revision.is_running, handle.log
+    known = [each for each in positions if log.between(each, each)]
+    try:
+        entries, acknowledged = await cursor.replay(positions)
+    except InvalidPosition:
+        owed = [each for each in positions if model.place.owes(each)]
+        check(set(owed) - set(known), f"{use}: there are all of {owed}, and one was called invalid")
+        return
+    except LedgerError as error:
+        scene.note(f"{use} replay failed: {error}")
+        _explain(scene, attempt, use, error, was_running)
+        return
+    scene.note(f"{use} replayed: {_text(entries)}, {len(acknowledged)} acknowledged")
+    if cursor.revision.is_running or cursor.revision.number != number:
+        is_empty = not entries and not acknowledged
+        check(is_empty, f"{use}: a replay of before a revision delivers {_text(entries)}")
+        return
+    if model.cursor is not cursor:
+        return
+    found = [entry.position for entry in entries]
+    for entry in entries:
+        scene.model.recognise(log, entry.position, entry.data)
+        if not model.place.owes(entry.position):
+            raise Broken(f"{use}: replays {entry.position}, which is acknowledged")
+    expected = sorted(
+        {each for each in known if log.between(each, each)} & set(model.place.owed_of(positions))
+    )
+    if [each for each in found if each in expected] != expected:
+        raise Broken(f"{use}: replays {found}, expected {expected}")
+    if wrong := acknowledged & set(expected):
+        raise Broken(f"{use}: calls {wrong} acknowledged")
+
+
+def _deliver(
+    scene: Scene, attempt: Attempt, use: Use, limits: _Limits, entries: Sequence[Entry]
+) -> None:
+    """Compare what was handed out with what is owed."""
+    model, handle = use.model, use.handle
+    log, place = handle.log, model.place
+    check(not attempt.was_lost, f"{handle}: the cursor of a stale owner was served")
+    check(len(entries) <= limits.count, f"{use}: {len(entries)} entries, {limits}")
+    size = sum(entry.size for entry in entries)
+    if limits.bytes_max is not None and len(entries) > 1 and size > limits.bytes_max:
+        raise Broken(f"{use}: {size} bytes, {limits}")
+    found = [entry.position for entry in entries]
+    if found != sorted(set(found)):
+        raise Broken(f"{use}: out of order: {found}")
+    for entry in entries:
+        scene.model.recognise(log, entry.position, entry.data)
+        if not place.owes(entry.position) and not model.was_sent_back:
+            raise Broken(f"{use}: hands out {entry.position}, which is acknowledged")
+    if found and not model.next_read <= found[0] <= found[-1] <= limits.max_position:
+        raise Broken(f"{use}: hands out {found}, expected it from {model.next_read} on, {limits}")
+    end = found[-1] if found else min(attempt.lac, limits.max_position)
+    passed = [each for each in handle.positions() if model.next_read <= each <= end]
+    missing = set(place.owed_of(passed)) - set(found)
+    if missing:
+        raise Broken(f"{use}: {min(missing)} was passed over in {found}")
+    if found:
+        model.next_read = found[-1].successor
+
+
+def _explain(
+    scene: Scene, attempt: Attempt, use: Use, error: LedgerError, was_running: bool
+) -> None:
+    """Raise unless there is a reason for the error of a read."""
+    handle, cursor = attempt.handle, use.cursor
+    match error:
+        case ResetInProgress():
+            has_reason = was_running
+        case ConcurrentWait():
+            has_reason = True
+        case NoMoreEntries():
+            has_reason = True in handle.log.ended
+        case AlreadyClosed() | Fenced():
+            is_closed = cursor.is_closed or handle.log.handle is not handle
+            has_reason = is_closed or scene.may_be_lost(attempt)
+        case _:
+            scene.explain(attempt, error)
+            return
+    if not has_reason:
+        raise Broken(f"{use}: {type(error).__name__} without a reason: {error}") from error
+
+
+def _text(entries: Sequence[Entry]) -> str:
+    if not entries:
+        return "nothing"
+    return f"{len(entries)} from {entries[0].position} to {entries[-1].position}"

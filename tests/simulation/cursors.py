@@ -1,0 +1,212 @@
+"""Cursors: they come and go, durable ones and others.
+
+Rule: one caller at a time for each name, so that the outcome can be told. Who is cancelled leaves
+it open until an owner looks.
+Must not know: what is acknowledged or read with them.
+"""
+
+from asyncio import CancelledError
+
+from ledger import EARLIEST, LATEST, Cursor, CursorNotFound, LedgerError, Position, StorageFailed
+from tests.simulation.broken import check
+from tests.simulation.cursor_model import CursorModel
+from tests.simulation.log_model import HandleModel
+from tests.simulation.place import Place
+from tests.simulation.scene import Attempt, Scene, Use
+
+NAMES = ("s", "t")
+PASSING_MAX = 3
+"""So many cursors of one owner are not durable."""
+
+
+def open_cursor(scene: Scene) -> None:
+    """Open a durable cursor, or make one."""
+    handle, name = scene.handle(), scene.random.choice(NAMES)
+    if handle is not None:
+        initial = scene.random.choice((EARLIEST, LATEST))
+        scene.start(f"{handle} open cursor {name}", _opening(scene, handle, name, initial))
+
+
+async def _opening(scene: Scene, handle: HandleModel, name: str, initial: Position) -> None:
+    busy = (handle.log, name)
+    if busy in scene.busy:
+        return
+    scene.busy.add(busy)
+    model = handle.log.cursors.setdefault(name, CursorModel(name))
+    attempt = scene.attempt(handle)
+    did_exist, lac = model.exists.copy(), handle.ml.last_confirmed_entry
+    model.exists.add(True)
+    try:
+        cursor = await handle.ml.open_cursor(name, initial=initial)
+    except (CancelledError, LedgerError) as error:
+        _leave(scene, attempt, model, did_exist, error)
+    else:
+        check(not attempt.was_lost, f"{handle}: a stale owner opened cursor {name}")
+        scene.note(f"{handle} opened cursor {name} at {cursor.mark_delete_position}")
+        if handle.log.handle is handle:
+            _opened(handle, model, cursor, did_exist, None if initial == EARLIEST else lac)
+    finally:
+        scene.busy.discard(busy)
+
+
+def _opened(
+    handle: HandleModel,
+    model: CursorModel,
+    cursor: Cursor,
+    did_exist: set[bool],
+    behind: Position | None,
+) -> None:
+    """`behind`: where a new one begins, or a while later; None for the first entry."""
+    if model.is_vague or len(did_exist) > 1:
+        model.adopted(handle, cursor)
+    elif did_exist == {True}:
+        model.reopened(handle, cursor)
+    elif behind is None:
+        model.made(handle, cursor, [Place(EARLIEST)])
+    else:
+        place = cursor.mark_delete_position
+        positions = handle.positions()
+        missed = [each for each in positions if place < each <= behind]
+        check(not missed, f"{model}: begins at {place}, which is before the end")
+        begins = [behind, *(each for each in positions if behind < each <= place), place]
+        model.made(handle, cursor, [Place(each.successor) for each in begins])
+
+
+def close_cursor(scene: Scene) -> None:
+    """Close a cursor of either kind; a durable one stays."""
+    use = scene.cursor()
+    if use is not None:
+        scene.start(f"{use} close", _closing(scene, use))
+
+
+async def _closing(scene: Scene, use: Use) -> None:
+    model, cursor, handle = use.model, use.cursor, use.handle
+    model.follow()
+    attempt, serial = scene.attempt(handle), model.move(model.place)
+    is_written = not cursor.is_closed and not cursor.revision.is_running
+    try:
+        await cursor.close()
+    except LedgerError as error:
+        scene.note(f"{model} close failed: {error}")
+        model.not_returned()
+        scene.explain(attempt, error)
+        return
+    scene.note(f"{model} closed")
+    if model in handle.passing:
+        handle.passing.remove(model)
+    if is_written and not scene.may_be_lost(attempt):
+        model.kept(serial)
+
+
+def delete_cursor(scene: Scene) -> None:
+    """Delete a durable cursor."""
+    handle, name = scene.handle(), scene.random.choice(NAMES)
+    if handle is not None:
+        scene.start(f"{handle} delete cursor {name}", _deleting(scene, handle, name))
+
+
+async def _deleting(scene: Scene, handle: HandleModel, name: str) -> None:
+    busy = (handle.log, name)
+    if busy in scene.busy:
+        return
+    scene.busy.add(busy)
+    model = handle.log.cursors.setdefault(name, CursorModel(name))
+    attempt = scene.attempt(handle)
+    did_exist = model.exists.copy()
+    model.exists.add(False)
+    try:
+        await handle.ml.delete_cursor(name)
+    except CursorNotFound:
+        check(did_exist != {True} or model.is_vague, f"{model}: is there, but was not found")
+        if not model.is_vague:
+            model.exists = {False}
+    except (CancelledError, LedgerError) as error:
+        _leave(scene, attempt, model, did_exist, error)
+    else:
+        check(not attempt.was_lost, f"{handle}: a stale owner deleted cursor {name}")
+        check(did_exist != {False}, f"{handle}: deleted cursor {name}, which is not there")
+        scene.note(f"{handle} deleted cursor {name}")
+        if handle.log.handle is handle:
+            handle.log.cursors[name] = CursorModel(name)
+    finally:
+        scene.busy.discard(busy)
+
+
+def _leave(
+    scene: Scene,
+    attempt: Attempt,
+    model: CursorModel,
+    did_exist: set[bool],
+    error: BaseException,
+) -> None:
+    """It failed, or goes on without its caller; a new owner may have found out already."""
+    is_current = attempt.handle.log.handle is attempt.handle
+    if isinstance(error, StorageFailed):
+        if is_current and not model.is_vague:
+            model.exists = did_exist
+    elif is_current:
+        model.is_vague = True
+    if isinstance(error, LedgerError):
+        scene.note(f"{attempt.handle} cursor {model.name}: {error}")
+        scene.explain(attempt, error)
+        return
+    raise error
+
+
+def make_passing(scene: Scene) -> None:
+    """Make a cursor that is not durable."""
+    handle = scene.handle()
+    if handle is not None and len(handle.passing) < PASSING_MAX:
+        start = scene.random.choice((None, EARLIEST, LATEST, scene.position(handle.log)))
+        scene.start(f"{handle} make a cursor behind {start}", _making(scene, handle, start))
+
+
+async def _making(scene: Scene, handle: HandleModel, start: Position | None) -> None:
+    attempt, lac = scene.attempt(handle), handle.ml.last_confirmed_entry
+    try:
+        cursor = await handle.ml.new_non_durable_cursor(start)
+    except LedgerError as error:
+        scene.explain(attempt, error)
+        return
+    check(not attempt.was_lost, f"{handle}: a stale owner made a cursor")
+    before = EARLIEST if start == EARLIEST else min(lac if start is None else start, lac).successor
+    model = CursorModel(cursor.name)
+    model.made(handle, cursor, [Place(before)])
+    handle.passing.append(model)
+
+
+def find_cursors(handle: HandleModel, ranges_max: int) -> None:
+    """Compare the durable cursors that a new owner has with what must be there."""
+    models = handle.log.cursors
+    for name in sorted({*models, *handle.ml.cursors}):
+        model = models.setdefault(name, CursorModel(name))
+        cursor = handle.ml.cursors.get(name)
+        is_there = cursor is not None
+        may_be = is_there in model.exists or model.is_vague
+        check(may_be, f"{handle}: cursor {name} is there: {is_there}")
+        if cursor is None:
+            models[name] = CursorModel(name)
+        elif model.handle is None:
+            model.adopted(handle, cursor)
+        else:
+            model.found(handle, cursor, ranges_max)
+
+
+def adopt_cursors(handle: HandleModel) -> None:
+    """Take the durable cursors of an owner as they are: nobody promised anything."""
+    handle.log.cursors = {name: CursorModel(name) for name in handle.ml.cursors}
+    for name, cursor in handle.ml.cursors.items():
+        handle.log.cursors[name].adopted(handle, cursor)
+
+
+def settle_cursors(handle: HandleModel) -> None:
+    """Nothing fails any more, and time has passed: what callers went on with is durable."""
+    for model in handle.log.cursors.values():
+        if model.handle is handle and handle.is_usable:
+            model.settled()
+
+
+def check_cursors(handle: HandleModel) -> None:
+    """Compare all cursors of an owner with what they should say."""
+    for model in (*handle.log.cursors.values(), *handle.passing):
+        model.check()

@@ -1,0 +1,188 @@
+"""Revising: what sets a cursor's positions from outside.
+
+Rule: what a revision sets is durable before it is true, and one runs at a time; a failure leaves
+everything as it was.
+Must not know: who reads or acknowledges meanwhile.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ledger import (
+    EARLIEST,
+    LATEST,
+    AlreadyClosed,
+    Fenced,
+    LedgerError,
+    Position,
+    ResetInProgress,
+    StorageFailed,
+)
+from tests.simulation.broken import Broken, check
+from tests.simulation.place import Place
+from tests.simulation.scene import Scene, Use
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    place: Place
+    next_read: Position
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A revision: how it is done, and where it leads from here."""
+
+    what: str
+    make: Callable[[], Awaitable[None]]
+    target: Callable[[], _Target]
+
+
+def rewind(scene: Scene) -> None:
+    """Read again whatever is owed."""
+    use = scene.cursor()
+    if use is not None:
+        what = f"{use} rewind"
+        scene.start(what, _setting(scene, use, what, use.cursor.rewind, lambda: EARLIEST))
+
+
+def seek(scene: Scene) -> None:
+    """Read on from somewhere."""
+    use = scene.cursor()
+    if use is None:
+        return
+    cursor, handle, is_forced = use.cursor, use.handle, scene.random.random() < 0.3
+    position = scene.random.choice((EARLIEST, LATEST, scene.position(handle.log)))
+    what = f"{use} seek {position}{' by force' if is_forced else ''}"
+
+    def begins() -> Position:
+        return min(position, handle.ml.last_confirmed_entry.successor)
+
+    call = _setting(
+        scene,
+        use,
+        what,
+        lambda: cursor.seek(position, force=is_forced),
+        begins,
+        sends_back=is_forced,
+    )
+    scene.start(what, call)
+
+
+async def _setting(
+    scene: Scene,
+    use: Use,
+    what: str,
+    make: Callable[[], Awaitable[None]],
+    begins: Callable[[], Position],
+    *,
+    sends_back: bool = False,
+) -> None:
+    """Set the read position alone: at once, and nothing of it is durable."""
+    use.model.follow()
+    refusal, next_read = _refusal(use), begins()
+    try:
+        await make()
+    except LedgerError as error:
+        _check_refusal(use, what, refusal, error)
+        return
+    scene.note(f"{what} done")
+    check(refusal is None, f"{what}: was done, expected {refusal}")
+    use.model.next_read, use.model.was_sent_back = next_read, sends_back
+
+
+def skip(scene: Scene) -> None:
+    """Acknowledge the next ones."""
+    use = scene.cursor()
+    if use is None:
+        return
+    model, cursor, handle = use.model, use.cursor, use.handle
+    count = scene.random.choice((1, 1, 2, 5, 1000))
+
+    def target() -> _Target:
+        owed = model.place.owed_of(handle.positions())[:count]
+        end = owed[-1] if len(owed) == count else handle.ml.last_confirmed_entry
+        return _Target(model.place.upto(end), model.next_read)
+
+    _revise(scene, use, _Call(f"skip {count}", lambda: cursor.skip(count), target))
+
+
+def clear_backlog(scene: Scene) -> None:
+    """Acknowledge everything that is there."""
+    use = scene.cursor()
+    if use is None:
+        return
+    model, cursor, ml = use.model, use.cursor, use.handle.ml
+
+    def target() -> _Target:
+        return _Target(model.place.upto(ml.last_confirmed_entry), model.next_read)
+
+    _revise(scene, use, _Call("clear backlog", cursor.clear_backlog, target))
+
+
+def reset(scene: Scene) -> None:
+    """Owe everything from somewhere on, and nothing before it."""
+    use = scene.cursor()
+    if use is None:
+        return
+    cursor, handle = use.cursor, use.handle
+    random = scene.random
+    position = random.choice((EARLIEST, LATEST, *(scene.position(handle.log) for _ in range(3))))
+    is_forced = random.random() < 0.2
+
+    def target() -> _Target:
+        end = handle.ml.last_confirmed_entry.successor
+        is_beyond = is_forced and position != LATEST
+        return _Target(Place(min(position, end)), position if is_beyond else min(position, end))
+
+    what = f"reset {position}{' by force' if is_forced else ''}"
+    _revise(scene, use, _Call(what, lambda: cursor.reset(position, force=is_forced), target))
+
+
+def _revise(scene: Scene, use: Use, call: _Call) -> None:
+    scene.start(f"{use} {call.what}", _revising(scene, use, call))
+
+
+async def _revising(scene: Scene, use: Use, call: _Call) -> None:
+    model, cursor, handle = use.model, use.cursor, use.handle
+    model.follow()
+    attempt, refusal = scene.attempt(handle), _refusal(use)
+    target = call.target() if refusal is None else None
+    revision = model.begin_revision(target.place, target.next_read) if target else None
+    try:
+        await call.make()
+    except LedgerError as error:
+        scene.note(f"{use} {call.what} failed: {error}")
+        if revision is None:
+            _check_refusal(use, call.what, refusal, error)
+            return
+        if not (isinstance(error, AlreadyClosed) and model.may_be_going):
+            scene.explain(attempt, error)
+        if isinstance(error, StorageFailed) or cursor.revision.number == revision.number:
+            model.end_revision(revision, happened=False)
+    else:
+        scene.note(f"{use} {call.what} done, {cursor.mark_delete_position}")
+        if revision is None:
+            raise Broken(f"{use} {call.what}: was done, expected {refusal}")
+        model.end_revision(revision, happened=True)
+
+
+def _refusal(use: Use) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
+    """Return what a revision is refused with, None when it begins."""
+    cursor, handle = use.cursor, use.handle
+    if not handle.is_usable:
+        return (Fenced, AlreadyClosed, StorageFailed, ResetInProgress)
+    if cursor.is_closed:
+        return AlreadyClosed
+    return ResetInProgress if cursor.revision.is_running else None
+
+
+def _check_refusal(
+    use: Use,
+    what: str,
+    refusal: type[LedgerError] | tuple[type[LedgerError], ...] | None,
+    error: LedgerError,
+) -> None:
+    is_going = isinstance(error, AlreadyClosed) and use.model.may_be_going
+    if not is_going and (refusal is None or not isinstance(error, refusal)):
+        raise Broken(f"{use} {what}: {error!r}, expected {refusal}") from error
