@@ -296,8 +296,8 @@ class Consumer:
 
     def fail(self, error: KledgerError) -> None:
         """There is no way on: receiving raises this, once the queue is empty."""
-        self._failure = error
-        self._changed.notify()
+        for partition in self._partitions:
+            partition.fail(error)
 
     async def close(self) -> None:
         """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
@@ -412,8 +412,12 @@ class Consumer:
             queue=self._queue,
             dead_letters=self._dead_letters,
             arrived=self._changed.notify,
-            failed=self.fail,
+            failed=self._failed,
         )
+
+    def _failed(self, error: KledgerError) -> None:
+        self._failure = error
+        self._changed.notify()
 
     async def _grow(self, new: range) -> None:
         """Take partitions in that are new: from their beginning, or messages would be missed."""

@@ -159,7 +159,7 @@ class PartitionConsumer:
         self._session = None
         if is_final(error):
             assert error is not None, "a reset is never final"
-            self._fail(error)
+            self.fail(error)
         else:
             self._reopen_soon(self._reopen(is_at_once=error is None))
 
@@ -178,11 +178,12 @@ class PartitionConsumer:
                 await self._services.clock.sleep(reconnect_backoff(self._services).next_ms())
             await self._connect(is_first=False)
         except KledgerError as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._reopening = None
 
-    def _fail(self, error: KledgerError) -> None:
+    def fail(self, error: KledgerError) -> None:
+        """There is no way on: whoever waits for a session hears it."""
         self._failure = error
         self._changed.notify()
         self._failed(error)

@@ -1,0 +1,20 @@
+"""A client of an empty server, by every transport; a topic of one partition and one of three."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import kledger
+from tests.native.contract.transports import TRANSPORTS
+
+
+@pytest.fixture(params=list(TRANSPORTS))
+async def client(request: pytest.FixtureRequest) -> AsyncIterator[kledger.Client]:
+    async with TRANSPORTS[request.param]() as client:
+        yield client
+
+
+@pytest.fixture(params=[1, 3], ids=["1-partition", "3-partitions"])
+async def topic(request: pytest.FixtureRequest, client: kledger.Client) -> str:
+    await client.create_topic("orders", partitions=request.param)
+    return "orders"

@@ -1,0 +1,154 @@
+"""What is asked of topics and subscriptions as wholes."""
+
+import pytest
+
+import kledger
+from tests.native.contract.words import is_quiet, receive, receive_values, send, values
+
+
+async def test_topics_come_and_go(client: kledger.Client) -> None:
+    assert [] == await client.topics()
+    await client.create_topic("orders", partitions=3, config={"retention.ms": "1000"})
+    await client.create_topic("bills")
+    assert ["bills", "orders"] == await client.topics()
+    with pytest.raises(kledger.TopicExists):
+        await client.create_topic("persistent://public/default/orders")
+    await client.delete_topic("orders")
+    assert ["bills"] == await client.topics()
+
+
+@pytest.mark.parametrize("name", ["", "a b", None, "x" * 300])
+async def test_bad_topics_are_refused(client: kledger.Client, name: str) -> None:
+    with pytest.raises(kledger.InvalidArgument):
+        await client.create_topic(name)
+
+
+async def test_bad_settings_of_topics_are_refused(client: kledger.Client) -> None:
+    with pytest.raises(kledger.InvalidArgument):
+        await client.create_topic("orders", partitions=0)
+    with pytest.raises(kledger.InvalidArgument):
+        await client.create_topic("orders", config={"nonsense": "1"})
+    assert [] == await client.topics()
+
+
+async def test_missing_topic_is_not_found(client: kledger.Client) -> None:
+    for call in (
+        client.delete_topic("x"), client.topic_stats("x"), client.terminate("x"),
+        client.subscriptions("x"), client.subscription_stats("x", "s"),
+        client.reset_subscription("x", "s", "earliest"), client.skip_messages("x", "s", 1),
+        client.clear_backlog("x", "s"), client.create_subscription("x", "s"),
+        client.delete_subscription("x", "s"), client.peek_messages("x", "s", 1),
+    ):  # fmt: skip
+        with pytest.raises(kledger.TopicNotFound):
+            await call
+    assert [] == await client.topics()
+
+
+async def test_missing_subscription_is_not_found(client: kledger.Client, topic: str) -> None:
+    for call in (
+        client.subscription_stats(topic, "s"), client.reset_subscription(topic, "s", "earliest"),
+        client.skip_messages(topic, "s", 1), client.clear_backlog(topic, "s"),
+        client.delete_subscription(topic, "s"), client.peek_messages(topic, "s", 1),
+    ):  # fmt: skip
+        with pytest.raises(kledger.SubscriptionNotFound):
+            await call
+
+
+async def test_producers_and_consumers_make_missing_topics(client: kledger.Client) -> None:
+    await client.create_producer("a")
+    await client.subscribe("b", "s")
+    assert ["a", "b"] == await client.topics()
+
+
+async def test_numbers_of_a_topic(client: kledger.Client, topic: str) -> None:
+    await client.subscribe(topic, "s")
+    await send(client, topic, values(10))
+    stats = await client.topic_stats(topic)
+    assert (topic, ("s",)) == (stats.name, stats.subscriptions)
+    assert 10 == sum(each.end_offset - each.log_start_offset for each in stats.partitions)
+    assert sum(each.size_bytes for each in stats.partitions) > 10
+
+
+async def test_subscription_without_a_consumer_keeps_its_place(
+    client: kledger.Client, topic: str
+) -> None:
+    await send(client, topic, [b"old"])
+    await client.create_subscription(topic, "s")
+    await client.create_subscription(topic, "all", "earliest")
+    await client.create_subscription(topic, "s", "earliest")
+    await send(client, topic, [b"new"])
+    assert ["all", "s"] == await client.subscriptions(topic)
+    stats = await client.subscription_stats(topic, "s")
+    assert (None, 1, ()) == (stats.type, stats.backlog, stats.consumers)
+    assert [b"new"] == await receive_values(await client.subscribe(topic, "s"), 1)
+    assert 2 == (await client.subscription_stats(topic, "all")).backlog
+
+
+async def test_skip_clear_and_peek(client: kledger.Client) -> None:
+    await client.create_topic("orders")
+    await client.create_subscription("orders", "s")
+    sent = await send(client, "orders", values(10))
+    await client.skip_messages("orders", "s", 4)
+    assert 6 == (await client.subscription_stats("orders", "s")).backlog
+    peeked = await client.peek_messages("orders", "s", 5)
+    assert sent[4:] == [each.id for each in peeked]
+    await client.clear_backlog("orders", "s")
+    assert 0 == (await client.subscription_stats("orders", "s")).backlog
+    assert [] == await client.peek_messages("orders", "s", 5)
+    consumer = await client.subscribe("orders", "s")
+    assert await is_quiet(consumer)
+
+
+async def test_reset_from_outside_moves_consumers(client: kledger.Client, topic: str) -> None:
+    consumer = await client.subscribe(topic, "s")
+    sent = await send(client, topic, values(10), key=b"k")
+    for message in await receive(consumer, 10):
+        await consumer.acknowledge(message)
+    before = (await client.subscription_stats(topic, "s")).revision_num
+    await client.reset_subscription(topic, "s", sent[7])
+    assert values(3, first=7) == await receive_values(consumer, 3)
+    stats = await client.subscription_stats(topic, "s")
+    assert stats.revision_num > before
+    assert not stats.is_under_revision
+    await client.reset_subscription(topic, "s", sent[7], inclusive=False)
+    assert values(2, first=8) == await receive_values(consumer, 2)
+    await client.reset_subscription(topic, "s", "earliest")
+    assert values(10) == await receive_values(consumer, 10)
+
+
+async def test_unsubscribe_removes_the_subscription(client: kledger.Client, topic: str) -> None:
+    consumer = await client.subscribe(topic, "s")
+    await consumer.unsubscribe()
+    assert [] == await client.subscriptions(topic)
+    with pytest.raises(kledger.AlreadyClosed):
+        await consumer.receive()
+    fleeting = await client.subscribe(topic, "f", durable=False)
+    await fleeting.unsubscribe()
+
+
+async def test_unsubscribe_leaves_others_alone(client: kledger.Client, topic: str) -> None:
+    one, two = [await client.subscribe(topic, "s", consumer_type="shared") for _ in range(2)]
+    with pytest.raises(kledger.ConsumerBusy):
+        await one.unsubscribe()
+    await two.close()
+    await send(client, topic, values(4))
+    assert set(values(4)) == set(await receive_values(one, 4))
+
+
+async def test_subscription_with_consumers_is_removed_by_force_only(
+    client: kledger.Client, topic: str
+) -> None:
+    consumer = await client.subscribe(topic, "s")
+    with pytest.raises(kledger.ConsumerBusy):
+        await client.delete_subscription(topic, "s")
+    await client.delete_subscription(topic, "s", force=True)
+    assert [] == await client.subscriptions(topic)
+    with pytest.raises(kledger.KledgerError):
+        await consumer.receive(timeout_ms=5_000)
+
+
+async def test_client_closes_what_it_made(client: kledger.Client, topic: str) -> None:
+    """Leaving the client is done by the fixture; here things are left open on purpose."""
+    await client.create_producer(topic)
+    await client.subscribe(topic, "s")
+    await client.create_reader(topic, "earliest")

@@ -1,0 +1,51 @@
+"""Words that the contract's tests share."""
+
+import asyncio
+from collections.abc import Iterable
+
+import kledger
+
+SOON_MS = 5_000
+"""Time for what must happen: it ends a test that hangs, and nothing waits for it otherwise."""
+QUIET_MS = 50
+"""Time in which what must not happen would have been seen."""
+
+
+def values(count: int, *, first: int = 0) -> list[bytes]:
+    """Return as many different values."""
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+async def send(
+    client: kledger.Client, topic: str, wanted: Iterable[bytes], *, key: bytes | None = None
+) -> list[kledger.MessageId]:
+    """Send these at once; return their ids."""
+    async with await client.create_producer(topic) as producer:
+        return await asyncio.gather(*(producer.send(value, key=key) for value in wanted))
+
+
+async def receive(consumer: kledger.Consumer, count: int) -> list[kledger.Message]:
+    """Receive as many."""
+    return [await consumer.receive(timeout_ms=SOON_MS) for _ in range(count)]
+
+
+async def receive_values(consumer: kledger.Consumer, count: int) -> list[bytes | None]:
+    """Receive as many and return what is in them."""
+    return [message.value for message in await receive(consumer, count)]
+
+
+async def is_quiet(consumer: kledger.Consumer) -> bool:
+    """Tell whether nothing comes."""
+    try:
+        await consumer.receive(timeout_ms=QUIET_MS)
+    except kledger.Timeout:
+        return True
+    return False
+
+
+async def until_backlog(client: kledger.Client, topic: str, name: str, expected: int) -> None:
+    """Return when a subscription is owed so many messages."""
+    deadline = asyncio.get_running_loop().time() + SOON_MS / 1000
+    while (found := (await client.subscription_stats(topic, name)).backlog) != expected:
+        assert asyncio.get_running_loop().time() < deadline, f"backlog {found}, not {expected}"
+        await asyncio.sleep(0)
