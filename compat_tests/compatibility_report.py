@@ -18,7 +18,7 @@ _HEAD = """\
 Clients of other people, each at the version that its registry serves and this project pins, against
 a kledger that runs as a process. `python -m pytest compat_tests` runs everything and writes this
 page; `-m "not slow"` runs the quick part and rewrites only its rows. The same tests pass against
-Apache Kafka with `--server kafka`.
+Apache Kafka with `--server kafka`, but for those about native clients, which it does not have.
 
 """
 

@@ -64,13 +64,21 @@ def make_server(config: pytest.Config, folder: Path) -> ServerProcess:
     if config.getoption("--server") == "kafka":
         return ApacheKafkaServer(folder, settings=SETTINGS)
     durability = str(config.getoption("--durability"))
-    return KledgerServer(folder, durability=durability, settings=SETTINGS)
+    return KledgerServer(folder, durability=durability, settings=SETTINGS, is_native=True)
 
 
 @pytest.fixture(scope="session")
 def bootstrap(server: ServerProcess) -> str:
     """The address for the clients."""
     return server.bootstrap
+
+
+@pytest.fixture
+def native_url(server: ServerProcess) -> str:
+    """The address for native clients."""
+    if not isinstance(server, KledgerServer):
+        pytest.skip("Apache Kafka has no native façade")
+    return f"kledger://{server.native_address}"
 
 
 _numbers = itertools.count(1)

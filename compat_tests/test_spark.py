@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from compat_tests import peers
 from compat_tests.conftest import MakeTopic
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
+from compat_tests.test_two_facades import send_natively
 
 pytestmark = [pytest.mark.peer("spark"), pytest.mark.slow]
 
@@ -72,6 +74,17 @@ def rows(frame: DataFrame) -> list[Any]:
         .orderBy("partition", "offset")
         .collect()
     )
+
+
+@pytest.mark.feature("batch read of what was written natively")
+def test_batch_reads_native_messages(
+    spark: SparkSession, bootstrap: str, native_url: str, make_topic: MakeTopic
+) -> None:
+    name = make_topic(partitions=2)
+    sent = asyncio.run(send_natively(native_url, name))
+    expected = [each.sample for each in sorted(sent, key=lambda each: (each.id.partition, each.id))]
+    collected = rows(read(spark, bootstrap, name))
+    assert expected == [as_sample(row) for row in collected]
 
 
 @pytest.mark.feature("batch read: every record, headers, timestamps")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from compat_tests.servers.process import ServerFailed, ServerProcess
 
-_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+) ")
+_READY = re.compile(rb"kledger ready kafka=([^\s:]+):(\d+) native=(\S+) ")
 
 
 class KledgerServer(ServerProcess):
@@ -26,17 +26,21 @@ class KledgerServer(ServerProcess):
         *,
         durability: str = "fsync",
         settings: Mapping[str, str] | None = None,
+        is_native: bool = False,
     ) -> None:
-        """Take `settings` as they go behind --set."""
+        """Take `settings` as they go behind --set; `is_native` listens for native clients, too."""
         super().__init__(folder)
         self.durability = durability
         self.settings = dict(settings or {})
+        self.native_address = f"{self.host}:0" if is_native else ""
 
     def command(self) -> list[str]:
-        """Give the command line; the port of an earlier start is kept."""
+        """Give the command line; the ports of an earlier start are kept."""
         listen = f"{self.host}:{self.port}"
         place = ["--data", str(self.data_folder), "--kafka", listen]
         words = [kledger_program(), "serve", *place, "--durability", self.durability]
+        if self.native_address:
+            words += ["--native", self.native_address]
         for key, value in self.settings.items():
             words += ["--set", f"{key}={value}"]
         return words
@@ -51,6 +55,8 @@ class KledgerServer(ServerProcess):
         if found is None:
             raise ServerFailed(f"kledger: expected the ready line, got {line!r}\n{self.log_tail()}")
         self.host, self.port = found[1].decode(), int(found[2])
+        if self.native_address:
+            self.native_address = found[3].decode()
 
 
 def kledger_program() -> str:
