@@ -14,6 +14,8 @@ import pytest
 
 import kledger
 from kledger.process import ServerProcess, arguments_for
+from native.client import Client
+from native.consumer import Consumer
 from native.errors import Unavailable
 from native.rpc_client import RpcClient
 from tests.native.recording_broker import Endings
@@ -24,7 +26,6 @@ TEST_SECONDS = 60
 KEEPALIVE_MS = 500
 NOTICED_SECONDS = 10
 """Twice the time above, and what a busy machine adds."""
-SUBSCRIPTION = {"consumer_type": "shared", "initial_position": "earliest"}
 
 HALF_ACKNOWLEDGING = """
 import asyncio, sys, kledger
@@ -63,9 +64,15 @@ def half_acknowledging(url: str) -> Iterator[tuple[subprocess.Popen[str], set[by
             process.kill()
 
 
+async def subscribe(client: Client) -> Consumer:
+    return await client.subscribe(
+        "orders", "bills", consumer_type="shared", initial_position="earliest"
+    )
+
+
 async def everything_else_arrives(url: str, values: set[bytes], acknowledged: set[bytes]) -> None:
     async with kledger.connect(url) as client:
-        consumer = await client.subscribe("orders", "bills", **SUBSCRIPTION)
+        consumer = await subscribe(client)
         seen: list[bytes] = []
         while len(seen) < len(values - acknowledged):
             message = await consumer.receive()
@@ -137,7 +144,7 @@ async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path) -> Non
         first = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
         async with kledger.connect(f"kledger://{address}") as client:
             producer = await client.create_producer("orders")
-            consumer = await client.subscribe("orders", "bills", **SUBSCRIPTION)
+            consumer = await subscribe(client)
             half_seen = asyncio.Event()
 
             async def send() -> None:

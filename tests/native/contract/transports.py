@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import kledger
+from kledger.testing import Server
 
 
 @asynccontextmanager
@@ -17,6 +18,17 @@ async def embedded() -> AsyncIterator[kledger.Client]:
         yield client
 
 
+@asynccontextmanager
+async def remote() -> AsyncIterator[kledger.Client]:
+    """A server behind a socket; in this process too, so that a failure shows both sides."""
+    async with (
+        Server(native="127.0.0.1:0") as server,
+        kledger.connect(f"kledger://{server.native_address}") as client,
+    ):
+        yield client
+
+
 TRANSPORTS: dict[str, Callable[[], AbstractAsyncContextManager[kledger.Client]]] = {
     "embedded": embedded,
+    "remote": remote,
 }
