@@ -13,6 +13,8 @@ from native.message_id import MessageId
 from native.seam import EARLIEST, LATEST, Target
 from subscriptions.model import SLOT_COUNT, SubscriptionType
 
+RECEIVER_QUEUE_SIZE_MAX = 500_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterPolicy:
@@ -58,6 +60,11 @@ class SubscribeOptions:
         check_name("subscription", self.subscription)
         check_name("consumer_name", self.name)
         check_number("receiver_queue_size", self.receiver_queue_size, at_least=1)
+        if self.receiver_queue_size > RECEIVER_QUEUE_SIZE_MAX:
+            raise InvalidArgument(
+                f"receiver_queue_size: expected at most {RECEIVER_QUEUE_SIZE_MAX}, "
+                f"got {self.receiver_queue_size}"
+            )
         check_number("priority_level", self.priority_level)
         check_number("max_unacked", self.unacked_max)
         check_number("max_unacked_subscription", self.unacked_subscription_max)

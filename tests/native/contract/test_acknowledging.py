@@ -54,14 +54,13 @@ async def test_every_form_of_an_id_acknowledges(
     sent = await send(client, topic, values(5))
     for message in await receive(consumer, 5):
         id_ = next(each for each in sent if each == message.id)
-        await consumer.acknowledge(
-            {
-                "message": message,
-                "its id": message.id,
-                "the id of send": id_,
-                "the id from bytes": kledger.MessageId.from_bytes(id_.to_bytes()),
-            }[form]
-        )
+        forms: dict[str, kledger.Message | kledger.MessageId] = {
+            "message": message,
+            "its id": message.id,
+            "the id of send": id_,
+            "the id from bytes": kledger.MessageId.from_bytes(id_.to_bytes()),
+        }
+        await consumer.acknowledge(forms[form])
     assert 0 == await backlog(client, topic)
 
 

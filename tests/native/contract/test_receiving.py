@@ -62,7 +62,7 @@ async def test_receive_waits_for_what_comes_later(client: kledger.Client, topic:
 async def test_cancelled_receive_loses_nothing(client: kledger.Client, topic: str) -> None:
     consumer = await client.subscribe(topic, "s", initial_position="earliest")
     await send(client, topic, values(50))
-    received = []
+    received: list[bytes | None] = []
     while len(received) < 50:
         task = asyncio.ensure_future(consumer.receive())
         for _ in range(len(received) % 3):

@@ -5,7 +5,15 @@ import asyncio
 import pytest
 
 import kledger
-from tests.native.contract.words import QUIET_MS, is_quiet, receive, receive_values, send, values
+from tests.native.contract.words import (
+    QUIET_MS,
+    SOON_MS,
+    is_quiet,
+    receive,
+    receive_values,
+    send,
+    values,
+)
 
 TYPES = ["exclusive", "failover", "shared", "key_shared"]
 
@@ -145,7 +153,7 @@ async def test_too_many_unacknowledged_stop_the_flow(client: kledger.Client) -> 
     assert 10 <= len(received) < 15
     for message in received:
         await consumer.acknowledge(message)
-    assert await consumer.receive(timeout_ms=5_000)
+    assert await consumer.batch_receive(1, timeout_ms=SOON_MS)
 
 
 async def test_names_of_the_consumers_are_in_the_statistics(

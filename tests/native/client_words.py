@@ -1,0 +1,72 @@
+"""Words for tests of the client's parts: a broker that is told what to do, and a manual clock."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from batches.builder import NewRecord, build_batch
+from ledger import Position
+from native.client_services import ClientServices
+from runtime.entropy import SeededEntropy
+from runtime.manual_clock import ManualClock
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from subscriptions.model import ALL, Delivery
+from tests.native.recording_broker import RecordingBroker
+
+
+@dataclass
+class Rig:
+    """What a test can reach."""
+
+    services: ClientServices
+    broker: RecordingBroker
+    clock: ManualClock
+    crashes: list[BaseException]
+
+    async def pass_ms(self, ms: int) -> None:
+        """Let time pass, and everything happen that is due."""
+        await turns()
+        self.clock.advance(ms)
+        await turns()
+
+
+@asynccontextmanager
+async def rig(broker: RecordingBroker | None = None) -> AsyncIterator[Rig]:
+    """Nothing may crash in it."""
+    broker = broker or RecordingBroker()
+    clock = ManualClock(1_000_000)
+    crashes: list[BaseException] = []
+    supervisor = Supervisor(crashes.append)
+    services = ClientServices(
+        broker=broker,
+        clock=clock,
+        timers=Timers(clock, supervisor),
+        supervisor=supervisor,
+        entropy=SeededEntropy(0),
+    )
+    yield Rig(services, broker, clock, crashes)
+    await supervisor.close()
+    assert [] == crashes
+
+
+async def turns(count: int = 20) -> None:
+    """Let the loop go round."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def delivery(
+    entry_id: int, *values: bytes | None, records: int = ALL, redelivery_count: int = 0
+) -> Delivery:
+    """One entry of these values, as a server hands it out."""
+    batch = build_batch([NewRecord(value) for value in values])
+    return Delivery(Position(5, entry_id), batch, records, redelivery_count)
+
+
+def damaged(entry_id: int) -> Delivery:
+    """One entry of three records that are none."""
+    batch = build_batch([NewRecord(b"value")] * 3)
+    batch[61] = 0x7E
+    return Delivery(Position(5, entry_id), batch, ALL, 0)

@@ -1,0 +1,37 @@
+"""What is worth another try."""
+
+import pytest
+
+from native.errors import (
+    ConsumerBusy,
+    KledgerError,
+    SubscriptionFenced,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+)
+from native.reconnect_plan import BUSY_PATIENCE_MS, FENCED_PATIENCE_MS, may_retry
+
+LONG_MS = 10**9
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_first", "waited_ms", "expected"),
+    [
+        (Unavailable, True, 0, False),
+        (Unavailable, False, LONG_MS, True),
+        (SubscriptionFenced, True, FENCED_PATIENCE_MS - 1, True),
+        (SubscriptionFenced, True, FENCED_PATIENCE_MS, False),
+        (SubscriptionFenced, False, LONG_MS, True),
+        (ConsumerBusy, True, 0, False),
+        (ConsumerBusy, False, BUSY_PATIENCE_MS - 1, True),
+        (ConsumerBusy, False, BUSY_PATIENCE_MS, False),
+        (TopicNotFound, False, 0, False),
+        (TopicTerminated, False, 0, False),
+        (KledgerError, False, 0, False),
+    ],
+)
+def test_what_is_tried_again(
+    kind: type[KledgerError], is_first: bool, waited_ms: int, expected: bool
+) -> None:
+    assert expected == may_retry(kind("why"), is_first=is_first, waited_ms=waited_ms)

@@ -1,0 +1,106 @@
+"""When records are to come again."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger import Position
+from native.redelivery_state import TICK_MAX_MS, RedeliveryState
+from subscriptions.model import ALL, Piece
+
+
+def pos(entry_id: int) -> Position:
+    return Position(5, entry_id)
+
+
+def planned(*plans: tuple[int, int, int], delay_ms: int = 1_000) -> RedeliveryState:
+    """Plan records (entry, mask) at a time."""
+    state = RedeliveryState()
+    for entry_id, records, now_ms in plans:
+        state.plan(pos(entry_id), records, now_ms=now_ms, delay_ms=delay_ms)
+    return state
+
+
+def test_what_is_due_comes_in_order_and_as_one_piece_per_entry() -> None:
+    state = planned((2, 0b01, 0), (1, 0b10, 0), (2, 0b10, 0), (3, ALL, 0))
+    assert 1_000 == state.next_ms
+    assert [] == state.pop_due(999)
+    assert [Piece(pos(1), 0b10), Piece(pos(2), 0b11), Piece(pos(3), ALL)] == state.pop_due(1_000)
+    assert state.is_empty
+    assert state.next_ms is None
+
+
+def test_neighbours_in_time_come_together_not_early() -> None:
+    state = planned((1, 1, 1), (2, 1, 50), (3, 1, 100), (4, 1, 101))
+    assert [Piece(pos(each), 1) for each in (1, 2, 3)] == state.pop_due(1_000 + TICK_MAX_MS)
+    assert [Piece(pos(4), 1)] == state.pop_due(1_000 + 2 * TICK_MAX_MS)
+
+
+def test_short_delay_is_not_rounded_to_a_long_one() -> None:
+    state = planned((1, 1, 3), delay_ms=5)
+    assert [Piece(pos(1), 1)] == state.pop_due(8)
+
+
+def test_new_time_takes_the_place_of_the_old() -> None:
+    state = planned((1, 0b1, 0), (1, 0b10, 0))
+    state.plan(pos(1), 0b1, now_ms=0, delay_ms=5_000)
+    assert [Piece(pos(1), 0b10)] == state.pop_due(1_000)
+    assert [Piece(pos(1), 0b1)] == state.pop_due(5_000)
+
+
+def test_what_is_acknowledged_does_not_come() -> None:
+    state = planned((1, 0b1, 0), (1, 0b10, 0), (2, ALL, 0), (3, 0b1, 0))
+    state.forget(pos(1), 0b10)
+    state.forget(pos(2), ALL)
+    state.forget(pos(3), 0b10)
+    state.forget(pos(9), ALL)
+    assert [Piece(pos(1), 0b1), Piece(pos(3), 0b1)] == state.pop_due(1_000)
+
+
+def test_everything_before_a_place_is_forgotten() -> None:
+    state = planned((1, 0b1, 0), (2, 0b1, 0), (2, 0b10, 0), (3, 0b1, 0))
+    state.forget_upto(pos(2), 0b1)
+    assert [Piece(pos(2), 0b10), Piece(pos(3), 0b1)] == state.pop_due(1_000)
+
+
+def test_clear_forgets_all() -> None:
+    state = planned((1, 0b1, 0))
+    state.clear()
+    assert (True, None, []) == (state.is_empty, state.next_ms, state.pop_due(9_999))
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["plan", "forget", "pop"]),
+        st.integers(0, 2),
+        st.integers(0, 2),
+        st.integers(0, 300),
+    )
+)
+
+
+@given(steps)
+def test_every_record_comes_once_at_its_last_time(steps: list[tuple[str, int, int, int]]) -> None:
+    """Against a plain table of times."""
+    state, table, now_ms = RedeliveryState(), dict[tuple[int, int], int](), 0
+    for step, entry_id, index, ms in steps:
+        match step:
+            case "plan":
+                state.plan(pos(entry_id), 1 << index, now_ms=now_ms, delay_ms=ms)
+                table[entry_id, index] = now_ms + ms
+            case "forget":
+                state.forget(pos(entry_id), 1 << index)
+                table.pop((entry_id, index), None)
+            case _:
+                now_ms += ms
+                came = {
+                    (piece.position.entry_id, index)
+                    for piece in state.pop_due(now_ms)
+                    for index in range(3)
+                    if piece.records >> index & 1
+                }
+                surely = {each for each, due_ms in table.items() if due_ms + 30 <= now_ms}
+                perhaps = {each for each, due_ms in table.items() if due_ms <= now_ms}
+                assert surely <= came <= perhaps
+                for each in came:
+                    del table[each]
+    assert state.is_empty == (not table)
