@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from ledger.cursors.cursor_door import CursorDoor
 from ledger.cursors.cursor_reads import CursorReads, ReadLimits
-from ledger.cursors.cursor_revision_state import NOT_POSSIBLE, CursorStateRevisionController
+from ledger.cursors.cursor_revision_state import NOT_POSSIBLE
 from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.cursors.cursor_stats import CursorStats
 from ledger.cursors.cursor_writer import CursorWriter
@@ -132,7 +132,7 @@ class Cursor:
         return not self.is_closed and self.backlog <= ACTIVE_BACKLOG_MAX
 
     @property
-    def revision(self) -> CursorStateRevisionController[CursorState]:
+    def revision(self) -> CursorDoor:
         """The door through which positions are set; what it sets becomes durable soon after.
 
         Whoever hands on what was read compares the revision's number from before the read with
@@ -456,6 +456,7 @@ class Cursor:
 
     async def _replace(self, target: CursorState, alongside: Callable[[], None] | None) -> None:
         writer = self.writer
+        self._revision.target = target
         try:
             if writer is not None:
                 await writer.replace(target)

@@ -8,23 +8,34 @@ Must not know: what the shell does.
 from collections.abc import Callable
 
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.position import Position
 
 
 class CursorDoor(CursorStateRevisionController[CursorState]):
-    """`ended` is called after every revision."""
+    """`ended` is called after every revision; `target` is what the one under way will set."""
 
-    __slots__ = ("ended",)
+    __slots__ = ("ended", "target")
 
     def __init__(self, state: CursorState) -> None:
         super().__init__(state)
         self.ended: Callable[[], None] = _nothing
+        self.target: CursorState | None = None
+
+    def pass_over(self, last: Position, part: EntryPart) -> None:
+        """Owe nothing up to `last`, nor that part of an entry; also when the revision has ended."""
+        for state in (self._state, self.target):
+            if state is not None:
+                state.pass_removed(last)
+                if part.indexes and part.position > state.mark_delete_position:
+                    state.delete_batch_index(part.position, part.indexes, part.batch_size)
 
     def end(self, editor: Callable[[CursorState], object]) -> int:
         """Do as any controller, and tell the shell."""
         try:
             return super().end(editor)
         finally:
+            self.target = None
             self.ended()
 
 

@@ -16,7 +16,7 @@ from ledger.cursors.cursor import Cursor, CursorHost
 from ledger.cursors.cursor_metrics import CursorMetrics
 from ledger.cursors.cursor_records import CursorRecord, encode_cursor
 from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.cursors.cursor_writer import CursorWriter
 from ledger.cursors.entry_times import EntryTimes
 from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument, LedgerError
@@ -160,10 +160,9 @@ class CursorRegistry:
     def pass_over(self, position: Position, records: int, batch_size: int) -> None:
         """Owe nobody what lies before a position, nor the first records of its entry."""
         last = self._ledgers.previous(position)
+        part = EntryPart(position, range(records), batch_size)
         for cursor in (*self._durable.values(), *self._non_durable.values()):
-            cursor.state.pass_removed(last)
-            if records and position > cursor.mark_delete_position:
-                cursor.state.delete_batch_index(position, range(records), batch_size)
+            cursor.revision.pass_over(last, part)
             if cursor.writer is not None:
                 cursor.writer.note()
 

@@ -151,6 +151,31 @@ async def test_cursors_pass_over_what_readers_must_not_see_though_it_is_there(
     )
 
 
+@pytest.mark.parametrize("fails", [True, False])
+async def test_what_is_passed_over_stays_so_when_a_revision_ends(
+    ml: ManagedLedger, engine: FaultyEngine, fails: bool
+) -> None:
+    """The revision began with positions from before, and set them again."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("commit")
+    skipping = asyncio.ensure_future(cursor.skip(2))
+    await hold.reached()
+    ml.pass_over(places[5], records=2, batch_size=3)
+    if fails:
+        hold.fail()
+        with pytest.raises(StorageFailed):
+            await skipping
+    else:
+        hold.release()
+        await skipping
+    assert (places[4], frozenset({2})) == (
+        cursor.mark_delete_position,
+        cursor.batch_indexes(places[5]),
+    )
+    assert numbers(5, 9) == datas(await cursor.read(20))
+
+
 async def test_passing_over_everything_leaves_no_backlog(ml: ManagedLedger) -> None:
     places = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
