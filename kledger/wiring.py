@@ -91,7 +91,7 @@ class Server:
             if settings.kafka is not None:
                 self.kafka_address = await self._listen(self._services, settings.kafka)
             if settings.native is not None:
-                self.native_address = await self._listen_natively(settings.native)
+                self.native_address = await self._listen_natively(self._services, settings.native)
             self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
@@ -205,20 +205,23 @@ class Server:
         self._gateway = GatewayServer(services)
         return _joined(*await self._gateway.start(host, port))
 
-    async def _listen_natively(self, address: str) -> str:
+    async def _listen_natively(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.
         from native.rpc_server import RpcServer
 
         host, port = split_address("server.native", address)
-        self._rpc = RpcServer(
+        self._rpc = rpc = RpcServer(
             self.broker,
             supervisor=self._supervisor,
             # A topic may take larger batches than the others; this bounds them for Kafka, too.
             message_bytes_max=self._settings.kafka.socket_request_max_bytes,
             config=self._settings.native,
         )
+        services.metrics.gauge("native_streams", lambda: rpc.stream_count)
+        # Once more, as the other listener may have taken it: gRPC would complain in its own way.
+        await _check_address_free("native", address)
         try:
-            return _joined(*await self._rpc.start(host, port))
+            return _joined(*await rpc.start(host, port))
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 

@@ -83,7 +83,7 @@ class RpcConnection:
             AlreadyClosed: by close().
         """
         if self._is_closed:
-            raise AlreadyClosed(f"the connection to {self.address} is closed")
+            raise self.closed()
         if self.version:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -108,6 +108,10 @@ class RpcConnection:
             return await self._unary(name, request, CALL_TIMEOUT_MS)
         except grpc.aio.AioRpcError as error:
             raise self.explain(error) from None
+        except asyncio.CancelledError:
+            if is_own_task_cancelled():
+                raise
+            raise self.closed() from None
 
     def stream(self, name: str) -> Any:
         """Begin a stream on a connection that is ready."""
@@ -124,11 +128,15 @@ class RpcConnection:
             self.version = 0
         return error_of_call(error, self.address)
 
+    def closed(self) -> AlreadyClosed:
+        """Return what somebody hears who comes too late, or waits for too long."""
+        return AlreadyClosed(f"the connection to {self.address} is closed")
+
     async def close(self) -> None:
         """Let go; may be repeated."""
         self._is_closed = True
         self.version = 0
-        self._wake(AlreadyClosed(f"the connection to {self.address} was closed"))
+        self._wake(self.closed())
         await self._channel.close()
 
     async def _try(self) -> None:
@@ -185,6 +193,12 @@ class RpcConnection:
         if not waiter.done():
             why = self._failure or f"{self.address} does not answer"
             waiter.set_exception(Unavailable(f"no connection within {timeout_ms} ms: {why}"))
+
+
+def is_own_task_cancelled() -> bool:
+    """Tell whether a CancelledError is meant for who runs, and not for the call that it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _options(keepalive_ms: int) -> Sequence[Option]:

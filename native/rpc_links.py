@@ -18,7 +18,7 @@ from ledger import Buffer
 from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
 from native.outbox import ITEM_BYTES, Outbox
 from native.proto import kledger_native_pb2 as pb
-from native.rpc_connection import RpcConnection
+from native.rpc_connection import RpcConnection, is_own_task_cancelled
 from native.rpc_errors import error_of
 from native.rpc_protocol import MESSAGE_BYTES_GOAL
 from native.rpc_values import (
@@ -88,9 +88,11 @@ class RpcLink(ABC, Generic[Item, Answer]):
         except grpc.aio.AioRpcError as error:
             raise self._connection.explain(error) from None
         except asyncio.CancelledError:
-            if timer.is_pending:
+            if is_own_task_cancelled():
                 call.cancel()
                 raise
+            if timer.is_pending:
+                raise self._connection.closed() from None
             raise Unavailable(f"not open within {OPEN_TIMEOUT_MS} ms") from None
         finally:
             timer.cancel()
@@ -156,7 +158,7 @@ class RpcLink(ABC, Generic[Item, Answer]):
         except grpc.aio.AioRpcError as failure:
             error = self._connection.explain(failure)
         except asyncio.CancelledError:
-            if not self._call.cancelled():
+            if is_own_task_cancelled():
                 raise
             error = Unavailable("the link was cut")
         finally:

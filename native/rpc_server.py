@@ -118,8 +118,8 @@ class RpcServer:
         name = f"[{host}]" if ":" in host else host
         try:
             bound_port = server.add_insecure_port(f"{name}:{port}")
-        except RuntimeError as error:
-            raise OSError(f"cannot listen on {name}:{port}: {error}") from None
+        except RuntimeError:
+            raise OSError(f"cannot listen on {name}:{port}") from None
         await server.start()
         self._server = server
         return host, bound_port
@@ -197,8 +197,8 @@ class RpcServer:
     def _check_version(self, context: Context) -> None:
         """Refuse a call of another version; a client asks with Hello, but the server may change."""
         stated = dict(context.invocation_metadata() or ()).get(VERSION_KEY, "")
-        version = int(stated) if isinstance(stated, str) and stated.isdecimal() else 0
-        if not self._versions[0] <= version <= self._versions[1]:
+        spoken = {str(each) for each in range(self._versions[0], self._versions[1] + 1)}
+        if stated not in spoken:
             raise NotAllowed(
                 f"the call is of protocol version {stated or 'none'}, "
                 f"the server speaks {self._versions[0]} to {self._versions[1]}"
@@ -206,7 +206,7 @@ class RpcServer:
 
     async def _hello(self, request: pb.HelloRequest) -> pb.HelloResponse:
         version = agree(client=(request.version_min, request.version_max), server=self._versions)
-        logger.info("native client %s speaks version %d", request.client, version)
+        logger.debug("native client %.100r speaks version %d", request.client, version)
         return pb.HelloResponse(
             version_min=self._versions[0],
             version_max=self._versions[1],

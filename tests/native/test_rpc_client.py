@@ -1,16 +1,17 @@
 """Every call of the seam through a connection: the same arrives, and the same comes back."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from ledger import Position
-from native.errors import InvalidArgument, KledgerError, Unavailable
+from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
 from native.rpc_client import RpcClient
 from native.rpc_errors import CODES
 from native.seam import EARLIEST, LATEST, Broker, MessagePlace
-from tests.native.recording_broker import RecordingBroker
+from tests.native.recording_broker import Endings, RecordingBroker
 from tests.native.rpc_pair import pair
 
 PLACE = MessagePlace(Position(3, 9), 4)
@@ -76,6 +77,31 @@ async def test_word_that_is_no_target_is_refused_before_it_is_sent() -> None:
         with pytest.raises(InvalidArgument, match="'soon'"):
             await both.client.create_subscription("orders", "s", "soon")
         assert [] == both.broker.calls
+
+
+async def test_closing_ends_what_is_asked_without_cancelling_who_asks() -> None:
+    async with pair() as both:
+        both.broker.hold_open = asyncio.Event()
+        asking = asyncio.ensure_future(both.client.topics())
+        opening = asyncio.ensure_future(
+            both.client.open_producer("t", 0, name="p", ended=Endings())
+        )
+        await both.broker.happened("topics")
+        await both.broker.happened("open_producer", "t", 0, "p")
+        await both.client.close()
+        for each in (asking, opening):
+            with pytest.raises(AlreadyClosed):
+                await each
+
+
+async def test_cancelled_call_is_cancelled() -> None:
+    async with pair() as both:
+        both.broker.hold_open = asyncio.Event()
+        asking = asyncio.ensure_future(both.client.topics())
+        await both.broker.happened("topics")
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
 
 
 async def test_nobody_listening_is_unavailable() -> None:
