@@ -309,8 +309,6 @@ class ForwarderState:
         """The acknowledgement did not happen, or nobody knows."""
         if number == self.number:
             self.is_marking = False
-            self._sent.clear()
-            self._to_mark = None
             self._fail(None, failure)
 
     def outdated(self) -> None:
@@ -364,8 +362,8 @@ class ForwarderState:
 
     def _settle(self, now_ms: int) -> None:
         """Nothing is under way any more: begin again, or finish."""
+        assert not self._sent, f"{len(self._sent)} entries are sent and have no answer"
         failure = self._first_failure()
-        self._sent.clear()
         self._bytes = 0
         self.number = NO_REVISION
         if self._is_closing or (failure is not None and failure.is_final):

@@ -1,0 +1,172 @@
+"""TopicForwarder: every partition of a topic to the same partition of another topic.
+
+Rule: the place of each partition is a durable subscription of the source, with this as its only
+consumer. What one partition cannot get over ends all of them, in order. The target has at least
+the partitions of the source; one that does not exist is made so.
+Must not know: how the two brokers are reached.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from native.errors import InvalidArgument, TopicExists, TopicNotFound
+from native.forward_source import LinkSource
+from native.forward_target import LinkTarget
+from native.forwarder import Forwarder, PrepareEntry, as_it_is
+from native.forwarder_state import ForwardLimits
+from native.seam import Broker, ConsumerRequest, MessagePlace
+from runtime.clock import Clock
+from runtime.entropy import Entropy
+from runtime.tasks import Supervisor
+from subscriptions.model import SubscriptionType
+
+CATCH_UP_LOOK_MS = 100
+"""How often it is asked whether everything is forwarded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardRequest:
+    """What goes where.
+
+    Attributes:
+        source: a topic.
+        target: another one, or one of another broker.
+        subscription: keeps the place in the source.
+        start: where a subscription that is new begins, "earliest" or "latest".
+    """
+
+    source: str
+    target: str
+    subscription: str
+    start: str
+
+
+class TopicForwarder:
+    """Open it, then run it."""
+
+    def __init__(
+        self,
+        request: ForwardRequest,
+        source: Broker,
+        target: Broker,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        prepare: PrepareEntry = as_it_is,
+        limits: ForwardLimits | None = None,
+    ) -> None:
+        """Args: source, target: may be the same; they stay open."""
+        self._request = request
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._entropy = entropy
+        self._prepare = prepare
+        self._limits = limits
+        self._ends: list[MessagePlace] = []
+        self._forwarders: list[Forwarder] = []
+
+    @property
+    def forwarded_count(self) -> int:
+        """How many batches the target has confirmed."""
+        return sum(each.state.forwarded_count for each in self._forwarders)
+
+    async def open(self) -> None:
+        """Find the topics and make what is missing; nothing is forwarded yet.
+
+        Raises:
+            TopicNotFound: there is no such source.
+            InvalidArgument: the target has too few partitions.
+        """
+        request = self._request
+        source = await self._source.lookup(request.source, create=False)
+        count = source.partition_count
+        target = await self._find_target(count)
+        await self._source.create_subscription(source.name, request.subscription, request.start)
+        for partition in range(count):
+            self._ends.append(await self._source.last_place(source.name, partition))
+            self._forwarders.append(self._forwarder(source.name, target, partition))
+
+    async def run(self) -> None:
+        """Forward until it is closed. Raises what a partition cannot get over."""
+        supervisor = Supervisor()
+        works = [self._run_one(each) for each in self._forwarders]
+        try:
+            results = await asyncio.gather(
+                *(supervisor.finish(work, "forward a topic") for work in works),
+                return_exceptions=True,
+            )
+        finally:
+            await supervisor.close()
+        for result in results:
+            if result is not None:
+                raise result
+
+    def close(self) -> None:
+        """Let `run` end when what was sent is acknowledged."""
+        for each in self._forwarders:
+            each.close()
+
+    async def wait_caught_up(self) -> None:
+        """Return when all that was there at `open` is forwarded, or nothing is owed any more."""
+        while not await self._is_caught_up():
+            await self._clock.sleep(CATCH_UP_LOOK_MS)
+
+    async def _run_one(self, forwarder: Forwarder) -> None:
+        try:
+            await forwarder.run()
+        finally:
+            self.close()
+
+    async def _find_target(self, count: int) -> str:
+        """Return the target's name. It may have more partitions; keys stay where they are."""
+        name = self._request.target
+        try:
+            found = await self._target.lookup(name, create=False)
+        except TopicNotFound:
+            with suppress(TopicExists):
+                await self._target.create_topic(name, count, {})
+            found = await self._target.lookup(name, create=False)
+        if found.partition_count < count:
+            raise InvalidArgument(
+                f"target {found.name} has {found.partition_count} partitions, expected at least"
+                f" the {count} of the source"
+            )
+        return found.name
+
+    def _forwarder(self, source: str, target: str, partition: int) -> Forwarder:
+        request = ConsumerRequest(
+            topic=source,
+            partition=partition,
+            subscription=self._request.subscription,
+            type=SubscriptionType.EXCLUSIVE,
+            start=self._request.start,
+            consumer_name="forwarder",
+            unacked_max=0,
+            unacked_subscription_max=0,
+        )
+        return Forwarder(
+            f"{source}-{partition}",
+            LinkSource(self._source, request),
+            LinkTarget(self._target, target, partition, name="forwarder", entropy=self._entropy),
+            clock=self._clock,
+            prepare=self._prepare,
+            limits=self._limits,
+        )
+
+    async def _is_caught_up(self) -> bool:
+        pairs = list(zip(self._forwarders, self._ends, strict=True))
+        if all(_has_passed(forwarder, end) for forwarder, end in pairs):
+            return True
+        if any(forwarder.state.in_flight for forwarder, _ in pairs):
+            return False
+        request = self._request
+        stats = await self._source.subscription_stats(request.source, request.subscription)
+        return not stats.backlog
+
+
+def _has_passed(forwarder: Forwarder, end: MessagePlace) -> bool:
+    marked_upto = forwarder.state.marked_upto
+    is_empty = end.position.entry_id < 0
+    return is_empty or (marked_upto is not None and marked_upto >= end.position)
