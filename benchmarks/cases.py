@@ -13,17 +13,25 @@ Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
     "ledger", "many-ledgers",
+    "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
 
 OS, FSYNC = "kledger os", "kledger fsync"
 KAFKA, KAFKA_SYNC = "Kafka", "Kafka flush.messages=1"
 SUBJECTS = (OS, KAFKA, FSYNC, KAFKA_SYNC)
+EMBEDDED, REMOTE = "native embedded", "native remote"
+GROUP, GROUP_ASYNCIO = "Kafka group, librdkafka", "Kafka group, aiokafka"
+NATIVE_VIA = {
+    EMBEDDED: "embedded", REMOTE: "remote", GROUP: "librdkafka", GROUP_ASYNCIO: "aiokafka",
+}  # fmt: skip
+"""Ways to the same records on kledger, and what the load program calls them."""
 # What a name on the command line may end in, and the subjects that it then means.
 DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
 _OWN = (OS, FSYNC)
 _QUICK_SHARE = 0.25
+_SIZES = {"100b": 100, "1k": 1000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +46,7 @@ class Case:
     acks: Literal["1", "all"] = "all"
     codec: Literal["none", "lz4"] = "none"
     partitions: int = 1
+    consumers: int = 1
     in_flight: int = 5
     repeats: int = 1
     seconds: float = 0.0
@@ -61,6 +70,16 @@ def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case
 
 def _ledger(name: str, record_bytes: int, records: int) -> Case:
     return Case(name=name, kind="ledger", record_bytes=record_bytes, records=records, subjects=_OWN)
+
+
+def _native(work: str, size: str, records: int, *, consumers: int = 1) -> Case:
+    """Give a case of the native client; a group shares partitions, so there are as many of them."""
+    kind: Kind = f"native-{work}"  # type: ignore[assignment]
+    members = f"-{consumers}" if work == "shared" else ""
+    return Case(
+        name=f"{kind}{members}-{size}", kind=kind, record_bytes=_SIZES[size], records=records,
+        partitions=consumers, consumers=consumers, subjects=tuple(NATIVE_VIA),
+    )  # fmt: skip
 
 
 CASES = (
@@ -113,6 +132,10 @@ CASES = (
     _produce("produce-java-1k-acks1", 1000, 300_000, client="java", acks="1", subjects=_PAIR),
     _produce("produce-java-1k-lz4", 1000, 300_000, client="java", codec="lz4", subjects=_PAIR),
     _produce("produce-java-1k-100p", 1000, 200_000, client="java", partitions=100, subjects=_PAIR),
+    *(_native("produce", size, 60_000) for size in _SIZES),
+    *(_native("consume", size, 100_000) for size in _SIZES),
+    *(_native("shared", "1k", 60_000, consumers=each) for each in (1, 8)),
+    _native("drain", "1k", 100_000),
 )  # fmt: skip
 
 

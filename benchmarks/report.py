@@ -14,6 +14,7 @@ from benchmarks.targets import Verdict, judge
 
 _UNITS = {
     "mb_per_s": "MB/s", "records_per_s": "records/s", "cpu_ms_per_mb": "server CPU ms/MB (= s/GB)",
+    "cpu_all_ms_per_mb": "CPU of client and server ms/MB",
     "requests_per_s": "requests/s", "cpu_us_per_request": "server CPU µs/request",
     "cpu_us_per_record": "server CPU µs/record", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
     "p999_ms": "p99.9 ms", "start_s": "start s", "idle_rss_mb": "idle memory MB",
@@ -31,6 +32,12 @@ _UNITS = {
     "cold_read_cpu_us": "read from the files CPU µs",
     "store_rss_mb": "memory of the open store MB", "ledgers": "ledgers",
 }  # fmt: skip
+_NATIVE_WORK = {
+    "native-produce": "sent one by one, 1,000 at a time",
+    "native-consume": "read and acknowledged 1,000 at a time",
+    "native-shared": "a shared subscription, each record acknowledged for itself",
+    "native-drain": "a backlog read, every tenth record acknowledged for itself, then all up to it",
+}
 _HEAD = """\
 # Benchmarks
 
@@ -131,6 +138,11 @@ def describe(case: Case) -> str:
         words += ["16 adds under way", "each figure for one entry"]
     elif case.kind == "many-ledgers":
         words = [f"{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one"]
+    elif case.kind.startswith("native-"):
+        words = [f"{case.records:,} records of {case.record_bytes:,} B on kledger fsync"]
+        words += [_NATIVE_WORK[case.kind]]
+        words += [f"{case.consumers} consumers"] if case.consumers > 1 else []
+        words += ["1 partition" if case.partitions == 1 else f"{case.partitions} partitions"]
     elif case.kind == "idle-fetches":
         words = [f"{case.partitions:,} partitions parked in fetches of 1,000"]
     return ", ".join(words)

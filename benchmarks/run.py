@@ -13,7 +13,7 @@ from contextlib import ExitStack
 
 from confluent_kafka import KafkaException
 
-from benchmarks import ledger_cases, own_server_cases, shared_cases, space_cases
+from benchmarks import ledger_cases, native_cases, own_server_cases, shared_cases, space_cases
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
 from benchmarks.report import describe
@@ -36,6 +36,10 @@ _MEASURES: dict[str, _Measure] = {
     "space": space_cases.space,
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
+    "native-produce": native_cases.load,
+    "native-consume": native_cases.load,
+    "native-shared": native_cases.load,
+    "native-drain": native_cases.load,
 }
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {"idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1}

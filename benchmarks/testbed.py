@@ -29,11 +29,11 @@ _SETTLE_S_MAX = 40
 _numbers = itertools.count(1)
 
 
-def make_server(subject: str, folder: Path) -> ServerProcess:
-    """Build the server of a subject, not started."""
+def make_server(subject: str, folder: Path, *, is_native: bool = False) -> ServerProcess:
+    """Build the server of a subject, not started; kledger's listens for native clients on wish."""
     if subject in (OS, FSYNC):
         durability = "os" if subject == OS else "fsync"
-        return KledgerServer(folder, durability=durability)
+        return KledgerServer(folder, durability=durability, is_native=is_native)
     return ApacheKafkaServer(folder)
 
 
@@ -95,9 +95,10 @@ class Testbed:
                 return
 
     @contextmanager
-    def own_server(self, subject: str) -> Iterator[ServerProcess]:
+    def own_server(self, subject: str, *, is_native: bool = False) -> Iterator[ServerProcess]:
         """Give a fresh server, not started, that is gone with the body."""
-        server = make_server(subject, self.folder / f"own-{next(_numbers)}")
+        folder = self.folder / f"own-{next(_numbers)}"
+        server = make_server(subject, folder, is_native=is_native)
         try:
             yield server
         finally:

@@ -36,6 +36,15 @@ def test_names_are_unique_and_no_name_hides_a_durability() -> None:
     assert not {name + suffix for name in names for suffix in ("-os", "-fsync")} & set(names)
 
 
+def test_members_of_a_group_have_a_partition_each() -> None:
+    native = choose(["native-*"])
+    assert {"native-produce", "native-consume", "native-shared", "native-drain"} == {
+        case.kind for case in native
+    }
+    assert all(case.partitions == case.consumers for case in native)
+    assert {1, 8} == {case.consumers for case in native if case.kind == "native-shared"}
+
+
 def test_quick_case_is_the_same_but_smaller() -> None:
     for case in CASES:
         small = quick(case)

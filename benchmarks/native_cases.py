@@ -1,0 +1,46 @@
+"""Native cases: the native client, embedded and remote, beside Kafka groups on the same server.
+
+Rule: every load gets a server of its own, which is the load's own process when it is embedded. The
+CPU of clients counts here, because embedded nobody can tell it from the server's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks import clients
+from benchmarks.cases import EMBEDDED, FSYNC, NATIVE_VIA, Case
+from benchmarks.clients import Figures
+from benchmarks.shared_cases import rates
+from benchmarks.testbed import Testbed, create_topic, measured
+from compat_tests.servers import KledgerServer
+
+
+def load(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Do the case's work in the way of a subject."""
+    work = case.kind.removeprefix("native-")
+    words = [
+        work, "--via", NATIVE_VIA[subject],
+        "--records", str(case.records), "--record-bytes", str(case.record_bytes),
+        "--partitions", str(case.partitions), "--consumers", str(case.consumers),
+    ]  # fmt: skip
+    with testbed.own_server(FSYNC, is_native=True) as server:
+        if subject == EMBEDDED:
+            server.folder.mkdir(parents=True)
+            found = clients.own_program("native_load", *words, "--data", str(server.data_folder))
+            return _figures(case, found, server_cpu_s=0.0)
+        assert isinstance(server, KledgerServer)
+        server.start()
+        topic = create_topic(subject, server.bootstrap, case.partitions)
+        if work != "produce":
+            clients.produce(replace(case, client="librdkafka"), server.bootstrap, topic)
+        with measured(server) as usage:
+            place = ("--native", server.native_address)
+            found = clients.program("native_load", server.bootstrap, topic, *words, *place)
+        return _figures(case, found, server_cpu_s=usage.cpu_s)
+
+
+def _figures(case: Case, found: Figures, *, server_cpu_s: float) -> Figures:
+    figures = rates(case, found, cpu_s=server_cpu_s + found["client_cpu_s"])
+    figures["cpu_all_ms_per_mb"] = figures.pop("cpu_ms_per_mb")
+    return figures
