@@ -7,11 +7,26 @@ from contextlib import suppress
 from batches.builder import NewRecord, build_batch
 from batches.reader import iterate_records
 from ledger import Buffer, Cursor, LedgerError, ManagedLedger, Position
-from native.errors import KledgerError, Unavailable
+from native.errors import InvalidArgument, KledgerError, Unavailable
 from native.forward_source import CursorSource
-from native.forwarder_state import SourceEntry
+from native.forwarder_state import Failure, ForwardLimits, SourceEntry
+from subscriptions.model import ALL
 
 TURNS_MAX = 200_000
+LIMITS = ForwardLimits(
+    entries_in_flight_max=5, bytes_in_flight_max=50, read_entries_max=3, backoff_min_ms=100,
+    backoff_max_ms=500,
+)  # fmt: skip
+RETRIED = Failure(Unavailable("later"), is_final=False)
+FINAL = Failure(InvalidArgument("never"), is_final=True)
+
+
+def owed(number: int, size: int = 1) -> SourceEntry:
+    return SourceEntry(Position(7, number), b"%d" % number * size, ALL, 1)
+
+
+def at(number: int) -> Position:
+    return Position(7, number)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -129,7 +129,10 @@ class LostLinks:
 
 async def test_a_lost_link_ends_only_its_own_start() -> None:
     broker = LostLinks()
-    target = LinkTarget(broker, "orders", 0, name="f", entropy=SeededEntropy(1))  # type: ignore[arg-type]
+    target = LinkTarget(
+        broker,  # type: ignore[arg-type]
+        "orders", 0, name="f", entropy=SeededEntropy(1),
+    )  # fmt: skip
     await target.start()
     broker.ended[0](Unavailable("lost"))
     with pytest.raises(Unavailable, match="lost"):
