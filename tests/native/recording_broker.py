@@ -93,6 +93,7 @@ class RecordingBroker:
         self.links: list[RecordingLink] = []
         self.changed = Signal()
         self.fail_next: Exception | None = None
+        self.fail_all: Exception | None = None
         self.hold_open: asyncio.Event | None = None
 
     def note(self, *what: Any) -> None:
@@ -101,6 +102,7 @@ class RecordingBroker:
 
     def fail_if_told(self) -> None:
         error, self.fail_next = self.fail_next, None
+        error = error or self.fail_all
         if error is not None:
             raise error
 

@@ -1,0 +1,55 @@
+"""A record as a consumer sees it; what is not seen through the codec's tests."""
+
+from batches.record import Header
+from ledger import Position
+from native.message import PRODUCER_NAME, SEQUENCE_ID, Message
+from native.message_id import MessageId
+
+
+def message(*headers: Header, link: object | None = None) -> Message:
+    return Message(
+        topic="orders",
+        partition=2,
+        position=Position(5, 120),
+        index=3,
+        batch_size=7,
+        key=None,
+        value=b"v",
+        headers=headers,
+        publish_timestamp=1,
+        event_timestamp=None,
+        offset=40,
+        redelivery_count=0,
+        link=link,
+    )
+
+
+def test_id_knows_what_acknowledging_needs() -> None:
+    link = object()
+    found = message(link=link).id
+    assert (MessageId(5, 120, 3, 2), 7, link) == (found, found.batch_size, found.link)
+
+
+def test_properties_are_texts_the_last_of_a_name() -> None:
+    headers: tuple[Header, ...] = (
+        ("a", b"1"),
+        ("a", b"2"),
+        ("b", b"\xff"),
+        ("c", None),
+        ("d", b""),
+    )
+    found = message(*headers, (PRODUCER_NAME, b"p"))
+    assert {"a": "2", "d": ""} == found.properties
+    assert [*headers, (PRODUCER_NAME, b"p")] == found.headers
+
+
+def test_headers_are_the_callers_to_change() -> None:
+    found = message(("a", b"1"))
+    found.headers.clear()
+    assert [("a", b"1")] == found.headers
+
+
+def test_own_headers_are_seen_as_what_they_mean() -> None:
+    found = message((PRODUCER_NAME, b"p"), (SEQUENCE_ID, b"-5"))
+    assert ("p", -5, {}) == (found.producer_name, found.sequence_id, found.properties)
+    assert (None, None) == (message().producer_name, message().sequence_id)

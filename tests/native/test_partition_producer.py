@@ -1,0 +1,202 @@
+"""One partition of a producer: batches, order, refusals, lost links."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from batches.builder import NewRecord
+from batches.reader import iterate_records
+from native.errors import (
+    AlreadyClosed,
+    InvalidArgument,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+)
+from native.message_codec import Outgoing
+from native.message_id import MessageId
+from native.partition_producer import RESEND_PATIENCE_MS, PartitionProducer, Pending
+from tests.native.client_words import Rig, rig, turns
+
+
+@dataclass
+class Sender:
+    """A partition producer, and what it told."""
+
+    rig: Rig
+    producer: PartitionProducer
+    settled: list[Pending]
+
+    def add(self, *values: bytes, is_alone: bool = False) -> list[asyncio.Future[MessageId]]:
+        outcomes = []
+        for value in values:
+            outcome = asyncio.get_running_loop().create_future()
+            message = Outgoing(NewRecord(value), None, len(value), is_alone=is_alone)
+            self.producer.add(Pending(message, outcome))
+            outcomes.append(outcome)
+        return outcomes
+
+    def sent(self) -> list[list[bytes | None]]:
+        """The values of every batch that the server has seen."""
+        return [[each.value for each in iterate_records(b)] for b in self.rig.broker.batches]
+
+
+@asynccontextmanager
+async def sender(*, is_batching: bool = True) -> AsyncIterator[Sender]:
+    async with rig() as rig_:
+        settled: list[Pending] = []
+        producer = PartitionProducer(
+            rig_.services,
+            "orders",
+            2,
+            name="p",
+            is_batching=is_batching,
+            settled=settled.extend,
+            left=lambda _: None,
+        )
+        await producer.open()
+        yield Sender(rig_, producer, settled)
+        await producer.close()
+
+
+async def test_what_comes_while_one_is_under_way_leaves_together() -> None:
+    async with sender() as it:
+        hold = it.rig.broker.links[0].hold = asyncio.Event()
+        first = it.add(b"a", b"b")
+        await turns()
+        rest = it.add(b"c") + it.add(b"d")
+        await turns()
+        assert [[b"a", b"b"]] == it.sent()
+        assert [] == it.settled
+        hold.set()
+        assert [MessageId(3, 0, 0, 2), MessageId(3, 0, 1, 2)] == await asyncio.gather(*first)
+        assert [MessageId(3, 1, 0, 2), MessageId(3, 1, 1, 2)] == await asyncio.gather(*rest)
+        await turns()
+        assert 4 == len(it.settled)
+
+
+async def test_id_of_a_send_can_be_acknowledged() -> None:
+    async with sender() as it:
+        ids = await asyncio.gather(*it.add(b"a", b"b"))
+        assert [0b01, 0b10] == [each.acknowledgement().records for each in ids]
+
+
+async def test_what_must_be_alone_goes_beside_others_of_its_kind() -> None:
+    async with sender() as it:
+        outcomes = it.add(b"a", b"b") + it.add(b"c", b"d", is_alone=True) + it.add(b"e")
+        await asyncio.gather(*outcomes)
+        assert [[b"a", b"b"], [b"c"], [b"d"], [b"e"]] == it.sent()
+
+
+async def test_message_whose_sender_was_cancelled_before_it_left_is_not_sent() -> None:
+    async with sender() as it:
+        one, two, three = it.add(b"a", b"b", b"c")
+        two.cancel()
+        await asyncio.gather(one, three)
+        (gone,) = it.add(b"d")
+        gone.cancel()
+        await turns()
+        assert [[b"a", b"c"]] == it.sent()
+        assert 4 == len(it.settled)
+
+
+async def test_one_that_is_refused_takes_no_other_along() -> None:
+    async with sender() as it:
+        it.rig.broker.fail_next = InvalidArgument("one of them")
+        outcomes = it.add(b"a", b"b")
+        await asyncio.gather(*outcomes)
+        assert [[b"a", b"b"], [b"a"], [b"b"]] == it.sent()
+        it.rig.broker.fail_next = InvalidArgument("this one")
+        with pytest.raises(InvalidArgument, match="this one"):
+            await it.add(b"c")[0]
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk full"), TopicTerminated("end")])
+async def test_servers_no_is_heard_and_not_tried_again(error: Exception) -> None:
+    async with sender() as it:
+        it.rig.broker.fail_next = error
+        for outcome in it.add(b"a", b"b"):
+            with pytest.raises(type(error)):
+                await outcome
+        assert 1 == len(it.sent())
+        await it.add(b"c")[0]
+
+
+async def test_batch_of_a_lost_link_is_sent_again_before_what_came_later() -> None:
+    async with sender() as it:
+        link = it.rig.broker.links[0]
+        link.hold = asyncio.Event()
+        outcomes = it.add(b"a", b"b")
+        await turns()
+        outcomes += it.add(b"c")
+        it.rig.broker.fail_next = Unavailable("lost")
+        link.ended(Unavailable("lost"))
+        link.hold.set()
+        await asyncio.gather(*outcomes)
+        assert [[b"a", b"b"], [b"a", b"b"], [b"c"]] == it.sent()
+        assert 2 == len(it.rig.broker.links)
+
+
+async def test_single_messages_of_a_lost_link_keep_their_order() -> None:
+    async with sender(is_batching=False) as it:
+        link = it.rig.broker.links[0]
+        link.hold = asyncio.Event()
+        outcomes = it.add(b"a", b"b", b"c")
+        await turns()
+        link.ended(Unavailable("lost"))
+        it.rig.broker.fail_all = Unavailable("lost")
+        link.hold.set()
+        await turns()
+        it.rig.broker.fail_all = None
+        await it.rig.pass_ms(1_000)
+        await asyncio.gather(*outcomes)
+        assert [[b"a"], [b"b"], [b"c"]] == it.sent()[-3:]
+
+
+async def test_server_that_stays_away_is_given_up_in_the_end() -> None:
+    async with sender() as it:
+        it.rig.broker.links[0].ended(Unavailable("lost"))
+        it.rig.broker.fail_all = Unavailable("away")
+        (outcome,) = it.add(b"a")
+        for _ in range(RESEND_PATIENCE_MS // 1_000 + 6):
+            await it.rig.pass_ms(1_000)
+        with pytest.raises(Unavailable):
+            await outcome
+        it.rig.broker.fail_all = None
+        await it.add(b"b")[0]
+
+
+async def test_final_end_is_heard_by_every_later_send() -> None:
+    async with sender() as it:
+        it.rig.broker.links[0].ended(TopicNotFound("deleted"))
+        for outcome in it.add(b"a") + it.add(b"b"):
+            with pytest.raises(TopicNotFound):
+                await outcome
+        assert 1 == len(it.rig.broker.links)
+
+
+async def test_end_of_an_old_link_is_no_end_of_the_new_one() -> None:
+    async with sender() as it:
+        old = it.rig.broker.links[0]
+        old.ended(None)
+        await it.add(b"a")[0]
+        old.ended(TopicNotFound("late"))
+        await it.add(b"b")[0]
+        assert 2 == len(it.rig.broker.links)
+
+
+async def test_close_fails_what_is_still_open() -> None:
+    async with sender() as it:
+        it.rig.broker.links[0].hold = asyncio.Event()
+        outcomes = it.add(b"a")
+        await turns()
+        outcomes += it.add(b"b")
+        assert outcomes == it.producer.unsettled
+        await it.producer.close()
+        for outcome in outcomes:
+            with pytest.raises(AlreadyClosed):
+                await outcome
+        assert it.rig.broker.links[0].is_closed
