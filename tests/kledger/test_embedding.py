@@ -1,0 +1,90 @@
+"""A native client with the whole server in its own process."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+import kledger
+from kledger.setting_values import SettingError
+from native.client_services import PARTITION_REFRESH_MS
+from runtime.clock import SystemClock
+
+
+async def test_places_and_messages_survive_a_restart(tmp_path: Path) -> None:
+    async with kledger.embedded(tmp_path) as client:
+        consumer = await client.subscribe("orders", "s")
+        producer = await client.create_producer("orders")
+        ids = await asyncio.gather(*(producer.send(b"%d" % n) for n in range(4)))
+        for _ in range(2):
+            await consumer.acknowledge(await consumer.receive())
+    async with kledger.embedded(str(tmp_path)) as client:
+        consumer = await client.subscribe("orders", "s")
+        assert ids[2:] == [(await consumer.receive(timeout_ms=5_000)).id for _ in range(2)]
+
+
+async def test_kafka_clients_are_served_when_they_are_wanted() -> None:
+    async with kledger.embedded(None, kafka="127.0.0.1:0") as client:
+        consumer = await client.subscribe("orders", "s")
+        async with AIOKafkaProducer(bootstrap_servers=client.kafka_address) as producer:
+            done = await producer.send_and_wait("orders", b"v", headers=[("a", b"\xff")])
+        message = await consumer.receive(timeout_ms=5_000)
+        assert (b"v", done.offset, [("a", b"\xff")]) == (
+            message.value, message.offset, message.headers
+        )  # fmt: skip
+    async with kledger.embedded(None) as client:
+        assert not client.kafka_address
+
+
+async def test_two_servers_live_side_by_side() -> None:
+    async with kledger.embedded(None) as one, kledger.embedded(None) as other:
+        await one.create_topic("a")
+        assert ([["a"], []]) == [await one.topics(), await other.topics()]
+
+
+async def test_folder_in_use_is_said_on_entering(tmp_path: Path) -> None:
+    from kledger.wiring import CannotStart
+
+    async with kledger.embedded(tmp_path):
+        with pytest.raises(CannotStart):
+            await kledger.embedded(tmp_path).__aenter__()
+
+
+def test_bad_address_is_refused_at_once() -> None:
+    with pytest.raises(SettingError):
+        kledger.embedded(None, kafka="nowhere")
+
+
+class QuickClock(SystemClock):
+    """Looks for new partitions at once."""
+
+    __slots__ = ()
+
+    async def sleep(self, ms: int) -> None:
+        await super().sleep(10 if ms == PARTITION_REFRESH_MS else ms)
+
+
+async def test_partitions_that_kafka_adds_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest message of a new partition is there before anybody has looked."""
+    monkeypatch.setattr("native.client.SystemClock", QuickClock)
+    async with kledger.embedded(None, kafka="127.0.0.1:0") as client:
+        consumer = await client.subscribe("orders", "s")
+        producer = await client.create_producer("orders")
+        admin = AIOKafkaAdminClient(bootstrap_servers=client.kafka_address)
+        await admin.start()
+        await admin.create_partitions({"orders": NewPartitions(3)})
+        await admin.close()
+        async with AIOKafkaProducer(bootstrap_servers=client.kafka_address) as kafka:
+            await kafka.send_and_wait("orders", b"v", partition=2)
+        message = await consumer.receive(timeout_ms=5_000)
+        assert (b"v", 2) == (message.value, message.partition)
+        while (await producer.send(b"w")).partition != 2:
+            pass
+
+
+async def test_crash_of_the_server_is_raised_on_leaving() -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with kledger.embedded(None) as client:
+            client._embedded._crashed(ZeroDivisionError())

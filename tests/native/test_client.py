@@ -1,0 +1,109 @@
+"""Entering and leaving a client; what it offers is in the contract's tests."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from native.client import Client
+from native.errors import AlreadyClosed, Unavailable
+from native.seam import Broker
+from runtime.manual_clock import ManualClock
+from tests.native.client_words import turns
+from tests.native.recording_broker import RecordingBroker
+
+
+class Server:
+    """Says when it was entered and left."""
+
+    def __init__(self, *, failure: Exception | None = None) -> None:
+        self.broker = RecordingBroker()
+        self._failure = failure
+
+    async def __aenter__(self) -> Broker:
+        if self._failure is not None:
+            raise self._failure
+        self.broker.note("enter")
+        return self.broker
+
+    async def __aexit__(self, *_: object) -> None:
+        self.broker.note("leave")
+
+
+def opened(server: Server) -> Client:
+    return Client(server, clock=ManualClock())
+
+
+async def test_what_was_made_is_closed_before_the_server_is_left() -> None:
+    server = Server()
+    async with opened(server) as client:
+        await client.create_producer("orders", producer_name="p")
+        consumer = await client.subscribe("orders", "s", consumer_name="c")
+        reader = await client.create_reader("orders", "earliest")
+        waiting = [asyncio.ensure_future(consumer.receive()),
+                   asyncio.ensure_future(reader.read_next())]  # fmt: skip
+        await turns()
+    assert all(each.is_closed for each in server.broker.links)
+    assert ("leave",) == server.broker.calls[-1]
+    for each in waiting:
+        with pytest.raises(AlreadyClosed):
+            await each
+
+
+async def test_what_was_closed_before_is_forgotten_and_closing_later_is_nothing() -> None:
+    server = Server()
+    async with opened(server) as client:
+        async with await client.create_producer("orders"):
+            pass
+        producer = await client.create_producer("orders")
+        consumer = await client.subscribe("orders", "s")
+        async with consumer:
+            pass
+    await producer.close()
+    await consumer.close()
+    with pytest.raises(AlreadyClosed):
+        await producer.send(b"late")
+
+
+async def test_client_works_while_it_is_open_only() -> None:
+    client = opened(Server())
+    for _ in range(2):
+        for call in (
+            client.create_producer("orders"), client.subscribe("orders", "s"),
+            client.create_reader("orders", "earliest"), client.topics(),
+        ):  # fmt: skip
+            with pytest.raises(AlreadyClosed, match="async with"):
+                await call
+        async with client:
+            await client.topics()
+
+
+async def test_server_that_cannot_be_entered_says_why() -> None:
+    with pytest.raises(Unavailable, match="away"):
+        await opened(Server(failure=Unavailable("away"))).__aenter__()
+
+
+async def test_what_is_broken_in_the_client_is_heard() -> None:
+    """A bug of ours must not end in silence: those who wait hear it, and so does who leaves."""
+    server = Server()
+    client = await opened(server).__aenter__()
+    consumer = await client.subscribe("orders", "s")
+    receiving = asyncio.ensure_future(consumer.receive())
+    await turns()
+
+    async def broken(*_: object, **__: object) -> Any:
+        return 1 // 0
+
+    server.broker.open_consumer = broken  # type: ignore[method-assign]
+    server.broker.links[0].ended(None)
+    with pytest.raises(Unavailable, match="ZeroDivisionError"):
+        await receiving
+    with pytest.raises(ZeroDivisionError):
+        await client.__aexit__(None, None, None)
+    assert ("leave",) == server.broker.calls[-1]
+
+
+async def test_error_of_the_program_is_not_hidden_by_ours() -> None:
+    client = await opened(Server()).__aenter__()
+    client._crashed(ZeroDivisionError())
+    await client.__aexit__(KeyError, KeyError(), None)

@@ -1,0 +1,60 @@
+"""What is asked of topics and subscriptions, as the server hears it."""
+
+import pytest
+
+from ledger import Position
+from native.client import Client
+from native.errors import InvalidArgument
+from native.message_id import MessageId
+from native.seam import MessagePlace
+from tests.native.test_client import Server, opened
+
+
+async def asked(client: Client, server: Server, call: object) -> tuple[object, ...]:
+    """Return how the server heard a call."""
+    await call  # type: ignore[misc]
+    return server.broker.calls[-1]
+
+
+async def test_arguments_in_the_words_of_the_seam() -> None:
+    server = Server()
+    async with opened(server) as client:
+        id_ = MessageId(5, 120, 3, 2)
+        place = MessagePlace(Position(5, 120), 3)
+        for call, expected in (
+            (client.create_topic("t"), ("create_topic", "t", 1, {})),
+            (client.delete_topic("t"), ("delete_topic", "t")),
+            (client.topic_stats("t"), ("topic_stats", "t")),
+            (client.subscriptions("t"), ("subscriptions", "t")),
+            (client.create_subscription("t", "s"), ("create_subscription", "t", "s", "latest")),
+            (
+                client.delete_subscription("t", "s", force=True),
+                ("delete_subscription", "t", "s", True),
+            ),
+            (
+                client.reset_subscription("t", "s", id_, inclusive=False),
+                ("reset_subscription", "t", "s", place, 2, False),
+            ),
+            (
+                client.reset_subscription("t", "s", 5),
+                ("reset_subscription", "t", "s", 5, None, True),
+            ),
+            (client.skip_messages("t", "s", 3), ("skip_messages", "t", "s", 3)),
+            (client.clear_backlog("t", "s"), ("clear_backlog", "t", "s")),
+        ):
+            assert expected == await asked(client, server, call)
+        assert [MessageId(3, 4, -1, 0)] == await client.terminate("t")
+
+
+async def test_bad_arguments_do_not_reach_the_server() -> None:
+    server = Server()
+    async with opened(server) as client:
+        heard = len(server.broker.calls)
+        for call in (
+            client.create_topic(""), client.create_topic("t", partitions=0),
+            client.subscription_stats("t", ""), client.skip_messages("t", "s", -1),
+            client.reset_subscription("t", "s", "middle"), client.peek_messages("", "s", 1),
+        ):  # fmt: skip
+            with pytest.raises(InvalidArgument):
+                await call
+        assert heard == len(server.broker.calls)

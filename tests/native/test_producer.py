@@ -1,0 +1,106 @@
+"""A producer over its partitions; what it promises is in the contract's tests."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from batches.reader import iterate_records
+from native.errors import AlreadyClosed, Unavailable
+from native.producer import Producer
+from native.seam import TopicInfo
+from tests.native.client_words import Rig, rig, turns
+
+
+@asynccontextmanager
+async def producing(
+    *, max_pending: int = 10, partitions: int = 1
+) -> AsyncIterator[tuple[Rig, Producer, list[Producer]]]:
+    async with rig() as rig_:
+        closed: list[Producer] = []
+        producer = Producer(
+            rig_.services,
+            TopicInfo("orders", partitions),
+            producer_name=None,
+            batching=True,
+            max_pending=max_pending,
+            closed=closed.append,
+        )
+        await producer.open()
+        yield rig_, producer, closed
+        await producer.close()
+        assert [producer] == closed
+
+
+async def test_no_more_is_under_way_than_allowed() -> None:
+    async with producing(max_pending=2) as (rig_, producer, _):
+        hold = rig_.broker.links[0].hold = asyncio.Event()
+        sends = [asyncio.ensure_future(producer.send(b"%d" % n)) for n in range(5)]
+        await turns()
+        counts = [len(list(iterate_records(each))) for each in rig_.broker.batches]
+        assert [2] == counts
+        sends[3].cancel()
+        hold.set()
+        await producer.flush()
+        values = [r.value for each in rig_.broker.batches for r in iterate_records(each)]
+        assert [b"0", b"1", b"2", b"4"] == values
+
+
+async def test_partition_that_cannot_be_opened_closes_the_others() -> None:
+    async with rig() as rig_:
+        producer = Producer(
+            rig_.services,
+            TopicInfo("orders", 3),
+            producer_name=None,
+            batching=True,
+            max_pending=1,
+            closed=lambda _: None,
+        )
+        rig_.broker.fail_next = Unavailable("no")
+        with pytest.raises(Unavailable):
+            await producer.open()
+        assert [True, True] == [each.is_closed for each in rig_.broker.links]
+
+
+async def test_new_partitions_are_used() -> None:
+    """The broker's topic has three; this producer knew of one."""
+    async with producing(partitions=1) as (rig_, producer, _):
+        await rig_.pass_ms(rig_.services.partition_refresh_ms)
+        assert 3 == len(rig_.broker.links)
+        found = [(await producer.send(b"v")).partition for _ in range(6)]
+        assert [0, 1, 2] * 2 == found
+
+
+async def test_broken_producer_says_so_to_all() -> None:
+    async with producing(max_pending=1) as (rig_, producer, _):
+        rig_.broker.links[0].hold = asyncio.Event()
+        sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]
+        await turns()
+        producer.fail(Unavailable("broken"))
+        for each in [*sends, producer.send(b"v")]:
+            with pytest.raises(Unavailable, match="broken"):
+                await each
+
+
+async def test_cancelled_close_leaves_nobody_waiting() -> None:
+    async with producing(max_pending=1) as (rig_, producer, _):
+        rig_.broker.links[0].hold = asyncio.Event()
+        sends = [asyncio.ensure_future(producer.send(b"v")) for _ in range(2)]
+        await turns()
+        closing = asyncio.ensure_future(producer.close())
+        await turns()
+        closing.cancel()
+        await asyncio.wait([closing])
+        for each in sends:
+            with pytest.raises(AlreadyClosed):
+                await each
+        assert rig_.broker.links[0].is_closed
+
+
+async def test_leaving_the_context_closes() -> None:
+    async with producing() as (_, producer, closed):
+        async with producer:
+            await producer.send(b"v")
+        assert [producer] == closed
+        assert ("orders", None) == (producer.topic, producer.producer_name)

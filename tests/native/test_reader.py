@@ -1,0 +1,20 @@
+"""A reader's place; what it promises is in the contract's tests."""
+
+from ledger import Position
+from native.reader import places_of_latest
+from native.seam import EARLIEST, MessagePlace
+from tests.native.recording_broker import RecordingBroker
+
+
+class FilledBroker(RecordingBroker):
+    """There is something in partition 1 alone."""
+
+    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+        if partition == 1:
+            return MessagePlace(Position(5, 7), 3)
+        return await super().last_place(topic, partition)
+
+
+async def test_latest_is_a_place_so_that_it_is_known_what_came_behind_it() -> None:
+    found = await places_of_latest(FilledBroker(), "orders", range(3))
+    assert {0: EARLIEST, 1: MessagePlace(Position(5, 7), 3), 2: EARLIEST} == found
