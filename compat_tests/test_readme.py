@@ -9,6 +9,7 @@ import pytest
 
 README = Path(__file__).parents[1] / "README.md"
 ADDRESS = "127.0.0.1:9092"
+NATIVE_URL = "kledger://127.0.0.1:9093"
 TIMEOUT_S = 120
 
 
@@ -45,3 +46,15 @@ def test_readme_snippet_prints_what_it_wrote(kledger_server: str, name: str, exp
         run(*snippets()["aiokafka"], kledger_server)
 
     assert expected in run(language, text, kledger_server)
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
+def test_native_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
+    language, text = snippets()["native"]
+    lines = [line for line in text.splitlines() if line.strip()]
+    assert len(lines) <= 11, "the example is to be short"
+    connecting = f'kledger.connect("{NATIVE_URL}")'
+    assert connecting in text
+    address = f'kledger.connect("{kledger_native_server}")'
+    text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
+    assert "0 b'one from kledger' {'source': 'readme'}" in run(language, text, ADDRESS)
