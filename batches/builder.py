@@ -25,7 +25,8 @@ from batches.record import Header, append_record
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
-_ABORT, _COMMIT = 0, 1
+ABORT, COMMIT = 0, 1
+"""Kinds of markers, as their keys say."""
 
 
 class NewRecord(NamedTuple):
@@ -99,7 +100,7 @@ def build_control_batch(
 ) -> bytearray:
     """Build the marker that ends a transaction: one record, which takes one offset."""
     record = NewRecord(
-        key=_CONTROL_KEY.pack(0, _COMMIT if is_commit else _ABORT),
+        key=_CONTROL_KEY.pack(0, COMMIT if is_commit else ABORT),
         value=_CONTROL_VALUE.pack(0, coordinator_epoch),
         timestamp=timestamp_ms,
     )

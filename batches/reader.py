@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from batches.buffers import Buffer
+from batches.builder import ABORT, COMMIT
 from batches.compression import OUTPUT_SIZE_MAX, decompress
 from batches.errors import CorruptBatch
 from batches.header import BATCH_OVERHEAD, BatchHeader, read_header
@@ -58,6 +59,19 @@ def iterate_records(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[
             headers,
             fields.attributes,
         )
+
+
+def read_is_commit(batch: Buffer) -> bool:
+    """Tell whether a marker commits or aborts its transaction.
+
+    Raises:
+        CorruptBatch: it is no marker of either kind.
+    """
+    key = next(iterate_records(batch)).key
+    kind = int.from_bytes(key[2:4], "big") if key is not None and len(key) >= 4 else -1
+    if kind not in {ABORT, COMMIT}:
+        raise CorruptBatch(f"marker of kind {kind}, expected {ABORT} or {COMMIT}")
+    return kind == COMMIT
 
 
 def iterate_times(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[RecordTime]:

@@ -13,6 +13,7 @@ P id index C           checkpoint of the partition's producers
 P id index L           log start offset that was set
 P id index S ledger    what is known of a closed ledger as a whole
 P id index X ledger e  one interval of a ledger, beginning at entry e
+P id index A offset    an aborted transaction, by the offset of its marker
 =====================  =========================================================
 """
 
@@ -38,7 +39,7 @@ def deletion_key(topic_id: UUID) -> bytes:
 class PartitionKeys:
     """Keys of one partition."""
 
-    __slots__ = ("checkpoint", "intervals", "log_start", "prefix", "spans")
+    __slots__ = ("aborted", "checkpoint", "intervals", "log_start", "prefix", "spans")
 
     def __init__(self, topic_id: UUID, index: int) -> None:
         self.prefix = b"P" + topic_id.bytes + _INDEX.pack(index)
@@ -46,6 +47,7 @@ class PartitionKeys:
         self.log_start = self.prefix + b"L"
         self.spans = self.prefix + b"S"
         self.intervals = self.prefix + b"X"
+        self.aborted = self.prefix + b"A"
 
     def span(self, ledger_id: int) -> bytes:
         """Row of a closed ledger."""
@@ -58,6 +60,10 @@ class PartitionKeys:
     def interval(self, ledger_id: int, entry_id: int) -> bytes:
         """Row of one interval."""
         return self.intervals + _ID.pack(ledger_id) + _ID.pack(entry_id)
+
+    def aborted_at(self, last_offset: int) -> bytes:
+        """Row of the aborted transaction whose marker has that offset."""
+        return self.aborted + _ID.pack(last_offset)
 
 
 def ids_behind(key: bytes, prefix: bytes) -> tuple[int, ...]:

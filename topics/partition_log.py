@@ -13,6 +13,8 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
+from batches.buffers import Buffer
+from batches.builder import build_control_batch
 from batches.errors import BatchError
 from batches.header import LENGTH_FIELD_END, patch_base_offset
 from ledger import LedgerError, LedgerState, ManagedLedger, Position
@@ -100,8 +102,8 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which no transaction is open."""
-        return self._state.high_watermark
+        """The offset up to which every transaction has ended."""
+        return self._state.last_stable_offset
 
     @property
     def size_bytes(self) -> int:
@@ -127,6 +129,14 @@ class PartitionLog:
         """The idempotent producers remembered, by producer id."""
         return self._state.confirmed_producers()
 
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether that producer has a transaction open here."""
+        return self._state.has_transaction(producer_id, epoch)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Producer id and first offset of the aborted ones with records from there up to there."""
+        return self._state.transactions.aborted.overlapping(offset, end_offset)
+
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call back, on the loop, when high watermark or log start moved or the log has gone."""
         self._listeners[listener] = None
@@ -142,12 +152,16 @@ class PartitionLog:
 
     # Appending
 
-    def append_nowait(self, batch: memoryview, done: AppendDone) -> AppendResult | None:
+    def append_nowait(
+        self, batch: memoryview, done: AppendDone, *, is_verified: bool = False
+    ) -> AppendResult | None:
         """Append one produced batch. The hot path.
 
         Args:
             batch: the records field; writable, written to, and kept: nobody may change it later.
             done: called on the loop, in the order of appends, unless the answer comes at once.
+            is_verified: the coordinator says that its transaction includes this partition; without
+                that it must be open here already.
 
         Returns:
             The answer to a batch that was rejected, or is durable already; None: `done` will tell.
@@ -159,7 +173,7 @@ class PartitionLog:
             now_ms = self._clock.now_ms()
             config = self.config
             header = admit(batch, config, now_ms)
-            duplicate = state.admit(header, now_ms)
+            duplicate = state.admit(header, now_ms, is_verified=is_verified)
         except BatchError as error:
             return self._rejection(from_batch_error(error))
         except TopicsError as error:
@@ -173,9 +187,61 @@ class PartitionLog:
         base_offset = state.begin(header, time_ms, now_ms)
         patch_base_offset(batch, base_offset, LEADER_EPOCH, batch_length=header.batch_length)
         max_timestamp = header.max_timestamp
+        return self._submit(batch, header.record_count, max_timestamp, time_ms, done)
+
+    def append_marker_nowait(
+        self,
+        producer_id: int,
+        epoch: int,
+        done: AppendDone,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> AppendResult | None:
+        """Append the marker that ends a producer's transaction, if one is open here or not.
+
+        Args:
+            producer_id: whose transaction.
+            epoch: the producer's from now on; older ones cannot write any more.
+            done: as for `append_nowait`.
+            is_commit: how it ends.
+            coordinator_epoch: of who decided it.
+
+        Returns:
+            As `append_nowait`.
+        """
+        state = self._state
+        try:
+            if self._gone is not None:
+                raise self._gone
+            now_ms = self._clock.now_ms()
+            offset = state.begin_marker(producer_id, epoch, now_ms, is_commit=is_commit)
+        except TopicsError as error:
+            return self._rejection(error)
+        batch = build_control_batch(
+            is_commit=is_commit,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
+            base_offset=offset,
+        )
+        return self._submit(batch, 1, now_ms, -1, done)
+
+    def _submit(
+        self,
+        batch: Buffer,
+        record_count: int,
+        max_timestamp: int,
+        time_ms: int,
+        done: AppendDone,
+    ) -> AppendResult | None:
+        """Hand the batch that was begun last to the ledger."""
+        state, size = self._state, len(batch)
+        base_offset = state.next_offset - record_count
         try:
             ledger_id, entry_id = self._ledger.append_nowait(
-                batch, header.record_count, max_timestamp, self._appended
+                batch, record_count, max_timestamp, self._appended
             )
         except LedgerError as error:
             state.fail_from(base_offset)
@@ -189,8 +255,10 @@ class PartitionLog:
         done, base_offset, next_offset, time_ms, size, max_timestamp = self._waiting.popleft()
         if error is None:
             assert self._doomed == 0, "an append was confirmed behind a failed one"
-            self._state.confirm()
+            aborted = self._state.confirm()
             self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
+            if aborted is not None:
+                self._notes.aborted(aborted)
             start = self._state.log_start_offset
             result = _new_tuple(AppendResult, (None, base_offset, time_ms, start, position))
         else:

@@ -19,6 +19,7 @@ from topics.partition_places import PartitionPlaces
 from topics.partition_state import PartitionState
 from topics.retention_plan import KeptLedger, Removal, plan_removal
 from topics.topic_config import TopicConfig
+from topics.transaction_state import AbortedTransaction
 
 Row = tuple[bytes, bytes | None]
 CHECKPOINT_ENTRIES_MIN = 1000
@@ -27,6 +28,7 @@ CHECKPOINT_BYTES = 32 << 20
 DELETED_ROWS_MAX = 1000
 ENTRIES_PER_LEDGER = 1_000_000
 NO_POSITION = Position(-1, -1)
+Note = IndexRow | AbortedTransaction
 
 
 def ledger_config(config: TopicConfig) -> ManagedLedgerConfig:
@@ -70,7 +72,8 @@ class PartitionNotes:
         self._entries_since = 0
         self._bytes_since = 0
         self._checkpoint_entries = CHECKPOINT_ENTRIES_MIN
-        self._unwritten: list[Row] = []
+        self._unwritten: list[Note] = []
+        self._oldest_ledger_id = 0
         self._removing = asyncio.Lock()
         self._raising = asyncio.Lock()
 
@@ -111,10 +114,16 @@ class PartitionNotes:
         self._index.interval_size = interval_bytes(config.segment_bytes)
         self._ledger.reconfigure(ledger_config(config))
 
-    def write_rows(self, rows: Sequence[IndexRow]) -> None:
-        """Write index rows that were worked out at the start."""
-        if rows:
-            self._write_soon(rows, with_checkpoint=False)
+    def aborted(self, aborted: AbortedTransaction) -> None:
+        """Take in a transaction that was aborted by the newest durable entry."""
+        self._write_soon([aborted], with_checkpoint=False)
+
+    def write_rows(
+        self, rows: Sequence[IndexRow], aborted: Sequence[AbortedTransaction] = ()
+    ) -> None:
+        """Write rows that were worked out at the start."""
+        if rows or aborted:
+            self._write_soon([*rows, *aborted], with_checkpoint=False)
 
     async def close(self) -> None:
         """Let a removal come to its end, then write down producers and log end, if they moved.
@@ -124,8 +133,9 @@ class PartitionNotes:
         """
         async with self._removing, self._raising:
             if self._entries_since or self._unwritten:
-                rows, self._unwritten = [*self._unwritten, self._checkpoint_row()], []
-                await self._store.put_rows(rows)
+                notes, self._unwritten = self._unwritten, []
+                rows = self._encoded(notes)
+                await self._store.put_rows([*rows, self._checkpoint_row()])
 
     async def raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
         """Make the log begin at an offset: durably first, then for everyone, cursors last.
@@ -209,7 +219,8 @@ class PartitionNotes:
             oldest = self._ledger.ledgers[0].ledger_id
             await self._raise_log_start(removal.next_offset, moved)
             await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
-            self._index.remove_before(removal.ledger_id + 1)
+            self._oldest_ledger_id = removal.ledger_id + 1
+            self._index.remove_before(self._oldest_ledger_id)
             await self.remove_stale_rows(oldest)
 
     async def remove_stale_rows(self, since_ledger_id: int = 0) -> None:
@@ -227,8 +238,14 @@ class PartitionNotes:
         kept = ledgers[0].ledger_id
         for key_of in (self._keys.ledger_intervals, self._keys.span):
             start, end = key_of(since_ledger_id), key_of(kept)
-            while stale := self._store.scan_rows_between(start, end, limit=DELETED_ROWS_MAX):
-                await self._store.put_rows([(key, None) for key, _ in stale])
+            await self._remove_rows(start, end)
+        log_start = self._state.log_start_offset
+        if self._state.transactions.aborted.remove_before(log_start):
+            await self._remove_rows(self._keys.aborted_at(0), self._keys.aborted_at(log_start))
+
+    async def _remove_rows(self, start: bytes, end: bytes) -> None:
+        while stale := self._store.scan_rows_between(start, end, limit=DELETED_ROWS_MAX):
+            await self._store.put_rows([(key, None) for key, _ in stale])
 
     def _plan(
         self, config: TopicConfig | None, now_ms: int, ledgers: list[KeptLedger]
@@ -274,24 +291,38 @@ class PartitionNotes:
         )
         return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
 
-    def _write_soon(self, rows: Sequence[IndexRow], *, with_checkpoint: bool) -> None:
+    def _write_soon(self, rows: Sequence[Note], *, with_checkpoint: bool) -> None:
         """Put rows into a group to come; those that fail are tried again with later ones."""
-        written, self._unwritten = self._unwritten, []
-        written += [self._encode(row) for row in rows]
-        lasting = list(written)
+        notes, self._unwritten = [*self._unwritten, *rows], []
+        written = self._encoded(notes)
         if with_checkpoint:
             written.append(self._checkpoint_row())
 
         def done(error: LedgerError | None) -> None:
             if error is not None:
-                self._unwritten += lasting
+                self._unwritten += notes
 
         try:
             self._store.append_rows_lazily(written, done)
         except LedgerError as error:
             done(error)
 
-    def _encode(self, row: IndexRow) -> Row:
+    def _encoded(self, notes: Sequence[Note]) -> list[Row]:
+        """Return the rows of those whose ledger, or end, is still there."""
+        oldest, log_start = self._oldest_ledger_id, self._state.log_start_offset
+        return [
+            self._encode(note)
+            for note in notes
+            if (
+                note.last_offset >= log_start
+                if isinstance(note, AbortedTransaction)
+                else note.ledger_id >= oldest
+            )
+        ]
+
+    def _encode(self, row: Note) -> Row:
+        if isinstance(row, AbortedTransaction):
+            return self._keys.aborted_at(row.last_offset), records.encode_aborted(row)
         if isinstance(row.content, Span):
             return self._keys.span(row.ledger_id), records.encode_span(row.content)
         key = self._keys.interval(row.ledger_id, row.content.first_entry)

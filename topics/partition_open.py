@@ -9,8 +9,10 @@ Must not know: why the partition was closed.
 import logging
 from uuid import UUID
 
+from batches.buffers import Buffer
 from batches.errors import BatchError
 from batches.header import BatchHeader, read_header
+from batches.reader import read_is_commit
 from ledger import EARLIEST, LedgerError, LedgerInfo, LedgerStore, ManagedLedger, Position
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
@@ -28,6 +30,7 @@ from topics.producer_state import ProducerTable
 from topics.results import from_ledger_error
 from topics.tail_state import TailState
 from topics.topic_config import TopicConfig, TopicDefaults
+from topics.transaction_state import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +126,7 @@ class _Opening:
         self.checkpoint_at = EARLIEST
         self.indexed_from = EARLIEST
         self.index_rows: list[IndexRow] = []
+        self.aborted: list[AbortedTransaction] = []
         self.entries = 0
         self.size = 0
         self.last = Position(-1, -1)
@@ -136,14 +140,23 @@ class _Opening:
         if checkpoint is not None:
             next_offset = max(next_offset, checkpoint.next_offset)
             self.last = self.checkpoint_at
-            for producer_id, entry in checkpoint.producers.items():
-                self.producers.restore(producer_id, entry)
         self._load_index()
         self.state = PartitionState(
             producers=self.producers,
             log_start_offset=min(log_start, next_offset),
             next_offset=next_offset,
         )
+        if checkpoint is not None:
+            self.state.restore(checkpoint.producers.items())
+            self._load_aborted(checkpoint.next_offset)
+
+    def _load_aborted(self, end_offset: int) -> None:
+        """Take over the aborted transactions whose markers lie before an offset."""
+        for key, row in self.store.scan_rows(self.keys.aborted):
+            (last_offset,) = ids_behind(key, self.keys.aborted)
+            if last_offset < end_offset:
+                aborted = records.decode_aborted(last_offset, row)
+                self.state.transactions.aborted.add(aborted)
 
     def _load_checkpoint(self) -> records.Checkpoint | None:
         row = self.store.get_row(self.keys.checkpoint)
@@ -198,11 +211,11 @@ class _Opening:
             if not entries:
                 return
             for at, buffer in entries:
-                self._take(at, read_header(buffer), len(buffer), now_ms)
+                self._take(at, read_header(buffer), buffer, now_ms)
             position = entries[-1].position.successor
 
-    def _take(self, at: Position, header: BatchHeader, size: int, now_ms: int) -> None:
-        next_offset = header.last_offset + 1
+    def _take(self, at: Position, header: BatchHeader, batch: Buffer, now_ms: int) -> None:
+        next_offset, size = header.last_offset + 1, len(batch)
         self.tail.append(header.base_offset, size, header.max_timestamp, at[0], at[1])
         if at >= self.indexed_from:
             self.index_rows += self.index.note(
@@ -214,7 +227,13 @@ class _Opening:
                 max_timestamp=header.max_timestamp,
             )
         if at > self.checkpoint_at:
-            self.state.replay(header, now_ms)
+            if header.is_control:
+                is_commit = read_is_commit(batch)
+                aborted = self.state.replay_marker(header, now_ms, is_commit=is_commit)
+                if aborted is not None:
+                    self.aborted.append(aborted)
+            else:
+                self.state.replay(header, now_ms)
             self.entries += 1
             self.size += size
             self.last = at
@@ -236,5 +255,5 @@ class _Opening:
             supervisor=supervisor,
         )
         notes.resume(self.last, entries=self.entries, size=self.size)
-        notes.write_rows(self.index_rows)
+        notes.write_rows(self.index_rows, self.aborted)
         return notes

@@ -139,8 +139,8 @@ class PartitionReader:
 
     def _result(self, chunks: list[Buffer], size: int) -> ReadResult:
         state = self._state
-        high_watermark = state.high_watermark
-        fields = (None, chunks, size, high_watermark, high_watermark, state.log_start_offset)
+        stable = state.last_stable_offset
+        fields = (None, chunks, size, state.high_watermark, stable, state.log_start_offset)
         return _new_tuple(ReadResult, fields)
 
     def _edge(self, offset: int) -> ReadResult:

@@ -3,8 +3,9 @@
 Rule: a producer's entry is a value; appending replaces it and hands back the one before, so that a
 failed append is undone by putting that one back, newest append first. What is not known is let in:
 a producer whose entry expired or never was may begin at any sequence number.
+A marker that ends a transaction under a new epoch makes the producer begin at 0 again.
 Must not know: logs, clocks; the time is handed in. Source: Kafka's ProducerStateManager and
-ProducerAppendInfo, without their transactions.
+ProducerAppendInfo.
 """
 
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from topics.errors import InvalidProducerEpoch, OutOfOrderSequence
 
 SEQUENCE_MASK = 0x7FFF_FFFF
 WINDOW_BATCHES = 5
+NO_TRANSACTION = -1
 _EVICTED_PART = 16
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 
@@ -33,11 +35,17 @@ class BatchRange(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """What is remembered of one producer: its epoch and its last five batches, oldest first."""
+    """What is remembered of one producer: its epoch and its last five batches, oldest first.
+
+    Attributes:
+        batches: none behind a marker that has raised the epoch.
+        transaction_start: the first offset of its open transaction, NO_TRANSACTION without one.
+    """
 
     epoch: int
     batches: tuple[BatchRange, ...]
     active_ms: int
+    transaction_start: int = NO_TRANSACTION
 
 
 def last_sequence(first_sequence: int, count: int) -> int:
@@ -79,11 +87,12 @@ class ProducerTable:
             OutOfOrderSequence: it follows none of the remembered batches.
         """
         entry = self._entries.get(producer_id)
-        if entry is None or now_ms - entry.active_ms > self._expiration_ms:
+        if entry is None or self._is_idle(entry, now_ms):
             return None
         batches = entry.batches
         if epoch == entry.epoch:
-            if not batches or first_sequence == (batches[-1].last_sequence + 1) & SEQUENCE_MASK:
+            expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
+            if first_sequence == expected:
                 return None
             return self._find_duplicate(producer_id, entry, first_sequence, count)
         if epoch < entry.epoch:
@@ -105,16 +114,29 @@ class ProducerTable:
         for each in entry.batches:
             if each.first_sequence == first_sequence and each.last_sequence == last:
                 return each
-        expected = (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK
+        batches = entry.batches
+        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
         raise OutOfOrderSequence(
             f"base sequence {first_sequence}, expected {expected} (producer {producer_id},"
             f" epoch {entry.epoch})"
         )
 
     def append(
-        self, producer_id: int, epoch: int, batch: BatchRange, now_ms: int
+        self,
+        producer_id: int,
+        epoch: int,
+        batch: BatchRange,
+        now_ms: int,
+        transaction_start: int = NO_TRANSACTION,
     ) -> ProducerEntry | None:
         """Remember an admitted batch.
+
+        Args:
+            producer_id: whose.
+            epoch: its epoch.
+            batch: what was appended.
+            now_ms: wall time.
+            transaction_start: of the transaction that it belongs to.
 
         Returns:
             The entry as it was, for `restore`; None when there was none.
@@ -130,7 +152,28 @@ class ProducerTable:
             # Only batches that join up are kept: behind a gap the producer had been forgotten.
             if batches and batch[0] == (batches[-1][1] + 1) & SEQUENCE_MASK:
                 window = (*batches[1 - WINDOW_BATCHES :], batch)
-        entries[producer_id] = _new_tuple(ProducerEntry, (epoch, window, now_ms))
+        entries[producer_id] = _new_tuple(ProducerEntry, (epoch, window, now_ms, transaction_start))
+        return previous
+
+    def admit_marker(self, producer_id: int, epoch: int) -> None:
+        """Decide about a marker; nothing changes.
+
+        Raises:
+            InvalidProducerEpoch: a newer epoch has written.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is not None and epoch < entry.epoch:
+            raise InvalidProducerEpoch(
+                f"marker of epoch {epoch}, expected at least {entry.epoch} (producer {producer_id})"
+            )
+
+    def end_transaction(self, producer_id: int, epoch: int, now_ms: int) -> ProducerEntry | None:
+        """Remember an admitted marker; returns as `append`."""
+        previous = self._entries.get(producer_id)
+        batches = previous.batches if previous is not None and previous.epoch == epoch else ()
+        if previous is None and len(self._entries) >= self._count_max:
+            self._evict()
+        self._entries[producer_id] = ProducerEntry(epoch, batches, now_ms)
         return previous
 
     def restore(self, producer_id: int, previous: ProducerEntry | None) -> None:
@@ -145,14 +188,25 @@ class ProducerTable:
         idle = [
             producer_id
             for producer_id, entry in self._entries.items()
-            if now_ms - entry.active_ms > self._expiration_ms
+            if self._is_idle(entry, now_ms)
         ]
         for producer_id in idle:
             del self._entries[producer_id]
         return len(idle)
 
+    def _is_idle(self, entry: ProducerEntry, now_ms: int) -> bool:
+        is_old = now_ms - entry.active_ms > self._expiration_ms
+        return is_old and entry.transaction_start == NO_TRANSACTION
+
     def _evict(self) -> None:
-        """Make room: the longest idle go, a sixteenth of the limit at a time."""
-        by_age = sorted(self._entries.items(), key=lambda item: item[1].active_ms)
+        """Make room: the longest idle go, a sixteenth of the limit at a time.
+
+        Those with an open transaction stay, beyond the limit if need be; the coordinator limits
+        how many there are.
+        """
+        idle = (
+            item for item in self._entries.items() if item[1].transaction_start == NO_TRANSACTION
+        )
+        by_age = sorted(idle, key=lambda item: item[1].active_ms)
         for producer_id, _ in by_age[: max(1, self._count_max // _EVICTED_PART)]:
             del self._entries[producer_id]

@@ -15,13 +15,16 @@ from uuid import UUID
 from topics.errors import UnreadableRow
 from topics.offset_index import Interval, Span
 from topics.producer_state import BatchRange, ProducerEntry
+from topics.transaction_state import AbortedTransaction
 
 VERSION = 1
 _LOG_START = Struct(">Bq")
 _SPAN = Struct(">Bqqq")
 _INTERVAL = Struct(">Bqqqqq")
+CHECKPOINT_VERSION = 2
 _CHECKPOINT = Struct(">BqqqI")
-_PRODUCER = Struct(">qhqB")
+_PRODUCER = Struct(">qhqqB")
+_ABORTED = Struct(">Bqqq")
 _RANGE = Struct(">iiqqq")
 
 
@@ -114,7 +117,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
     """Row of a checkpoint."""
     out = bytearray(
         _CHECKPOINT.pack(
-            VERSION,
+            CHECKPOINT_VERSION,
             checkpoint.next_offset,
             checkpoint.ledger_id,
             checkpoint.entry_id,
@@ -122,7 +125,13 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
         )
     )
     for producer_id, entry in checkpoint.producers.items():
-        out += _PRODUCER.pack(producer_id, entry.epoch, entry.active_ms, len(entry.batches))
+        out += _PRODUCER.pack(
+            producer_id,
+            entry.epoch,
+            entry.active_ms,
+            entry.transaction_start,
+            len(entry.batches),
+        )
         for batch in entry.batches:
             out += _RANGE.pack(*batch)
     return bytes(out)
@@ -130,22 +139,39 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 def decode_checkpoint(row: bytes) -> Checkpoint:
     """Undo `encode_checkpoint`. Raises UnreadableRow."""
-    _check_version(row)
+    _check_version(row, CHECKPOINT_VERSION)
     try:
         _, next_offset, ledger_id, entry_id, count = _CHECKPOINT.unpack_from(row)
         position = _CHECKPOINT.size
         producers = {}
         for _ in range(count):
-            producer_id, epoch, active_ms, range_count = _PRODUCER.unpack_from(row, position)
+            producer_id, epoch, active_ms, transaction_start, range_count = _PRODUCER.unpack_from(
+                row, position
+            )
             position += _PRODUCER.size
             batches = []
             for _ in range(range_count):
                 batches.append(BatchRange(*_RANGE.unpack_from(row, position)))
                 position += _RANGE.size
-            producers[producer_id] = ProducerEntry(epoch, tuple(batches), active_ms)
+            producers[producer_id] = ProducerEntry(
+                epoch, tuple(batches), active_ms, transaction_start
+            )
     except struct_error as error:
         raise UnreadableRow(f"checkpoint of {len(row)} bytes: {error}") from None
     return Checkpoint(next_offset, ledger_id, entry_id, producers)
+
+
+def encode_aborted(aborted: AbortedTransaction) -> bytes:
+    """Row of an aborted transaction; the offset of its marker is in the key."""
+    return _ABORTED.pack(
+        VERSION, aborted.producer_id, aborted.first_offset, aborted.last_stable_offset
+    )
+
+
+def decode_aborted(last_offset: int, row: bytes) -> AbortedTransaction:
+    """Undo `encode_aborted`. Raises UnreadableRow."""
+    producer_id, first_offset, last_stable_offset = _fields(_ABORTED, row)
+    return AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset)
 
 
 def _fields(form: Struct, row: bytes) -> tuple[int, ...]:
@@ -156,7 +182,7 @@ def _fields(form: Struct, row: bytes) -> tuple[int, ...]:
     return fields
 
 
-def _check_version(row: bytes) -> None:
-    if not row or row[0] != VERSION:
+def _check_version(row: bytes, version: int = VERSION) -> None:
+    if not row or row[0] != version:
         got = row[0] if row else "none"
-        raise UnreadableRow(f"row version {got}, expected {VERSION}")
+        raise UnreadableRow(f"row version {got}, expected {version}")

@@ -8,7 +8,7 @@ from ledger import StoreConfig
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, House, append, house
+from tests.topics.words import SMALL_SEGMENTS, House, append, house, outcome
 from topics import records
 from topics.errors import StorageFailed
 from topics.keys import PartitionKeys, ids_behind
@@ -65,6 +65,24 @@ async def test_rows_of_a_failed_group_are_written_later() -> None:
             interval = records.decode_interval(first, row)
             assert covered.get(ledger_id, 0) == interval.first_entry
             covered[ledger_id] = interval.end_entry
+
+
+async def test_rows_that_failed_are_not_written_for_a_ledger_that_is_gone() -> None:
+    """Rows of a closed ledger wait for the storage; meanwhile that ledger is removed."""
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=StoreConfig(durability="fsync")) as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        await append(log, batch("x"))
+        await log.managed_ledger.roll_over()
+        await append(log, batch("its rows go with what is stored next"))
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        assert StorageFailed is outcome(await append(log, batch("lost")))
+        await log.delete_records(-1)
+        await append(log, batch("x"))
+        await log.managed_ledger.roll_over()
+        await append(log, batch("x"))
+        await here.store.flush()
+        assert_no_stale_rows(here, log)
 
 
 def assert_no_stale_rows(here: House, log: PartitionLog) -> None:

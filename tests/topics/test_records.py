@@ -28,7 +28,7 @@ LONG = st.integers(-(1 << 63), (1 << 63) - 1)
 INT = st.integers(0, (1 << 31) - 1)
 RANGES = st.lists(st.builds(BatchRange, INT, INT, LONG, LONG, LONG), max_size=5).map(tuple)
 PRODUCERS = st.dictionaries(
-    LONG, st.builds(ProducerEntry, st.integers(0, 32767), RANGES, LONG), max_size=4
+    LONG, st.builds(ProducerEntry, st.integers(0, 32767), RANGES, LONG, LONG), max_size=4
 )
 
 

@@ -1,0 +1,200 @@
+"""Transactions in a partition, with its restarts; rows of kafka-protocol.md 6.6."""
+
+import asyncio
+
+import pytest
+
+from batches.header import read_header
+from batches.reader import iterate_records, read_is_commit
+from ledger import StoreConfig
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
+from tests.batches.words import batch
+from tests.topics.words import SMALL_SEGMENTS, append, house, outcome
+from topics.errors import (
+    InvalidProducerEpoch,
+    InvalidTransactionState,
+    OutOfOrderSequence,
+    StorageFailed,
+)
+from topics.partition_log import PartitionLog
+from topics.partition_notes import CHECKPOINT_ENTRIES_MIN
+from topics.results import AppendResult
+
+SYNCED = StoreConfig(durability="fsync")
+
+
+def submit(log: PartitionLog, sequence: int, *, who: int = 9, epoch: int = 0, verified: bool = True,
+           transactional: bool = True) -> asyncio.Future[AppendResult]:  # fmt: skip
+    """Append one record of a producer."""
+    data = batch("v", producer=who, epoch=epoch, sequence=sequence, transactional=transactional)
+    future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    answer = log.append_nowait(memoryview(data), future.set_result, is_verified=verified)
+    if answer is not None:
+        future.set_result(answer)
+    return future
+
+
+def mark(
+    log: PartitionLog, *, commit: bool, who: int = 9, epoch: int = 0
+) -> asyncio.Future[AppendResult]:
+    """End a producer's transaction."""
+    future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    answer = log.append_marker_nowait(
+        who, epoch, future.set_result, is_commit=commit, coordinator_epoch=3
+    )
+    if answer is not None:
+        future.set_result(answer)
+    return future
+
+
+async def test_open_transaction_is_invisible_under_read_committed() -> None:
+    async with house() as here:
+        log = await here.log()
+        await append(log, batch("plain"))
+        await submit(log, 0)
+        await submit(log, 1, verified=False)
+        assert (3, 1) == (log.high_watermark, log.last_stable_offset)
+        found = await log.read(0, 1 << 20, read_committed=True)
+        assert (1, 1, 3) == (len(found.chunks), found.last_stable_offset, found.high_watermark)
+        await mark(log, commit=True)
+        assert (4, 4) == (log.high_watermark, log.last_stable_offset)
+        assert [] == log.aborted_transactions(0, 4)
+
+
+async def test_marker_is_a_control_batch_that_takes_an_offset() -> None:
+    async with house() as here:
+        log = await here.log()
+        await submit(log, 0)
+        result = await mark(log, commit=False, epoch=1)
+        assert 1 == result.base_offset
+        (stored,) = (await log.read(1, 1 << 20)).chunks
+        header = read_header(stored)
+        assert header.is_control
+        assert header.is_transactional
+        assert (9, 1, -1, 1) == (
+            header.producer_id, header.producer_epoch, header.base_sequence, header.record_count,
+        )  # fmt: skip
+        assert not read_is_commit(stored)
+        assert [1] == [record.offset for record in iterate_records(stored)]
+
+
+async def test_row_114_first_batch_must_be_verified() -> None:
+    async with house() as here:
+        log = await here.log()
+        assert InvalidTransactionState is outcome(await submit(log, 0, verified=False))
+        assert 0 == outcome(await submit(log, 0))
+        assert log.has_transaction(9, 0)
+        assert not log.has_transaction(9, 1)
+
+
+async def test_row_116_batch_outside_of_the_open_transaction_is_refused() -> None:
+    async with house() as here:
+        log = await here.log()
+        await submit(log, 0)
+        assert InvalidTransactionState is outcome(await submit(log, 1, transactional=False))
+        await mark(log, commit=True)
+        assert 2 == outcome(await submit(log, 1, transactional=False))
+
+
+async def test_row_127_marker_of_a_new_epoch_fences_the_old_one() -> None:
+    """A late batch of the ended transaction must not open another one."""
+    async with house() as here:
+        log = await here.log()
+        await submit(log, 0)
+        await mark(log, commit=False, epoch=1)
+        assert InvalidProducerEpoch is outcome(await submit(log, 1))
+        assert OutOfOrderSequence is outcome(await submit(log, 1, epoch=1))
+        assert 2 == outcome(await submit(log, 0, epoch=1))
+        assert InvalidProducerEpoch is outcome(await mark(log, commit=True))
+
+
+async def test_sequences_go_on_behind_a_marker_of_the_same_epoch() -> None:
+    async with house() as here:
+        log = await here.log()
+        await submit(log, 0)
+        await mark(log, commit=True)
+        assert OutOfOrderSequence is outcome(await submit(log, 5))
+        assert 2 == outcome(await submit(log, 1))
+        assert 0 == outcome(await submit(log, 0, verified=False)), "a repeated batch is answered"
+
+
+async def test_aborted_transactions_are_found_by_range() -> None:
+    async with house() as here:
+        log = await here.log()
+        for number, commit in enumerate((False, True, False)):
+            await submit(log, number)
+            await mark(log, commit=commit)
+        assert [(9, 0), (9, 4)] == log.aborted_transactions(0, 6)
+        assert [(9, 0)] == log.aborted_transactions(0, 4)
+        assert [(9, 4)] == log.aborted_transactions(2, 6)
+
+
+async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=SYNCED) as here:
+        log = await here.log()
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        assert StorageFailed is outcome(await submit(log, 0))
+        assert not log.has_transaction(9, 0)
+        assert 0 == outcome(await submit(log, 0))
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        assert StorageFailed is outcome(await mark(log, commit=False))
+        assert log.has_transaction(9, 0)
+        assert 0 == log.last_stable_offset
+        await mark(log, commit=True)
+        assert (2, []) == (log.last_stable_offset, log.aborted_transactions(0, 2))
+
+
+@pytest.mark.parametrize("is_closed_well", [True, False])
+@pytest.mark.parametrize("entries", [0, CHECKPOINT_ENTRIES_MIN])
+async def test_restart_keeps_open_and_aborted_transactions(
+    is_closed_well: bool, entries: int
+) -> None:
+    """From the log alone, from a checkpoint with the log behind it, and from what closing wrote."""
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=SYNCED, is_closed_well=is_closed_well) as here:
+        log = await here.log()
+        await submit(log, 0)
+        await mark(log, commit=False)
+        await submit(log, 0, who=8)
+        await asyncio.gather(*[submit(log, 1 + each) for each in range(entries)])
+        await submit(log, 1 + entries)
+        end = log.high_watermark
+        if not is_closed_well:
+            engine.drop_unsynced()
+    async with house(engine, store_config=SYNCED) as here:
+        log = await here.log()
+        assert (end, 2) == (log.high_watermark, log.last_stable_offset)
+        assert [(9, 0)] == log.aborted_transactions(0, end)
+        assert log.has_transaction(8, 0)
+        assert log.has_transaction(9, 0)
+        await mark(log, commit=True, who=8)
+        assert 3 == log.last_stable_offset
+        await mark(log, commit=False)
+        assert [(9, 0), (9, 3)] == log.aborted_transactions(0, end + 2)
+        assert end + 2 == log.last_stable_offset
+
+
+async def test_aborted_transactions_go_with_the_log_start() -> None:
+    async with house() as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for number in range(6):
+            await submit(log, number)
+            await mark(log, commit=False)
+        await here.store.flush()
+        await log.delete_records(9)
+        assert [(9, 8), (9, 10)] == log.aborted_transactions(0, 12)
+        rows = here.store.scan_rows(b"P")
+        assert 2 == sum(key[21:22] == b"A" for key, _ in rows)
+
+
+async def test_idle_producers_with_an_open_transaction_are_not_forgotten() -> None:
+    async with house() as here:
+        log = await here.log()
+        await submit(log, 0)
+        await submit(log, 0, who=8, transactional=False)
+        here.clock.advance(1 << 40)
+        await log.enforce_retention()
+        assert {9} == set(log.producers())
+        assert OutOfOrderSequence is outcome(await submit(log, 5))
