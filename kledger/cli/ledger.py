@@ -19,7 +19,8 @@ from uuid import UUID
 from kledger.cli import EXIT_FAILURE, failure, ledger_dump, mistake
 from kledger.cli.doctor import described
 from kledger.cli.ledger_dump import FORMATS, Place, Request
-from kledger.cli.ledger_text import details, listed, table
+from kledger.cli.ledger_text import details, listed
+from kledger.cli.plain_text import table
 from ledger import LedgerError, StoreInUse, StoreUnusable
 from ledger.inspection import Problem, StoppedStore, StoredManagedLedger
 from topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of

@@ -4,14 +4,13 @@ Rule: a line is one line, whatever bytes it shows; numbers stay numbers until th
 Must not know: arguments, where lines go.
 """
 
-from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from batches.buffers import Buffer
 from batches.errors import BatchError
 from batches.header import BatchHeader, read_header
 from batches.record import Record
+from kledger.cli.plain_text import part, quoted, shown
 from ledger import Entry, Position
 from ledger.inspection import LedgerRecord, StoppedStore, StoredManagedLedger
 from topics.inspection import PartitionName, StoredTopics, partition_of
@@ -97,79 +96,22 @@ def _header(entry: Entry | None) -> BatchHeader | None:
         return None
 
 
-def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
-    """Yield aligned lines: texts to the left, numbers to the right."""
-    cells = [[_cell(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    is_number = [
-        any(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)
-    ] or [False] * len(headings)
-    for row in [list(headings), *cells]:
-        aligned = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, is_number, strict=True)
-        ]
-        yield "  ".join(aligned).rstrip()
-
-
 def entry_line(entry: Entry) -> str:
     """Return the line of an entry whose bytes mean nothing here."""
-    return f"{entry.position} data[{entry.size}]={_value(entry.buffer)}"
+    return f"{entry.position} data[{entry.size}]={shown(entry.buffer)}"
 
 
 def record_line(position: Position, header: BatchHeader, record: Record) -> str:
     """Return the line of a record."""
     parts = [
         f"{position} offset={record.offset} timestamp={record.timestamp}",
-        _part("key", record.key),
-        _part("value", record.value),
+        part("key", record.key),
+        part("value", record.value),
     ]
-    parts += [_part(f"header:{_quoted(name)}", value) for name, value in record.headers]
+    parts += [part(f"header:{quoted(name)}", value) for name, value in record.headers]
     if header.is_control:
         parts.append("control")
     return " ".join(parts)
-
-
-def _part(name: str, data: bytes | None) -> str:
-    return f"{name}=null" if data is None else f"{name}[{len(data)}]={_value(data)}"
-
-
-def _value(data: Buffer) -> str:
-    r"""Return bytes as quoted text; what is no text, or cannot be printed, as \x and two digits."""
-    return _quoted(bytes(data).decode("utf-8", "surrogateescape"))
-
-
-def _quoted(text: str) -> str:
-    if not text.isprintable() or '"' in text or "\\" in text:
-        text = text.translate(_ESCAPES)
-    return f'"{text}"'
-
-
-class _Escapes(dict[int, str]):
-    """How each character is shown, worked out when it is met first."""
-
-    def __missing__(self, code: int) -> str:
-        character = chr(code)
-        if character in {'"', "\\"}:
-            shown = "\\" + character
-        elif character.isprintable():
-            shown = character
-        else:
-            data = character.encode("utf-8", "surrogateescape")
-            shown = "".join(f"\\x{byte:02x}" for byte in data)
-        self[code] = shown
-        return shown
-
-
-_ESCAPES = _Escapes()
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else _bare(str(value))
-
-
-def _bare(text: str) -> str:
-    return text if text.isprintable() else text.translate(_ESCAPES)
 
 
 def _text(position: Position | None) -> str | None:

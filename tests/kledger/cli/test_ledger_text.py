@@ -5,7 +5,7 @@ import pytest
 from batches.builder import NewRecord, build_batch, build_control_batch
 from batches.header import read_header
 from batches.reader import iterate_records
-from kledger.cli.ledger_text import entry_line, record_line, table
+from kledger.cli.ledger_text import entry_line, record_line
 from ledger import Entry, Position
 
 AT = Position(5, 120)
@@ -45,16 +45,3 @@ def test_marker_of_a_transaction() -> None:
     )
     [record] = iterate_records(batch)
     assert record_line(AT, read_header(batch), record).endswith(" control")
-
-
-def test_table() -> None:
-    rows = [["a", 1, None], ["long\tname", 1000, "x"]]
-    assert [
-        "NAME          COUNT  REST",
-        "a                 1  -",
-        r"long\x09name   1000  x",
-    ] == list(table(["NAME", "COUNT", "REST"], rows))
-
-
-def test_table_without_rows() -> None:
-    assert ["NAME  COUNT"] == list(table(["NAME", "COUNT"], []))

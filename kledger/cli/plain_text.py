@@ -1,0 +1,68 @@
+"""Plain text for a terminal: tables, and bytes that anybody has written.
+
+Rule: a line is one line, whatever bytes it shows; every byte can be told from every other.
+Must not know: what is shown.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from batches.buffers import Buffer
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Yield aligned lines: texts to the left, numbers to the right."""
+    cells = [[_cell(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    is_number = [
+        any(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)
+    ] or [False] * len(headings)
+    for row in [list(headings), *cells]:
+        aligned = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, is_number, strict=True)
+        ]
+        yield "  ".join(aligned).rstrip()
+
+
+def part(name: str, data: bytes | None) -> str:
+    """Return a named value with its size; a value may be missing."""
+    return f"{name}=null" if data is None else f"{name}[{len(data)}]={shown(data)}"
+
+
+def shown(data: Buffer) -> str:
+    r"""Return bytes as quoted text; what is no text, or cannot be printed, as \x and two digits."""
+    return quoted(bytes(data).decode("utf-8", "surrogateescape"))
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotes, on one line; odd bytes as they stand in it."""
+    if not text.isprintable() or '"' in text or "\\" in text:
+        text = text.translate(_ESCAPES)
+    return f'"{text}"'
+
+
+class _Escapes(dict[int, str]):
+    """How each character is shown, worked out when it is met first."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        if character in {'"', "\\"}:
+            written = "\\" + character
+        elif character.isprintable():
+            written = character
+        else:
+            data = character.encode("utf-8", "surrogateescape")
+            written = "".join(f"\\x{byte:02x}" for byte in data)
+        self[code] = written
+        return written
+
+
+_ESCAPES = _Escapes()
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else _bare(str(value))
+
+
+def _bare(text: str) -> str:
+    return text if text.isprintable() else text.translate(_ESCAPES)
