@@ -143,8 +143,11 @@ class CursorWriter:
     def close(self) -> list[Row]:
         """Return the rows that a closed cursor leaves; nothing is written after them.
 
-        What is held back for a revision stays as the revision has it.
+        What is held back for a revision stays as the revision has it, what is about to be deleted
+        goes.
         """
+        if self._is_closed:
+            return []
         self._end()
         if self._is_held or not (self._is_dirty or self._is_flying or self._has_progress):
             return []

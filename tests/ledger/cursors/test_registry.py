@@ -235,6 +235,23 @@ async def test_acknowledgements_over_a_deletion_end(
     assert [] == engine.scan(b"p", b"q")
 
 
+async def test_closing_during_a_deletion_does_not_bring_the_cursor_back(
+    ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """The row that a closed cursor leaves came behind the deletion."""
+    places = await add_all(ml, numbers(0, 3))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1])
+    hold = engine.hold_next("sync")
+    deleting = asyncio.ensure_future(ml.delete_cursor("c"))
+    await hold.reached()
+    closing = asyncio.ensure_future(ml.close())
+    await turns()
+    hold.release()
+    await asyncio.gather(deleting, closing)
+    assert {} == dict((await reopened(engine, open_store)).cursors)
+
+
 async def test_cursors_go_with_their_managed_ledger(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
