@@ -15,6 +15,8 @@ from native.rpc_protocol import CALLS, VERSION_KEY
 from tests.native.recording_broker import RecordingBroker, batch
 from tests.native.rpc_pair import TEST_SECONDS, serving
 
+QUIET_SECONDS = 0.05
+"""Time in which what must not happen would have been seen."""
 OPEN = pb.OpenProducer(topic="orders", partition=2, name="p")
 
 
@@ -75,6 +77,22 @@ async def test_requests_may_come_with_the_opening_and_are_answered_before_the_en
         assert [7, 8, 9] == numbers
         assert grpc.StatusCode.OK == await call.code()
     assert ("p", "close") == broker.calls[-1]
+
+
+async def test_client_that_ended_its_side_waits_for_what_is_in_work() -> None:
+    broker = RecordingBroker()
+    async with stream(broker) as call:
+        await call.write(pb.ProduceRequest(open=OPEN))
+        await call.read()
+        broker.links[0].hold = hold = asyncio.Event()
+        await call.write(pb.ProduceRequest(batches=[pb.Batch(number=7, data=batch(b"x"))]))
+        await call.done_writing()
+        reading = asyncio.ensure_future(call.read())
+        await asyncio.wait([reading], timeout=QUIET_SECONDS)
+        assert not reading.done()
+        hold.set()
+        assert 7 == (await reading).receipts[0].number
+        assert grpc.aio.EOF is await call.read()
 
 
 async def test_link_of_a_client_that_vanishes_is_closed_without_waiting_for_answers() -> None:

@@ -187,6 +187,17 @@ async def test_close_waits_for_answers_that_are_on_their_way() -> None:
         assert SendReceipt(Position(3, 0), 0) == await sending
 
 
+async def test_nothing_is_delivered_to_a_consumer_that_closes() -> None:
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, Endings())
+        closing = asyncio.ensure_future(link.close())
+        await asyncio.sleep(0)
+        both.broker.links[0].deliver([delivery(0)])
+        await closing
+    assert [] == taken.seen
+
+
 async def test_client_that_closes_closes_its_links() -> None:
     ended = Endings()
     async with pair() as both:
