@@ -25,7 +25,7 @@ from native.subscribe_options import (
     check_name,
     check_number,
     ranges_of,
-    target,
+    target_of,
     type_of,
 )
 from runtime.clock import Clock, SystemClock
@@ -232,7 +232,7 @@ class Client(ClientAdmin):
         """
         services = self._running()
         check_name("topic", topic)
-        place = target(start)
+        place = target_of(start)
         info = await services.broker.lookup(topic, create=False)
         partitions = range(info.partition_count)
         starts = dict.fromkeys(partitions, place)

@@ -12,7 +12,7 @@ from native.message import Message
 from native.message_codec import decode
 from native.message_id import MessageId
 from native.seam import MessagePlace, SubscriptionStats, TopicStats
-from native.subscribe_options import check_name, check_number, target
+from native.subscribe_options import check_name, check_number, target_of
 from subscriptions.model import Delivery
 
 
@@ -75,7 +75,7 @@ class ClientAdmin(ABC):
     ) -> None:
         """Make a durable subscription without a consumer; nothing if there is one."""
         _check_names(topic, name)
-        await self._running().broker.create_subscription(topic, name, target(start))
+        await self._running().broker.create_subscription(topic, name, target_of(start))
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool = False) -> None:
         """Remove a subscription.
@@ -88,7 +88,7 @@ class ClientAdmin(ABC):
         await self._running().broker.delete_subscription(topic, name, force=force)
 
     async def reset_subscription(
-        self, topic: str, name: str, to: MessageId | int | str, *, inclusive: bool = True
+        self, topic: str, name: str, target: MessageId | int | str, *, inclusive: bool = True
     ) -> None:
         """Set where a subscription stands; as `Consumer.seek`, but from outside.
 
@@ -97,16 +97,16 @@ class ClientAdmin(ABC):
             SubscriptionFenced: another reset is under way.
         """
         _check_names(topic, name)
-        partition = to.partition if isinstance(to, MessageId) else None
+        partition = target.partition if isinstance(target, MessageId) else None
         await self._running().broker.reset_subscription(
-            topic, name, target(to), partition=partition, inclusive=inclusive
+            topic, name, target_of(target), partition=partition, inclusive=inclusive
         )
 
-    async def skip_messages(self, topic: str, name: str, count: int) -> None:
+    async def skip_messages(self, topic: str, name: str, n: int) -> None:
         """Acknowledge the next so many messages of every partition."""
         _check_names(topic, name)
-        check_number("count", count)
-        await self._running().broker.skip_messages(topic, name, count)
+        check_number("n", n)
+        await self._running().broker.skip_messages(topic, name, n)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
         """Acknowledge everything that is there."""

@@ -28,7 +28,7 @@ from native.parts import close_all, open_all
 from native.producer import Producer
 from native.receive_queue import ReceiveQueue
 from native.seam import EARLIEST, Target, TopicInfo
-from native.subscribe_options import SubscribeOptions, check_number, target
+from native.subscribe_options import SubscribeOptions, check_number, target_of
 from runtime.signal import Signal
 from subscriptions.model import SubscriptionType
 
@@ -230,7 +230,7 @@ class Consumer:
             inclusive: whether the message with that id comes, or the one behind it.
         """
         self._check_usable()
-        place = target(to)
+        place = target_of(to)
         partition = self._known_partition(to) if isinstance(to, MessageId) else None
         options, parts = self._options, self._partitions
         if partition is not None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from batches.builder import NewRecord, build_batch
 from batches.errors import BatchError
 from batches.header import read_header
-from batches.reader import iterate_fields, open_body, record_timestamp
+from batches.reader import iterate_fields, open_body
 from batches.record import Header, read_rest
 from native.errors import InvalidArgument, Unreadable
 from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
@@ -116,35 +116,36 @@ def decode(delivery: Delivery, *, topic: str, partition: int, link: object | Non
     """
     wanted, position = delivery.records, delivery.position
     found = []
+    size = 0
     try:
         header = read_header(delivery.data)
+        size, is_append_time = header.record_count, header.is_log_append_time
         body = open_body(delivery.data, header)
-        for index, fields in enumerate(iterate_fields(body, header.record_count)):
+        for index, fields in enumerate(iterate_fields(body, size)):
             if not wanted >> index & 1:
                 continue
             key, value, headers = read_rest(body, fields)
             # Under LogAppendTime the record still knows the time that its producer gave it.
+            timestamp = header.base_timestamp + fields.timestamp_delta
             found.append(
                 Message(
                     topic=topic,
                     partition=partition,
                     position=position,
                     index=index,
-                    batch_size=header.record_count,
+                    batch_size=size,
                     key=key,
                     value=value,
                     headers=headers,
-                    publish_timestamp=record_timestamp(header, fields),
-                    event_timestamp=header.base_timestamp + fields.timestamp_delta
-                    if fields.attributes & EVENT_TIME_BIT
-                    else None,
+                    publish_timestamp=header.max_timestamp if is_append_time else timestamp,
+                    event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
                     offset=header.base_offset + fields.offset_delta,
                     redelivery_count=delivery.redelivery_count,
                     link=link,
                 )
             )
     except BatchError as error:
-        whole = MessageId(*position, -1, partition, 0, link)
+        whole = MessageId(*position, -1, partition, size, link)
         raise Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole) from error
     return found
 

@@ -7,6 +7,7 @@ Must not know: what a message is.
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 
 from native.client_services import ClientServices
 from native.consumer_session import ConsumerSession, DeadLetterBox
@@ -173,7 +174,9 @@ class PartitionConsumer:
     ) -> None:
         try:
             if leaving is not None:
-                await leaving.close()
+                # A link that is gone needs no farewell.
+                with suppress(KledgerError):
+                    await leaving.close()
             if not is_at_once:
                 await self._services.clock.sleep(reconnect_backoff(self._services).next_ms())
             await self._connect(is_first=False)

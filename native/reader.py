@@ -16,7 +16,7 @@ from native.message import Message
 from native.message_id import MessageId
 from native.partition_consumer import PartitionConsumer
 from native.seam import EARLIEST, LATEST, Broker, MessagePlace, Target
-from native.subscribe_options import target
+from native.subscribe_options import target_of
 
 
 class Reader:
@@ -52,7 +52,7 @@ class Reader:
 
     async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
         """Go on elsewhere; what is meant by the arguments, `Consumer.seek` says."""
-        if target(to) == LATEST:
+        if target_of(to) == LATEST:
             partitions = [each.partition for each in self._consumer.partitions]
             starts = await places_of_latest(self._broker, self.topic, partitions)
             await self._consumer.begin_at(starts, inclusive=False)

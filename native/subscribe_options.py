@@ -16,7 +16,7 @@ from subscriptions.model import SLOT_COUNT, SubscriptionType
 RECEIVER_QUEUE_SIZE_MAX = 500_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DeadLetterPolicy:
     """What becomes of messages that are handed out again and again.
 
@@ -73,6 +73,10 @@ class SubscribeOptions:
         if self.ack_timeout_ms is not None:
             check_number("ack_timeout_ms", self.ack_timeout_ms, at_least=1)
         if self.dead_letter is not None:
+            if not isinstance(self.dead_letter, DeadLetterPolicy):
+                raise InvalidArgument(
+                    f"dead_letter: expected a DeadLetterPolicy, got {self.dead_letter!r}"
+                )
             check_number("max_redeliver_count", self.dead_letter.max_redeliver_count)
         if self.key_ranges is not None and self.type is not SubscriptionType.KEY_SHARED:
             raise InvalidArgument(f"key_ranges: expected a key_shared consumer, got {self.type}")
@@ -92,7 +96,7 @@ def type_of(given: str) -> SubscriptionType:
         raise InvalidArgument(f"consumer_type: expected one of {names}, got {given!r}") from None
 
 
-def target(given: MessageId | int | str) -> Target:
+def target_of(given: MessageId | int | str) -> Target:
     """Return where to go in the words of the seam. Raises InvalidArgument."""
     if isinstance(given, MessageId):
         return given.place

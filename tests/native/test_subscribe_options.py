@@ -12,7 +12,7 @@ from native.subscribe_options import (
     check_name,
     check_number,
     ranges_of,
-    target,
+    target_of,
     type_of,
 )
 from subscriptions.model import SubscriptionType
@@ -32,11 +32,11 @@ def test_shared_ones_are_two(type_: SubscriptionType) -> None:
 
 def test_targets_in_the_words_of_the_seam() -> None:
     id_ = MessageId(5, 120, 3, 1, batch_size=7)
-    assert MessagePlace(Position(5, 120), 3) == target(id_)
-    assert [0, "earliest", "latest"] == [target(each) for each in (0, "earliest", "latest")]
+    assert MessagePlace(Position(5, 120), 3) == target_of(id_)
+    assert [0, "earliest", "latest"] == [target_of(each) for each in (0, "earliest", "latest")]
     for wrong in (-1, True, "first", None, 1.0, b"x"):
         with pytest.raises(InvalidArgument, match="expected a message id"):
-            target(wrong)  # type: ignore[arg-type]
+            target_of(wrong)  # type: ignore[arg-type]
 
 
 def test_ranges_come_in_order() -> None:
