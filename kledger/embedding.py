@@ -1,10 +1,12 @@
 """A native client with the whole server in its own process.
 
 Rule: it is the server that `kledger serve` runs, started on entering and stopped on leaving; what
-the client made is closed before. A crash of the server is raised on leaving.
+the client made is closed before. A crash of the server is heard by everything that the client
+made, and raised on leaving.
 Must not know: anything that the wiring knows.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +22,7 @@ class EmbeddedClient(Client):
 
     def __init__(self, path: Path | str | None, *, kafka: str | None = None) -> None:
         """Args: path: folder of the data, None keeps it in memory; kafka: where to listen."""
-        self._embedded = _EmbeddedServer(path, kafka)
+        self._embedded = _EmbeddedServer(path, kafka, on_crash=self._crashed)
         super().__init__(self._embedded)
 
     @property
@@ -32,7 +34,13 @@ class EmbeddedClient(Client):
 class _EmbeddedServer:
     """The server, as the client enters and leaves it."""
 
-    def __init__(self, path: Path | str | None, kafka: str | None) -> None:
+    def __init__(
+        self,
+        path: Path | str | None,
+        kafka: str | None,
+        *,
+        on_crash: Callable[[BaseException], None],
+    ) -> None:
         flags: dict[str, object] = {"server.memory": path is None}
         if path is not None:
             flags["server.data"] = str(path)
@@ -41,8 +49,7 @@ class _EmbeddedServer:
         settings = kledger.settings.load(flags=flags)
         if kafka is None:
             settings = replace(settings, server=replace(settings.server, kafka=None))
-        self._crash: BaseException | None = None
-        self._server = kledger.wiring.Server(settings, on_crash=self._crashed)
+        self._server = kledger.wiring.Server(settings, on_crash=on_crash)
 
     @property
     def kafka_address(self) -> str:
@@ -59,8 +66,3 @@ class _EmbeddedServer:
         traceback: TracebackType | None,
     ) -> None:
         await self._server.stop()
-        if self._crash is not None and error is None:
-            raise self._crash
-
-    def _crashed(self, error: BaseException) -> None:
-        self._crash = self._crash or error

@@ -286,6 +286,6 @@ class Client(ClientAdmin):
     def _crashed(self, error: BaseException) -> None:
         """Something of ours is broken: whoever uses the client must hear of it."""
         self._crash = self._crash or error
-        failure = Unavailable(f"the client is broken: {error!r}")
+        failure = Unavailable(f"there is no going on after {error!r}")
         for each in self._opened:
             each.fail(failure)

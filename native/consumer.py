@@ -421,6 +421,13 @@ class Consumer:
 
     async def _grow(self, new: range) -> None:
         """Take partitions in that are new: from their beginning, or messages would be missed."""
-        added = [self._partition(each, EARLIEST) for each in new]
-        await open_all(added)
-        self._partitions += added
+        for index in new[len(self._partitions) - new.start :]:
+            partition = self._partition(index, EARLIEST)
+            # Before it is open: its messages may be received as soon as they come.
+            self._partitions.append(partition)
+            try:
+                await partition.open()
+            except BaseException:
+                self._partitions.pop()
+                await partition.close()
+                raise

@@ -84,7 +84,13 @@ async def test_partitions_that_kafka_adds_are_noticed(monkeypatch: pytest.Monkey
             pass
 
 
-async def test_crash_of_the_server_is_raised_on_leaving() -> None:
+async def test_crash_of_the_server_is_heard_and_raised_on_leaving() -> None:
+    client = await kledger.embedded(None).__aenter__()
+    consumer = await client.subscribe("orders", "s")
+    receiving = asyncio.ensure_future(consumer.receive())
+    await asyncio.sleep(0)
+    client._embedded._server._on_crash(ZeroDivisionError())
+    with pytest.raises(kledger.Unavailable, match="ZeroDivisionError"):
+        await receiving
     with pytest.raises(ZeroDivisionError):
-        async with kledger.embedded(None) as client:
-            client._embedded._crashed(ZeroDivisionError())
+        await client.__aexit__(None, None, None)

@@ -24,6 +24,7 @@ from native.seam import EARLIEST, ConsumerRequest, TopicInfo
 from native.subscribe_options import SubscribeOptions
 from subscriptions.model import Acknowledgement, SubscriptionType
 from tests.native.client_words import Rig, damaged, delivery, rig, turns
+from tests.native.recording_broker import RecordingLink
 
 
 async def no_producer(_: str) -> Producer:
@@ -141,6 +142,28 @@ async def test_new_partitions_are_consumed_from_their_beginning() -> None:
         message = await consumer.receive()
         assert 2 == message.partition
         await consumer.acknowledge(message)
+
+
+async def test_messages_of_a_new_partition_may_come_before_the_others_are_open() -> None:
+    async with consuming() as (rig_, consumer):
+        await rig_.pass_ms(rig_.services.partition_refresh_ms - 1)
+        opened, hold = rig_.broker.open_consumer, asyncio.Event()
+
+        async def deliver_at_once(request: ConsumerRequest, **rest: Any) -> RecordingLink:
+            if request.partition == 2 and not hold.is_set():
+                await hold.wait()
+                raise Unavailable("not yet")
+            return await opened(request, **rest)
+
+        rig_.broker.open_consumer = deliver_at_once  # type: ignore[method-assign]
+        await rig_.pass_ms(1)
+        rig_.broker.links[1].deliver([delivery(1, b"v")])
+        message = await consumer.receive(timeout_ms=0)
+        hold.set()
+        await turns()
+        await consumer.acknowledge(message)
+        await rig_.pass_ms(rig_.services.partition_refresh_ms)
+        assert [0, 1, 2] == [each.partition for each in requests(rig_)]
 
 
 async def test_final_end_is_heard_behind_what_is_in_the_queue() -> None:
