@@ -175,8 +175,8 @@ class ForwarderState:
         if self.phase is Phase.SETTLING and self._is_settled():
             self._settle(now_ms)
         if self.phase is Phase.WAITING and now_ms >= self.retry_at_ms:
-            self.phase = Phase.FINISHED if self._is_closing else Phase.REWINDING
-            return [] if self._is_closing else [Rewind()]
+            self.phase = Phase.REWINDING
+            return [Rewind()]
         effects: list[Effect] = []
         if self.phase is Phase.RUNNING:
             self._prepare(effects)
@@ -326,7 +326,7 @@ class ForwarderState:
         """Finish what was sent, and no more."""
         self._is_closing = True
         self._drop_unsent()
-        if self.phase is Phase.WAITING:
+        if self.phase in {Phase.WAITING, Phase.REWINDING}:
             self.phase = Phase.FINISHED
 
     # Inside

@@ -10,12 +10,12 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-from native.errors import InvalidArgument, TopicExists, TopicNotFound
+from native.errors import InvalidArgument, TopicExists, TopicNotFound, Unavailable
 from native.forward_source import LinkSource
 from native.forward_target import LinkTarget
 from native.forwarder import Forwarder, PrepareEntry, as_it_is
 from native.forwarder_state import ForwardLimits
-from native.seam import Broker, ConsumerRequest, MessagePlace
+from native.seam import Broker, ConsumerRequest, MessagePlace, TopicInfo
 from runtime.clock import Clock
 from runtime.entropy import Entropy
 from runtime.tasks import Supervisor
@@ -64,6 +64,7 @@ class TopicForwarder:
         self._entropy = entropy
         self._prepare = prepare
         self._limits = limits
+        self._is_closed = False
         self._ends: list[MessagePlace] = []
         self._forwarders: list[Forwarder] = []
 
@@ -77,21 +78,23 @@ class TopicForwarder:
 
         Raises:
             TopicNotFound: there is no such source.
-            InvalidArgument: the target has too few partitions.
+            InvalidArgument: the target is the source, or has too few partitions.
         """
         request = self._request
         source = await self._source.lookup(request.source, create=False)
         count = source.partition_count
-        target = await self._find_target(count)
+        target = await self._find_target(source)
         await self._source.create_subscription(source.name, request.subscription, request.start)
         for partition in range(count):
             self._ends.append(await self._source.last_place(source.name, partition))
             self._forwarders.append(self._forwarder(source.name, target, partition))
 
-    async def run(self) -> None:
-        """Forward until it is closed. Raises what a partition cannot get over."""
+    async def run(self, *, until_caught_up: bool = False) -> None:
+        """Forward until it is closed, or has caught up. Raises what it cannot get over."""
         supervisor = Supervisor()
         works = [self._run_one(each) for each in self._forwarders]
+        if until_caught_up:
+            works.append(self._close_when_caught_up())
         try:
             results = await asyncio.gather(
                 *(supervisor.finish(work, "forward a topic") for work in works),
@@ -105,13 +108,9 @@ class TopicForwarder:
 
     def close(self) -> None:
         """Let `run` end when what was sent is acknowledged."""
+        self._is_closed = True
         for each in self._forwarders:
             each.close()
-
-    async def wait_caught_up(self) -> None:
-        """Return when all that was there at `open` is forwarded, or nothing is owed any more."""
-        while not await self._is_caught_up():
-            await self._clock.sleep(CATCH_UP_LOOK_MS)
 
     async def _run_one(self, forwarder: Forwarder) -> None:
         try:
@@ -119,15 +118,23 @@ class TopicForwarder:
         finally:
             self.close()
 
-    async def _find_target(self, count: int) -> str:
+    async def _close_when_caught_up(self) -> None:
+        """Close when all that was there at `open` is forwarded, or nothing is owed any more."""
+        while not self._is_closed and not await self._is_caught_up():
+            await self._clock.sleep(CATCH_UP_LOOK_MS)
+        self.close()
+
+    async def _find_target(self, source: TopicInfo) -> str:
         """Return the target's name. It may have more partitions; keys stay where they are."""
-        name = self._request.target
+        name, count = self._request.target, source.partition_count
         try:
             found = await self._target.lookup(name, create=False)
         except TopicNotFound:
             with suppress(TopicExists):
                 await self._target.create_topic(name, count, {})
             found = await self._target.lookup(name, create=False)
+        if self._source is self._target and found.name == source.name:
+            raise InvalidArgument(f"topic {source.name} cannot be forwarded to itself")
         if found.partition_count < count:
             raise InvalidArgument(
                 f"target {found.name} has {found.partition_count} partitions, expected at least"
@@ -162,7 +169,10 @@ class TopicForwarder:
         if any(forwarder.state.in_flight for forwarder, _ in pairs):
             return False
         request = self._request
-        stats = await self._source.subscription_stats(request.source, request.subscription)
+        try:
+            stats = await self._source.subscription_stats(request.source, request.subscription)
+        except Unavailable:
+            return False
         return not stats.backlog
 
 

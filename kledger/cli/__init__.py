@@ -17,6 +17,8 @@ NOUNS = {
     "serve": "run a server",
     "doctor": "check a stopped store, say what is damaged",
     "ledger": "look into the managed ledgers of a stopped store, export what is readable",
+    "topic": "the topics of a running server, and copies of them",
+    "subscription": "the subscriptions of a running server: look, make, set where they stand",
 }
 
 EXIT_FAILURE = 1

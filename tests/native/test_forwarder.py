@@ -213,6 +213,21 @@ async def test_close_waits_for_what_was_sent(forwarding: Forwarding) -> None:
     assert 3 == (await forwarding.ml.open_cursor("c")).backlog
 
 
+async def test_close_does_not_wait_for_a_rewind(forwarding: Forwarding) -> None:
+    """The server may be away for hours."""
+    began = asyncio.Event()
+
+    async def start() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    forwarding.target.start = start  # type: ignore[method-assign]
+    running = forwarding.run()
+    await began.wait()
+    forwarding.forwarder.close()
+    await running
+
+
 async def test_a_run_that_is_cancelled_lets_go(forwarding: Forwarding) -> None:
     forwarding.target.answering.close()
     running = forwarding.run()

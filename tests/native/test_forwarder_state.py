@@ -282,9 +282,9 @@ def test_close_ends_a_back_off_and_a_rewind() -> None:
     player.state.close()
     assert Phase.FINISHED is player.state.phase
     player = Player()
-    player.decide()
+    assert [Rewind()] == player.decide()
     player.state.close()
-    assert [] == player.rewound()
+    assert [] == player.decide()
     assert Phase.FINISHED is player.state.phase
 
 

@@ -62,11 +62,7 @@ async def values(serving_: Serving, topic: str = "copy", index: int = 0) -> list
 
 async def forward_all(forwarding: TopicForwarder) -> None:
     await forwarding.open()
-    running = asyncio.ensure_future(forwarding.run())
-    catching_up = asyncio.ensure_future(forwarding.wait_caught_up())
-    await asyncio.wait([running, catching_up], return_when=asyncio.FIRST_COMPLETED)
-    forwarding.close()
-    await running
+    await forwarding.run(until_caught_up=True)
 
 
 async def test_partitions_keep_their_order_and_number(here: Serving, there: Serving) -> None:
@@ -135,7 +131,7 @@ async def test_a_reset_while_it_runs_forwards_again(here: Serving, there: Servin
     forwarding = forwarder(here, there)
     await forwarding.open()
     running = asyncio.ensure_future(forwarding.run())
-    await forwarding.wait_caught_up()
+    await until(lambda: forwarding.forwarded_count == 3)
     await here.service.reset_subscription("orders", "f", "earliest", partition=None, inclusive=True)
     await until(lambda: forwarding.forwarded_count == 6)
     forwarding.close()
@@ -167,6 +163,15 @@ async def test_a_topic_of_the_same_broker_can_be_the_target(here: Serving) -> No
     await here.append("a")
     await forward_all(forwarder(here, here))
     assert ["a"] == await values(here)
+
+
+async def test_a_topic_is_not_forwarded_to_itself(here: Serving) -> None:
+    await here.append("a")
+    long = "persistent://public/default/orders"
+    request = ForwardRequest(source="orders", target=long, subscription="f", start="earliest")
+    with pytest.raises(InvalidArgument, match="itself"):
+        await forwarder(here, here, request=request).open()
+    assert [] == await here.service.subscriptions("orders")
 
 
 async def test_an_empty_topic_is_caught_up(here: Serving, there: Serving) -> None:

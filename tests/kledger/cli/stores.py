@@ -81,8 +81,10 @@ def flip(folder: Path, data: bytes) -> None:
 class Told:
     """What a command said, and its exit code."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], *words: object) -> None:
-        self.code = run(["ledger", *map(str, words)])
+    def __init__(
+        self, capsys: pytest.CaptureFixture[str], *words: object, noun: str = "ledger"
+    ) -> None:
+        self.code = run([noun, *map(str, words)])
         captured = capsys.readouterr()
         self.out = captured.out.splitlines()
         self.err = captured.err.splitlines()

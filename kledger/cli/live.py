@@ -1,0 +1,134 @@
+"""What the nouns have in common that ask a running server.
+
+Rule: one command is one connection; what the server refuses is one line. What names something that
+is not there, or cannot be, is a mistake of the caller; everything else is a failure.
+Must not know: what a verb asks.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import datetime
+from typing import TypeAlias
+
+import kledger
+from kledger.cli import failure, mistake
+from kledger.setting_values import SettingError, split_address
+from native.client import Client
+from native.errors import (
+    InvalidArgument,
+    KledgerError,
+    SubscriptionNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from native.message_id import MessageId
+
+DEFAULT_ADDRESS = "127.0.0.1:9093"
+MISTAKES = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)
+EXIT_CODES = "exit code 0: done; 1: the server cannot do it now; 2: a mistake of the caller"
+PLACE = (
+    "earliest, latest, a time (milliseconds since 1970, or like 2026-01-31T12:00:00Z), or a "
+    "message LEDGER:ENTRY[:INDEX[:PARTITION]]"
+)
+
+Verb: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
+
+
+def add_verbs(
+    parser: argparse.ArgumentParser, verbs: dict[str, str]
+) -> dict[str, argparse.ArgumentParser]:
+    """Declare verbs with what all of them take; return their parsers."""
+    choices = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    added = {}
+    for verb, what in verbs.items():
+        added[verb] = each = choices.add_parser(
+            verb, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=EXIT_CODES,
+            allow_abbrev=False,
+        )  # fmt: skip
+        each.add_argument(
+            "--native", metavar="HOST:PORT", type=address, default=DEFAULT_ADDRESS,
+            help=f"where the server listens for native clients ({DEFAULT_ADDRESS})",
+        )  # fmt: skip
+        each.add_argument("--json", action="store_true", help="one JSON document")
+    return added
+
+
+def run(arguments: argparse.Namespace, verb: Verb) -> int:
+    """Do one verb over a connection; return the exit code."""
+
+    async def connected() -> None:
+        async with kledger.connect(f"kledger://{arguments.native}") as client:
+            await verb(client, arguments)
+
+    return finish(connected())
+
+
+def finish(work: Awaitable[None]) -> int:
+    """Run a command to its end; return the exit code."""
+
+    async def working() -> None:
+        await work
+
+    try:
+        asyncio.run(working())
+        sys.stdout.flush()
+    except MISTAKES as error:
+        return mistake(_line(error))
+    except KledgerError as error:
+        return failure(_line(error))
+    except BrokenPipeError:  # whoever reads has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def tell(arguments: argparse.Namespace, fields: object, lines: Iterable[str]) -> None:
+    """Print a result: its fields as JSON if that was asked for, or its lines."""
+    if arguments.json:
+        print(json.dumps(fields, indent=2))
+        return
+    for line in lines:
+        print(line)
+
+
+def address(text: str) -> str:
+    """Return HOST:PORT as it was given, for argparse."""
+    try:
+        split_address("address", text)
+    except SettingError:
+        raise argparse.ArgumentTypeError(f"expected HOST:PORT, got {text!r}") from None
+    return text
+
+
+def count(text: str) -> int:
+    """Return a number from 1 on, for argparse."""
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, got {text!r}")
+    return int(text)
+
+
+def place(text: str) -> MessageId | int | str:
+    """Return a place in a topic, for argparse; see `PLACE`."""
+    if text in {"earliest", "latest"}:
+        return text
+    if text.isascii() and text.isdigit():
+        return int(text)
+    parts = text.split(":")
+    if 2 <= len(parts) <= 4 and all(part.isascii() and part.isdigit() for part in parts):
+        ledger_id, entry_id, *rest = map(int, parts)
+        index, partition = [*rest, *[-1, 0][len(rest) :]]
+        return MessageId(ledger_id, entry_id, index, partition)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected {PLACE}, got {text!r}") from None
+    if moment.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"expected a time with its zone, like {text}Z")
+    return round(moment.timestamp() * 1000)
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,176 @@
+"""kledger subscription: the subscriptions of a topic of a running server.
+
+A subscription keeps the place of its consumers in every partition of a topic. Setting the place
+(skip, clear, reset) sends its consumers back to it; they go on by themselves.
+"""
+
+import argparse
+
+from kledger.cli import live
+from kledger.cli.live import tell
+from kledger.cli.plain_text import part, quoted, table
+from native.client import Client
+from native.message import Message
+from native.seam import SubscriptionStats
+
+_VERBS = {
+    "list": "the durable subscriptions of a topic, one a line",
+    "stats": "how far its consumers are, for one subscription or all",
+    "create": "make a subscription without a consumer; nothing if there is one",
+    "delete": "remove a subscription",
+    "skip": "acknowledge the next so many messages of every partition",
+    "clear": "acknowledge everything that is there",
+    "reset": "set where it stands: what comes from there on is owed, whatever was acknowledged",
+    "peek": "show what would come next, and change nothing",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their flags."""
+    added = live.add_verbs(parser, _VERBS)
+    for verb, each in added.items():
+        each.add_argument("topic", metavar="TOPIC")
+        if verb == "stats":
+            each.add_argument("name", metavar="NAME", nargs="?", help="all without")
+        elif verb != "list":
+            each.add_argument("name", metavar="NAME")
+    added["create"].add_argument(
+        "--from", metavar="PLACE", dest="start", type=live.place, default="latest",
+        help=f"where it begins (latest): {live.PLACE}",
+    )  # fmt: skip
+    added["delete"].add_argument("--force", action="store_true", help="send its consumers away")
+    added["skip"].add_argument("count", metavar="COUNT", type=live.count)
+    added["reset"].add_argument("place", metavar="PLACE", type=live.place, help=live.PLACE)
+    added["reset"].add_argument(
+        "--after", action="store_true", help="a message that is named is not owed, the next one is"
+    )
+    added["peek"].add_argument(
+        "--count", metavar="N", type=live.count, default=10,
+        help="so many entries of every partition (10); an entry is a batch of messages",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one verb; return the exit code."""
+    verbs: dict[str, live.Verb] = {
+        "list": list_all, "stats": stats, "create": create, "delete": delete, "skip": skip,
+        "clear": clear, "reset": reset, "peek": peek,
+    }  # fmt: skip
+    return live.run(arguments, verbs[arguments.verb])
+
+
+async def list_all(client: Client, arguments: argparse.Namespace) -> None:
+    """List the names."""
+    names = await client.subscriptions(arguments.topic)
+    tell(arguments, {"topic": arguments.topic, "subscriptions": names}, names)
+
+
+async def stats(client: Client, arguments: argparse.Namespace) -> None:
+    """Show the numbers of one subscription, or of all."""
+    topic, name = arguments.topic, arguments.name
+    names = [name] if name is not None else await client.subscriptions(topic)
+    found = [_fields(each, await client.subscription_stats(topic, each)) for each in names]
+    columns = {
+        "name": "NAME", "type": "TYPE", "backlog": "BACKLOG", "unacknowledged": "UNACKNOWLEDGED",
+        "redelivery_rate": "REDELIVERED/S", "revision_num": "REVISIONS", "consumers": "CONSUMERS",
+    }  # fmt: skip
+    rows = [[_cell(each[column]) for column in columns] for each in found]
+    lines = list(table(list(columns.values()), rows))
+    lines += [f"{each['name']} is being reset" for each in found if each["is_under_revision"]]
+    tell(arguments, found[0] if name is not None else {"subscriptions": found}, lines)
+
+
+async def create(client: Client, arguments: argparse.Namespace) -> None:
+    """Make one."""
+    await client.create_subscription(arguments.topic, arguments.name, arguments.start)
+    _tell_done(arguments, "is there")
+
+
+async def delete(client: Client, arguments: argparse.Namespace) -> None:
+    """Remove one."""
+    await client.delete_subscription(arguments.topic, arguments.name, force=arguments.force)
+    _tell_done(arguments, "deleted")
+
+
+async def skip(client: Client, arguments: argparse.Namespace) -> None:
+    """Acknowledge the next messages."""
+    await client.skip_messages(arguments.topic, arguments.name, arguments.count)
+    _tell_done(arguments, f"skipped in every partition: {arguments.count}")
+
+
+async def clear(client: Client, arguments: argparse.Namespace) -> None:
+    """Acknowledge everything."""
+    await client.clear_backlog(arguments.topic, arguments.name)
+    _tell_done(arguments, "backlog cleared")
+
+
+async def reset(client: Client, arguments: argparse.Namespace) -> None:
+    """Set where it stands."""
+    await client.reset_subscription(
+        arguments.topic, arguments.name, arguments.place, inclusive=not arguments.after
+    )
+    _tell_done(arguments, f"reset to {arguments.place}")
+
+
+async def peek(client: Client, arguments: argparse.Namespace) -> None:
+    """Show what would come next."""
+    messages = await client.peek_messages(arguments.topic, arguments.name, arguments.count)
+    tell(arguments, {"messages": list(map(_message, messages))}, map(_line, messages))
+
+
+def _tell_done(arguments: argparse.Namespace, what: str) -> None:
+    topic, name = arguments.topic, arguments.name
+    fields = {"topic": topic, "subscription": name, "done": what}
+    tell(arguments, fields, [f"subscription {name} of {topic}: {what}"])
+
+
+def _fields(name: str, found: SubscriptionStats) -> dict[str, object]:
+    return {
+        "name": name,
+        "type": found.type,
+        "backlog": found.backlog,
+        "unacknowledged": found.unacknowledged,
+        "consumers": list(found.consumers),
+        "redelivery_rate": found.redelivery_rate,
+        "revision_num": found.revision_num,
+        "is_under_revision": found.is_under_revision,
+    }
+
+
+def _cell(value: object) -> object:
+    match value:
+        case list():
+            return ", ".join(value) or None
+        case float():
+            return f"{value:.1f}"
+        case _:
+            return value
+
+
+def _message(message: Message) -> dict[str, object]:
+    """Return the fields of a message; bytes that are no text as escaped text."""
+    return {
+        "id": str(message.id),
+        "partition": message.partition,
+        "offset": message.offset,
+        "publish_timestamp": message.publish_timestamp,
+        "event_timestamp": message.event_timestamp,
+        "key": _text(message.key),
+        "value": _text(message.value),
+        "headers": [[name, _text(value)] for name, value in message.headers],
+    }
+
+
+def _line(message: Message) -> str:
+    parts = [
+        f"{message.id} partition={message.partition} offset={message.offset}",
+        f"timestamp={message.publish_timestamp}",
+        part("key", message.key),
+        part("value", message.value),
+    ]
+    parts += [part(f"header:{quoted(name)}", value) for name, value in message.headers]
+    return " ".join(parts)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "backslashreplace")

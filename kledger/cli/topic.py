@@ -1,0 +1,172 @@
+"""kledger topic: the topics of a running server, and copies of them.
+
+`forward` copies a topic to another one, of this server or of another, in order and at least once,
+for as long as it runs. Its place is a durable subscription of the source, so it goes on where it
+ended; message keys, headers, times and partitions stay as they are.
+"""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from kledger.cli import live, mistake
+from kledger.cli.live import tell
+from kledger.cli.plain_text import table
+from native.client import Client
+from native.rpc_client import RpcClient
+from native.topic_forwarder import ForwardRequest, TopicForwarder
+from runtime.clock import SystemClock
+from runtime.entropy import SystemEntropy
+
+_VERBS = {
+    "list": "every topic, one a line",
+    "stats": "the partitions of a topic, and its subscriptions",
+    "create": "make a topic",
+    "delete": "remove a topic with its subscriptions",
+    "terminate": "let nothing be added any more; it can still be read",
+    "forward": "copy a topic to another one, for as long as this runs",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs and their flags."""
+    added = live.add_verbs(parser, _VERBS)
+    for verb, each in added.items():
+        if verb not in {"list", "forward"}:
+            each.add_argument("topic", metavar="TOPIC")
+    added["create"].add_argument("--partitions", metavar="N", type=live.count, default=1)
+    added["create"].add_argument(
+        "--config", metavar="KEY=VALUE", type=_assignment, action="append", default=[],
+        help="a setting by Kafka's name; may be repeated",
+    )  # fmt: skip
+    forward_parser = added["forward"]
+    forward_parser.add_argument("source", metavar="SOURCE", help="a topic of the server")
+    forward_parser.add_argument(
+        "target", metavar="TARGET", help="made with as many partitions if it is missing"
+    )
+    forward_parser.add_argument(
+        "--to", metavar="HOST:PORT", type=live.address, help="the server of TARGET, if another"
+    )
+    forward_parser.add_argument(
+        "--subscription", metavar="NAME",
+        help="keeps the place in SOURCE; forward-TARGET, or forward-TARGET@HOST:PORT with --to",
+    )  # fmt: skip
+    forward_parser.add_argument(
+        "--from", choices=("earliest", "latest"), dest="start", default="earliest",
+        help="where a subscription that is new begins (earliest)",
+    )  # fmt: skip
+    forward_parser.add_argument(
+        "--until-caught-up", action="store_true",
+        help="end when everything is forwarded that was there at the beginning",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one verb; return the exit code."""
+    verbs: dict[str, live.Verb] = {
+        "list": list_all, "stats": stats, "create": create, "delete": delete,
+        "terminate": terminate,
+    }  # fmt: skip
+    if arguments.verb == "forward":
+        return forward(arguments)
+    return live.run(arguments, verbs[arguments.verb])
+
+
+async def list_all(client: Client, arguments: argparse.Namespace) -> None:
+    """List the names."""
+    names = await client.topics()
+    tell(arguments, {"topics": names}, names)
+
+
+async def stats(client: Client, arguments: argparse.Namespace) -> None:
+    """Show the numbers of one topic."""
+    found = await client.topic_stats(arguments.topic)
+    partitions = [
+        {"partition": index, **each._asdict()} for index, each in enumerate(found.partitions)
+    ]
+    headings = ["PARTITION", "LOG START", "LOG END", "BYTES"]
+    lines = list(table(headings, [list(each.values()) for each in partitions]))
+    lines += [f"subscription: {name}" for name in found.subscriptions]
+    fields = {
+        "name": found.name, "partitions": partitions, "subscriptions": list(found.subscriptions),
+    }  # fmt: skip
+    tell(arguments, fields, lines)
+
+
+async def create(client: Client, arguments: argparse.Namespace) -> None:
+    """Make one."""
+    topic, partitions = arguments.topic, arguments.partitions
+    await client.create_topic(topic, partitions=partitions, config=dict(arguments.config))
+    fields = {"topic": topic, "partitions": partitions}
+    tell(arguments, fields, [f"topic {topic}: created, partitions: {partitions}"])
+
+
+async def delete(client: Client, arguments: argparse.Namespace) -> None:
+    """Remove one."""
+    await client.delete_topic(arguments.topic)
+    tell(arguments, {"topic": arguments.topic}, [f"topic {arguments.topic}: deleted"])
+
+
+async def terminate(client: Client, arguments: argparse.Namespace) -> None:
+    """Let nothing be added any more."""
+    ends = [str(each.position) for each in await client.terminate(arguments.topic)]
+    lines = [f"topic {arguments.topic}: terminated"]
+    lines += [f"partition {partition} ends at {end}" for partition, end in enumerate(ends)]
+    tell(arguments, {"topic": arguments.topic, "ends": ends}, lines)
+
+
+def forward(arguments: argparse.Namespace) -> int:
+    """Copy a topic until it is told to stop; return the exit code."""
+    source, target, to = arguments.source, arguments.target, arguments.to
+    is_one_server = to is None or to == arguments.native
+    if is_one_server and source == target:
+        return mistake(f"topic {source} cannot be forwarded to itself")
+    name = f"forward-{target}" if is_one_server else f"forward-{target}@{to}"
+    request = ForwardRequest(
+        source=source,
+        target=target,
+        subscription=arguments.subscription or name,
+        start=arguments.start,
+    )
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="kledger: %(message)s")
+    return live.finish(_forward(arguments, request, arguments.native if is_one_server else to))
+
+
+async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: str) -> None:
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(_broker(arguments.native))
+        is_one_server = to == arguments.native
+        there = here if is_one_server else await stack.enter_async_context(_broker(to))
+        forwarder = TopicForwarder(
+            request, here, there, clock=SystemClock(), entropy=SystemEntropy()
+        )
+        await forwarder.open()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, forwarder.close)
+        await forwarder.run(until_caught_up=arguments.until_caught_up)
+        batches = forwarder.forwarded_count
+        fields = {"source": request.source, "target": request.target, "batches": batches}
+        line = f"topic {request.source}: forwarded to {request.target}, batches: {batches}"
+        tell(arguments, fields, [line])
+
+
+@asynccontextmanager
+async def _broker(address: str) -> AsyncIterator[RpcClient]:
+    broker = RpcClient(address)
+    try:
+        await broker.connect()
+        yield broker
+    finally:
+        await broker.close()
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, got {text!r}")
+    return key, value

@@ -1,0 +1,209 @@
+"""`kledger topic` against running servers."""
+
+import itertools
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kledger.cli import run
+from kledger.process import ServerProcess
+from tests.kledger.cli.serving import Capture, Shell, values_of
+
+
+@pytest.fixture
+def topics(server: ServerProcess, capsys: Capture) -> Shell:
+    return Shell(server, capsys, "topic")
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[ServerProcess]:
+    with ServerProcess("--memory", native="127.0.0.1:0") as running:
+        yield running
+
+
+def test_create_list_stats_and_delete(topics: Shell, topic: str) -> None:
+    told = topics("create", topic, "--partitions", 2, "--config", "retention.ms=1000")
+    assert (0, [f"topic {topic}: created, partitions: 2"]) == (told.code, told.out)
+    assert topic in topics("list").out
+    assert topic in topics("list", "--json").json["topics"]
+    headings, *lines = topics("stats", topic).out
+    assert "PARTITION  LOG START  LOG END  BYTES" == headings
+    assert [["0", "0", "0", "0"], ["1", "0", "0", "0"]] == [line.split() for line in lines]
+    told = topics("delete", topic)
+    assert (0, [f"topic {topic}: deleted"]) == (told.code, told.out)
+    assert topic not in topics("list").out
+
+
+def test_stats_as_json(topics: Shell, topic: str) -> None:
+    topics.send(topic, b"a", b"b")
+    found = topics("stats", topic, "--json").json
+    [partition] = found["partitions"]
+    assert (topic, []) == (found["name"], found["subscriptions"])
+    assert (0, 0, 2) == (
+        partition["partition"], partition["log_start_offset"], partition["end_offset"],
+    )  # fmt: skip
+
+
+def test_terminate(topics: Shell, topic: str) -> None:
+    topics.send(topic, b"a", b"b")
+    told = topics("terminate", topic)
+    first, end = told.out
+    assert (0, f"topic {topic}: terminated") == (told.code, first)
+    assert end.startswith("partition 0 ends at ")
+    assert end.endswith(":1")
+    assert [end.split()[-1]] == topics("terminate", topic, "--json").json["ends"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stats", "nowhere"], "no topic is called 'nowhere'"),
+        (["create", "a topic"], "a topic"),
+        (["create", "x", "--partitions", "0"], "expected a number from 1 on, got '0'"),
+        (["create", "x", "--config", "retention.ms"], "expected KEY=VALUE"),
+        (["create", "x", "--config", "retention.ms=soon"], "retention.ms"),
+        (["forward", "nowhere", "x"], "no topic is called 'nowhere'"),
+        (["forward", "x", "x"], "topic x cannot be forwarded to itself"),
+        (["forward", "x", "y", "--to", "nowhere"], "expected HOST:PORT, got 'nowhere'"),
+        (["forward", "x", "y", "--from", "there"], "invalid choice"),
+    ],
+)
+def test_mistakes(topics: Shell, words: list[str], message: str) -> None:
+    told = topics(*words)
+    assert (2, [], 1) == (told.code, told.out, len(told.err)), told.err
+    assert message in told.err[0]
+
+
+def test_a_topic_that_exists_is_a_mistake(topics: Shell, topic: str) -> None:
+    assert 0 == topics("create", topic).code
+    assert 2 == topics("create", topic).code
+
+
+def test_forward_to_another_topic(topics: Shell, topic: str) -> None:
+    copy = f"{topic}-copy"
+    topics.send(topic, b"a", b"b", b"c")
+    told = topics("forward", topic, copy, "--until-caught-up")
+    assert (0, []) == (told.code, told.err)
+    assert [f"topic {topic}: forwarded to {copy}, batches: 3"] == told.out
+    topics.send(topic, b"d")
+    told = topics("forward", topic, copy, "--until-caught-up", "--json")
+    assert {"source": topic, "target": copy, "batches": 1} == told.json
+    assert [b"a", b"b", b"c", b"d"] == values_of(topics.address, copy)
+    assert f"subscription: forward-{copy}" in topics("stats", topic).out
+
+
+def test_forward_to_another_server(topics: Shell, other: ServerProcess, topic: str) -> None:
+    assert 0 == topics("create", topic, "--partitions", 3).code
+    values = [b"%d" % number for number in range(30)]
+    topics.send(topic, *values)
+    told = topics(
+        "forward", topic, topic, "--to", other.native_address, "--until-caught-up",
+        "--subscription", "mine",
+    )  # fmt: skip
+    assert (0, []) == (told.code, told.err)
+    assert sorted(values) == sorted(filter(None, values_of(other.native_address, topic)))
+    assert "subscription: mine" in topics("stats", topic).out
+
+
+def test_a_second_forwarder_of_the_same_place_is_refused(topics: Shell, topic: str) -> None:
+    topics.send(topic, b"a")
+    with Forwarding(topics.address, topic, f"{topic}-copy") as forwarding:
+        forwarding.wait_for(f"{topic}-copy", 1)
+        told = topics("forward", topic, f"{topic}-copy")
+        assert (1, 1) == (told.code, len(told.err))
+        assert 0 == forwarding.stop()[0]
+
+
+@pytest.mark.slow
+def test_nobody_there_is_a_failure_in_one_line(capsys: Capture) -> None:
+    code = run(["topic", "list", "--native", "127.0.0.1:1"])
+    assert (1, 1) == (code, capsys.readouterr().err.count("\n"))
+
+
+class Forwarding:
+    """`kledger topic forward` as a process."""
+
+    def __init__(self, address: str, *words: str, to: str | None = None) -> None:
+        self.to = to or address
+        command = [sys.executable, "-P", "-m", "kledger", "topic", "forward", *words]
+        command += ["--native", address, "--to", self.to]
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+
+    def wait_for(self, topic: str, count: int) -> list[bytes | None]:
+        """Wait until at least so many messages are there."""
+        for _ in range(1_000):
+            assert self.process.poll() is None, self.process.communicate()[0]
+            try:
+                found = values_of(self.to, topic)
+            except Exception:  # noqa: BLE001 - not made yet, or its server is away
+                continue
+            if len(found) >= count:
+                return found
+        raise AssertionError(f"{topic} has not got {count} messages")
+
+    def stop(self) -> tuple[int, str]:
+        """End it in order; return its exit code and what it said."""
+        self.process.send_signal(signal.SIGTERM)
+        said, _ = self.process.communicate(timeout=20)
+        return self.process.returncode, said
+
+    def __enter__(self) -> "Forwarding":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def test_forward_runs_until_it_is_told_to_stop(topics: Shell, topic: str) -> None:
+    copy = f"{topic}-copy"
+    topics.send(topic, b"a")
+    with Forwarding(topics.address, topic, copy) as forwarding:
+        assert [b"a"] == forwarding.wait_for(copy, 1)
+        topics.send(topic, b"b")
+        assert [b"a", b"b"] == forwarding.wait_for(copy, 2)
+        code, said = forwarding.stop()
+    assert (0, f"topic {topic}: forwarded to {copy}, batches: 2\n") == (code, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["source", "target"])
+def test_forward_goes_on_when_a_server_was_killed(
+    tmp_path: Path, capsys: Capture, killed: str
+) -> None:
+    """At least once and in order: nothing is passed over, and what comes twice comes in order."""
+    servers = {
+        name: ServerProcess("--data", str(tmp_path / name), native="127.0.0.1:0").start()
+        for name in ("source", "target")
+    }
+    values = [b"%d" % number for number in range(300)]
+    try:
+        source = Shell(servers["source"], capsys, "topic")
+        to = servers["target"].native_address
+        source.send("orders", *values[:200])
+        with Forwarding(source.address, "orders", "copy", to=to) as forwarding:
+            forwarding.wait_for("copy", 1)
+            address = servers[killed].native_address
+            servers[killed].kill()
+            servers[killed] = ServerProcess(
+                "--data", str(tmp_path / killed), native=address
+            ).start()
+            source.send("orders", *values[200:])
+            found = [int(each or -1) for each in forwarding.wait_for("copy", 300)]
+            while found[-1] != 299:
+                found = [int(each or -1) for each in forwarding.wait_for("copy", 300)]
+            assert 0 == forwarding.stop()[0]
+    finally:
+        for server in servers.values():
+            server.stop()
+    assert 0 == found[0]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(found))
+    assert set(range(300)) == set(found)
