@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from native.client_services import ClientServices
+from native.closing import Closing
 from native.dead_letter import DeadLetters
 from native.errors import (
     AlreadyClosed,
@@ -68,7 +69,7 @@ class Consumer:
         self._queue = ReceiveQueue()
         self._changed = Signal()
         self._failure: KledgerError | None = None
-        self._is_closed = False
+        self._closing = Closing(services.supervisor, f"consumer of {topic.name}")
         self._damage: Unreadable | None = None
         self._streak = 0
         self._dead_letters: DeadLetters | None = None
@@ -170,7 +171,7 @@ class Consumer:
         try:
             return await self.receive()
         except AlreadyClosed:
-            if self._is_closed:
+            if self._closing.has_begun:
                 raise StopAsyncIteration from None
             raise
 
@@ -289,8 +290,8 @@ class Consumer:
             pass  # One that is not durable went with its last consumer.
         except KledgerError:
             parts = [self._partition(each.partition, each.start[0]) for each in self._partitions]
-            await open_all(parts)
             self._partitions = parts
+            await open_all(parts)
             raise
         await self.close()
 
@@ -301,18 +302,7 @@ class Consumer:
 
     async def close(self) -> None:
         """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._changed.notify()
-        self._told_closed(self)
-        if self._watch is not None:
-            self._watch.cancel()
-        try:
-            if self._dead_letters is not None:
-                await self._dead_letters.close()
-        finally:
-            await close_all(self._partitions)
+        await self._closing.run(self._close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -324,6 +314,19 @@ class Consumer:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _close(self) -> None:
+        self._changed.notify()
+        if self._watch is not None:
+            self._watch.cancel()
+        try:
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
+        finally:
+            try:
+                await close_all(self._partitions)
+            finally:
+                self._told_closed(self)
 
     def _take(self) -> Message | None:
         self._check_closed()
@@ -374,7 +377,7 @@ class Consumer:
         return True
 
     def _check_closed(self) -> None:
-        if self._is_closed:
+        if self._closing.has_begun:
             raise AlreadyClosed(f"consumer of {self._topic} is closed")
 
     def _check_usable(self) -> None:

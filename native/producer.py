@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from native.client_services import ClientServices
+from native.closing import Closing
 from native.errors import AlreadyClosed, InvalidArgument, KledgerError
 from native.message import Message
 from native.message_codec import Outgoing, outgoing, resent
@@ -41,7 +42,7 @@ class Producer:
         self._topic = topic.name
         self._name = producer_name
         self._is_batching = batching
-        self._is_closed = False
+        self._closing = Closing(services.supervisor, f"producer of {topic.name}")
         self._failure: KledgerError | None = None
         self._told_closed = closed
         self._window: SendWindow[Pending] = SendWindow(max_pending)
@@ -134,17 +135,7 @@ class Producer:
 
     async def close(self) -> None:
         """Flush and let go; may be repeated."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        try:
-            await self.flush()
-        finally:
-            if self._watch is not None:
-                self._watch.cancel()
-            fail(self._window.waiting, AlreadyClosed(f"producer of {self._topic} is closed"))
-            self._told_closed(self)
-            await close_all(self._partitions)
+        await self._closing.run(self._close)
 
     async def __aenter__(self) -> Self:
         return self
@@ -157,8 +148,20 @@ class Producer:
     ) -> None:
         await self.close()
 
+    async def _close(self) -> None:
+        try:
+            await self.flush()
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+            fail(self._window.waiting, AlreadyClosed(f"producer of {self._topic} is closed"))
+            try:
+                await close_all(self._partitions)
+            finally:
+                self._told_closed(self)
+
     async def _send(self, message: Outgoing) -> MessageId:
-        if self._is_closed:
+        if self._closing.has_begun:
             raise AlreadyClosed(f"producer of {self._topic} is closed")
         if self._failure is not None:
             raise self._failure

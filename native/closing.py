@@ -1,0 +1,40 @@
+"""Closing: something is closed once, to its end, whoever asks for it and however often.
+
+Rule: a caller that is cancelled does not stop it halfway; every other one waits for the same end.
+Must not know: what is closed.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from runtime.tasks import Supervisor
+
+
+class Closing:
+    """Of one thing."""
+
+    def __init__(self, supervisor: Supervisor, name: str) -> None:
+        """Args: name: stands in the log if it goes wrong."""
+        self._supervisor = supervisor
+        self._name = name
+        self._over: asyncio.Future[None] | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anybody has asked for it."""
+        return self._over is not None
+
+    async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do the work, or wait for its end when somebody began it. Its error is the first one's."""
+        if self._over is not None:
+            await asyncio.shield(self._over)
+            return
+        self._over = asyncio.get_running_loop().create_future()
+        await self._supervisor.finish(self._finish(work), f"closing of {self._name}")
+
+    async def _finish(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        try:
+            await work()
+        finally:
+            assert self._over is not None, "finished without having begun"
+            self._over.set_result(None)
