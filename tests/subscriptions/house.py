@@ -6,10 +6,12 @@ Entries are record batches; the values of their records are what tests talk abou
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 
 from batches.reader import iterate_records
 from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position, StoreConfig
 from ledger.testing import FaultyEngine, ManualClock
+from ledger.threads import StoreThreads
 from runtime.signal import Signal
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -46,13 +48,18 @@ class House:
     async def open(
         self,
         *,
+        threads: StoreThreads | None = None,
         store_config: StoreConfig = StoreConfig(),  # noqa: B008 - frozen
         config: ManagedLedgerConfig = ManagedLedgerConfig(),  # noqa: B008 - frozen
     ) -> None:
         self.store = await LedgerStore.open(
-            None, engine=self.engine, clock=self.clock, config=store_config
+            None, engine=self.engine, clock=self.clock, config=store_config, threads=threads
         )
-        self.ledger = await self.store.open_managed_ledger("orders", config=config)
+        await self.open_partition("orders", config)
+
+    async def open_partition(self, name: str, config: ManagedLedgerConfig) -> None:
+        """Go on with another one."""
+        self.ledger = await self.store.open_managed_ledger(name, config=config)
         self.partition = PartitionSubscriptions(
             self.ledger,
             partition_index=0,
@@ -137,7 +144,7 @@ class Client:
             ConsumerOptions(name=self.name),
             wanted,
             deliver=self._take,
-            ended=self.ends.append,
+            ended=self.let_go,
             failover_delay_ms=failover_delay_ms,
         )
         if permits:
@@ -147,6 +154,9 @@ class Client:
     def _take(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries += deliveries
         self._arrived.notify()
+
+    def let_go(self, error: SubscriptionsError | None) -> None:
+        self.ends.append(error)
 
     @property
     def values(self) -> list[str]:
@@ -192,9 +202,14 @@ class Client:
         )
 
 
-def all_values(delivery: Delivery) -> list[str]:
+def all_values(delivery: Delivery) -> tuple[str, ...]:
     """The values of all records of the entry."""
-    return [(record.value or b"").decode() for record in iterate_records(delivery.data)]
+    return _decoded(bytes(delivery.data))
+
+
+@cache
+def _decoded(data: bytes) -> tuple[str, ...]:
+    return tuple((record.value or b"").decode() for record in iterate_records(data))
 
 
 def masked(delivery: Delivery) -> int:
