@@ -289,9 +289,10 @@ class Dispatcher:
                 entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
             except NoMoreEntries:
                 await self._changed.wait_beyond(version)
-            except (AlreadyClosed, Fenced):
-                return
             except LedgerError as error:
+                if self.is_closed:
+                    return
+                # Fenced may pass, too: while a deletion of the log is tried that fails.
                 retry_ms = await self._wait_after(error, retry_ms)
             else:
                 # It goes on over revisions: what it returns was read under the one of this moment.
@@ -331,9 +332,9 @@ class Dispatcher:
             number = self._revision.number
             try:
                 entries, gone = await self._cursor.replay(positions)
-            except (AlreadyClosed, Fenced):
-                return
             except LedgerError as error:
+                if self.is_closed:
+                    return
                 retry_ms = await self._wait_after(error, retry_ms)
                 continue
             if not self._revision.is_outdated(number):
@@ -364,7 +365,7 @@ class Dispatcher:
 
     async def _wait_after(self, error: LedgerError, retry_ms: int) -> int:
         """Wait before a read is tried again; return how long to wait the next time."""
-        if not isinstance(error, ResetInProgress):
+        if not isinstance(error, ResetInProgress | Fenced | AlreadyClosed):
             self._log.warning("cursor %s: a read failed: %s", self._cursor.name, error)
         await self._clock.sleep(retry_ms)
         return min(retry_ms * 2, RETRY_MAX_MS)

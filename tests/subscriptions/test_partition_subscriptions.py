@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+import ledger
 from ledger import EARLIEST, LATEST, Position
+from subscriptions.dispatcher import RETRY_MAX_MS
 from subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -356,3 +358,22 @@ async def test_a_closing_that_cannot_write_ends_all_the_same(
     await room.partition.close()
     outcomes = await asyncio.gather(acknowledging, return_exceptions=True)
     assert all(each is None or isinstance(each, SubscriptionsError) for each in outcomes)
+
+
+async def test_consumers_are_served_again_after_a_deletion_of_the_log_that_failed(
+    room: House,
+) -> None:
+    """It is fenced for a while, and whoever read in that while never read again."""
+    await room.add("a", "b")
+    client = await Client().join(await room.subscription(), permits=0)
+    hold = room.engine.hold_next("commit")
+    deleting = asyncio.ensure_future(room.store.delete_managed_ledger("orders"))
+    await hold.reached()
+    client.hold.add_permits(10)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    hold.fail()
+    with pytest.raises(ledger.StorageFailed):
+        await deleting
+    room.clock.advance(RETRY_MAX_MS)
+    assert ["a", "b"] == await client.got(2)
