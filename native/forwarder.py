@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias, assert_never
 import ledger
 from batches.errors import BatchError
 from ledger import Buffer, LedgerError
-from native.errors import KledgerError, SubscriptionFenced, Timeout, Unavailable
+from native.errors import InvalidArgument, KledgerError, SubscriptionFenced, Timeout, Unavailable
 from native.forward_batch import copied
 from native.forwarder_state import (
     Effect,
@@ -100,7 +100,7 @@ class ForwardTarget(Protocol):
 
 PrepareEntry: TypeAlias = Callable[[SourceEntry], Awaitable[Buffer | None]]
 """Turns an entry into the batch that is sent for it, or None: nothing is. May take its time: what
-is behind it waits. Whatever it raises lets it be asked again later, except for BatchError."""
+is behind it waits. Whatever it raises lets it be asked again later; only BatchError is final."""
 
 
 async def as_it_is(entry: SourceEntry) -> Buffer | None:
@@ -141,7 +141,7 @@ class Forwarder:
         """Forward until it is closed, the source comes to its end, or nothing helps any more.
 
         Raises:
-            KledgerError, LedgerError, BatchError: trying again does not help.
+            KledgerError, LedgerError: trying again does not help; a note says at what.
         """
         state = self.state
         try:
@@ -224,13 +224,15 @@ class Forwarder:
 
     async def _prepare_entry(self, effect: Prepare) -> None:
         number, position = effect.number, effect.entry.position
+        what = f"prepare {position}"
         try:
             batch = await self._prepare(effect.entry)
+        except BatchError as error:
+            failure = self._failure(what, InvalidArgument(str(error)))
+            self.state.prepare_failed(number, position, failure)
         except Exception as error:  # noqa: BLE001 - whoever prepares may raise what it likes
-            is_damaged = isinstance(error, BatchError)
-            if not is_damaged:
-                self._warn(f"prepare {position}", error)
-            self.state.prepare_failed(number, position, Failure(error, is_damaged))
+            self._warn(what, error)
+            self.state.prepare_failed(number, position, Failure(error, is_final=False))
         else:
             self.state.prepared(number, position, batch)
         self.progress.notify()
@@ -264,10 +266,11 @@ class Forwarder:
     # Inside
 
     def _failure(self, what: str, error: Exception) -> Failure:
-        is_final = not isinstance(error, RETRIED)
-        if not is_final:
+        if isinstance(error, RETRIED):
             self._warn(what, error)
-        return Failure(error, is_final)
+            return Failure(error, is_final=False)
+        error.add_note(f"forwarding {self.name}: cannot {what}")
+        return Failure(error, is_final=True)
 
     def _warn(self, what: str, error: Exception) -> None:
         self._log.warning("forwarding %s: cannot %s, will try again: %r", self.name, what, error)

@@ -131,4 +131,6 @@ def place(text: str) -> MessageId | int | str:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    notes: list[str] = getattr(error, "__notes__", [])
+    text = ": ".join([*notes, str(error) or type(error).__name__])
+    return " ".join(text.split())

@@ -17,6 +17,7 @@ from kledger.cli import live, mistake
 from kledger.cli.live import tell
 from kledger.cli.plain_text import table
 from native.client import Client
+from native.errors import KledgerError
 from native.rpc_client import RpcClient
 from native.topic_forwarder import ForwardRequest, TopicForwarder
 from runtime.clock import SystemClock
@@ -148,11 +149,22 @@ async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: s
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, forwarder.close)
-        await forwarder.run(until_caught_up=arguments.until_caught_up)
+        try:
+            await forwarder.run(until_caught_up=arguments.until_caught_up)
+        except live.MISTAKES as error:
+            # The command was right; what has happened since is none of the caller's mistakes.
+            raise _ended(error) from error
         batches = forwarder.forwarded_count
         fields = {"source": request.source, "target": request.target, "batches": batches}
         line = f"topic {request.source}: forwarded to {request.target}, batches: {batches}"
         tell(arguments, fields, [line])
+
+
+def _ended(error: KledgerError) -> KledgerError:
+    ended = KledgerError(str(error))
+    for note in getattr(error, "__notes__", []):
+        ended.add_note(note)
+    return ended
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from batches.errors import CorruptBatch
 from ledger import EARLIEST, Corrupt, LedgerStore, ManagedLedger, ManagedLedgerConfig, StorageFailed
 from ledger.testing import ManualClock
 from native.errors import InvalidArgument, Unavailable
@@ -149,6 +150,16 @@ async def test_a_final_failure_ends_it_behind_what_was_confirmed(forwarding: For
     cursor = await forwarding.ml.open_cursor("c")
     assert 4 == cursor.backlog
     assert forwarding.target.is_closed
+
+
+async def test_an_entry_that_is_no_batch_ends_it(forwarding: Forwarding) -> None:
+    async def prepare(entry: SourceEntry) -> bytearray | None:
+        raise CorruptBatch("cut off")
+
+    with pytest.raises(InvalidArgument, match="cut off") as raised:
+        await forwarding.run(prepare)
+    [note] = raised.value.__notes__
+    assert note.startswith("forwarding orders-0: cannot prepare ")
 
 
 async def test_an_unreadable_source_ends_it(forwarding: Forwarding) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import kledger
-from kledger.process import ServerProcess
 from native.client import Client
 from tests.kledger.cli.stores import Told
 
@@ -16,13 +15,17 @@ Capture = pytest.CaptureFixture[str]
 class Shell:
     """Runs commands against a server, and does to it what no command does."""
 
-    def __init__(self, server: ServerProcess, capsys: Capture, noun: str) -> None:
-        self.address = server.native_address
+    def __init__(self, address: str, capsys: Capture, noun: str) -> None:
+        self.address = address
         self._capsys = capsys
         self._noun = noun
 
     def __call__(self, *words: object) -> Told:
         return Told(self._capsys, *words, "--native", self.address, noun=self._noun)
+
+    def of(self, noun: str) -> "Shell":
+        """Return one for another noun."""
+        return Shell(self.address, self._capsys, noun)
 
     def with_client(self, work: Callable[[Client], Awaitable[None]]) -> None:
         with_client(self.address, work)

@@ -84,10 +84,12 @@ def test_what_the_server_refuses_is_one_line(
     error: type[KledgerError], code: int, capsys: Capture
 ) -> None:
     async def work() -> None:
-        raise error("one thing\nand another")
+        mistake = error("one thing\nand another")
+        mistake.add_note("at a place")
+        raise mistake
 
     assert code == live.finish(work())
-    assert ("", "kledger: one thing and another\n") == capsys.readouterr()
+    assert ("", "kledger: at a place: one thing and another\n") == capsys.readouterr()
 
 
 def test_a_result_is_told_as_lines_or_as_json(capsys: Capture) -> None:

@@ -11,7 +11,7 @@ from tests.kledger.cli.serving import Capture, Shell
 
 @pytest.fixture
 def subscription(server: ServerProcess, capsys: Capture) -> Shell:
-    return Shell(server, capsys, "subscription")
+    return Shell(server.native_address, capsys, "subscription")
 
 
 @pytest.fixture

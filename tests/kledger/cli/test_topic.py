@@ -16,7 +16,7 @@ from tests.kledger.cli.serving import Capture, Shell, values_of
 
 @pytest.fixture
 def topics(server: ServerProcess, capsys: Capture) -> Shell:
-    return Shell(server, capsys, "topic")
+    return Shell(server.native_address, capsys, "topic")
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +109,19 @@ def test_forward_to_another_server(topics: Shell, other: ServerProcess, topic: s
     assert "subscription: mine" in topics("stats", topic).out
 
 
+def test_forward_ends_at_a_batch_that_the_target_refuses(topics: Shell, topic: str) -> None:
+    copy = f"{topic}-copy"
+    assert 0 == topics("create", copy, "--config", "max.message.bytes=200").code
+    topics.send(topic, b"a", b"b" * 300, b"c")
+    told = topics("forward", topic, copy)
+    assert (1, [], 1) == (told.code, told.out, len(told.err))
+    assert told.err[0].startswith(f"kledger: forwarding {topic}-0: cannot send ")
+    assert told.err[0].endswith("expected at most 200")
+    assert [b"a"] == values_of(topics.address, copy)
+    told = topics.of("subscription")("stats", topic, f"forward-{copy}", "--json")
+    assert 2 == told.json["backlog"]
+
+
 def test_a_second_forwarder_of_the_same_place_is_refused(topics: Shell, topic: str) -> None:
     topics.send(topic, b"a")
     with Forwarding(topics.address, topic, f"{topic}-copy") as forwarding:
@@ -186,7 +199,7 @@ def test_forward_goes_on_when_a_server_was_killed(
     }
     values = [b"%d" % number for number in range(300)]
     try:
-        source = Shell(servers["source"], capsys, "topic")
+        source = Shell(servers["source"].native_address, capsys, "topic")
         to = servers["target"].native_address
         source.send("orders", *values[:200])
         with Forwarding(source.address, "orders", "copy", to=to) as forwarding:
