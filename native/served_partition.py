@@ -5,20 +5,26 @@ link hears of it at once, and before anything that is under way fails because of
 Must not know: how links are used, other partitions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from native.backlog import count_backlog
 from native.error_map import translating
 from native.errors import KledgerError, TopicNotFound, Unavailable
 from native.rate_state import RateState
+from native.seam import Target
+from native.targets import find_place
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
+from subscriptions.model import Place
 from subscriptions.partition_subscriptions import PartitionSubscriptions
 from subscriptions.subscription import Subscription
 from topics import PartitionLog, Topic
+
+Result = TypeVar("Result")
 
 
 class ServedPartition:
@@ -73,6 +79,44 @@ class ServedPartition:
     def remove_listener(self, listener: Callable[[KledgerError], None]) -> None:
         """Stop calling back; nothing if it was not there."""
         self._listeners.pop(listener, None)
+
+    # Places of subscriptions
+
+    async def open_subscription(
+        self, name: str, start: Target, *, is_inclusive: bool = True, is_durable: bool = True
+    ) -> Subscription:
+        """Return the subscription of a name, made at `start` when there is none.
+
+        Raises:
+            SubscriptionsError, TopicsError, LedgerError, BatchError: it cannot be made.
+        """
+        known = self.subscriptions.get(name)
+        if known is not None and not known.is_closed:
+            return known
+
+        def make(place: Place) -> Awaitable[Subscription]:
+            return self.subscriptions.open(name, start=place, is_durable=is_durable)
+
+        return await self._at(start, make, is_inclusive=is_inclusive)
+
+    async def reset(
+        self, subscription: Subscription, target: Target, *, is_inclusive: bool
+    ) -> None:
+        """Let a subscription go on at a target. Raises as `open_subscription`."""
+        await self._at(target, subscription.reset, is_inclusive=is_inclusive)
+
+    async def _at(
+        self, target: Target, use: Callable[[Place], Awaitable[Result]], *, is_inclusive: bool
+    ) -> Result:
+        """Find a place and use it; what has gone in between is owed to nobody all the same."""
+        log, start_offset = self.log, self.log.log_start_offset
+        result = await use(await find_place(log, target, is_inclusive=is_inclusive))
+        if start_offset != log.log_start_offset:
+            start = await log.locate(log.log_start_offset)
+            log.managed_ledger.pass_over(
+                start.position, records=start.batch_index, batch_size=start.batch_size
+            )
+        return result
 
     # Numbers of subscriptions
 

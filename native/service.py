@@ -28,7 +28,6 @@ from native.service_admin import ServiceAdmin
 from native.service_checks import check_request
 from native.service_consumer import ServiceConsumer
 from native.service_producer import ServiceProducer
-from native.targets import find_place
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -125,12 +124,12 @@ class NativeService(ServiceAdmin):
 async def _open_subscription(served: ServedPartition, request: ConsumerRequest) -> Subscription:
     """Return the subscription of a request, made at its start when there is none."""
     name = request.subscription
-    subscription = served.subscriptions.get(name)
-    if subscription is None or subscription.is_closed:
-        place = await find_place(served.log, request.start, is_inclusive=request.is_start_inclusive)
-        subscription = await served.subscriptions.open(
-            name, start=place, is_durable=request.is_durable
-        )
+    subscription = await served.open_subscription(
+        name,
+        request.start,
+        is_inclusive=request.is_start_inclusive,
+        is_durable=request.is_durable,
+    )
     if subscription.is_durable != request.is_durable:
         kinds = {True: "durable", False: "not durable"}
         raise NotAllowed(

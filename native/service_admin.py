@@ -16,7 +16,7 @@ from native.partition_directory import PartitionDirectory
 from native.seam import MessagePlace, PartitionStats, SubscriptionStats, Target, TopicStats
 from native.served_partition import ServedPartition
 from native.service_checks import check_count, check_name
-from native.targets import check_target, find_place
+from native.targets import check_target
 from subscriptions.subscription import Subscription
 from topics import TopicRegistry
 
@@ -97,8 +97,7 @@ class ServiceAdmin:
         _check_one_partition(served, start)
         for each in served:
             with each.translating():
-                if each.subscriptions.get(name) is None:
-                    await each.subscriptions.open(name, start=await find_place(each.log, start))
+                await each.open_subscription(name, start)
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
         """Remove one. Raises ConsumerBusy while it has consumers, unless they are sent away."""
@@ -159,8 +158,7 @@ class ServiceAdmin:
             found = _having([await self._partitions.open(topic, partition)], name)
         for served, subscription in found:
             with served.translating():
-                place = await find_place(served.log, target, is_inclusive=inclusive)
-                await subscription.reset(place)
+                await served.reset(subscription, target, is_inclusive=inclusive)
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
         """Acknowledge the next so many messages of every partition."""

@@ -69,3 +69,26 @@ async def test_redeliveries_are_counted_per_subscription() -> None:
         assert 0.0 == served.redelivery_rate(one)
         await partitions.close()
         await supervisor.close()
+
+
+async def test_what_goes_while_a_place_is_looked_for_is_owed_to_nobody() -> None:
+    """A log start that is raised between finding the first record and going there."""
+    async with house() as opened:
+        log = await opened.log()
+        supervisor = Supervisor()
+        partitions = directory(opened, supervisor)
+        served = await partitions.open("orders", 0)
+        await append(log, batch("a", "b"))
+        at = (await append(log, batch("c", "d"))).position
+        subscription = await served.open_subscription("s", "latest")
+
+        async def reset_too_late(place: Place) -> None:
+            await log.delete_records(3)
+            await subscription.reset(place)
+
+        await served._at("earliest", reset_too_late, is_inclusive=True)
+        (delivery,) = await subscription.peek(9)
+        assert (at, 0b10) == (delivery.position, delivery.records)
+        assert 1 == await served.backlog(subscription)
+        await partitions.close()
+        await supervisor.close()
