@@ -8,6 +8,7 @@ Must not know: how a server is built (`kledger.wiring`).
 
 import sys
 import warnings
+from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,12 +96,18 @@ _HOMES = {
 }  # fmt: skip
 
 
-def embedded(path: Path | str | None, *, kafka: str | None = None) -> "EmbeddedClient":
+def embedded(
+    path: Path | str | None,
+    *,
+    kafka: str | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> "EmbeddedClient":
     """Return a native client with the whole server in this process; it starts on entering.
 
     Args:
         path: folder of the data; None keeps everything in memory.
         kafka: HOST:PORT for Kafka clients too, port 0 for a free one; see `kafka_address`.
+        settings: of the server, by our names, Kafka's or Pulsar's.
 
     Raises:
         ImportError: something hides a part of the server.
@@ -108,7 +115,7 @@ def embedded(path: Path | str | None, *, kafka: str | None = None) -> "EmbeddedC
     require_rooms()
     from kledger.embedding import EmbeddedClient
 
-    return EmbeddedClient(path, kafka=kafka)
+    return EmbeddedClient(path, kafka=kafka, settings=settings)
 
 
 def connect(url: str) -> "Client":

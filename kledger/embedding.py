@@ -6,7 +6,7 @@ made, and raised on leaving.
 Must not know: anything that the wiring knows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +20,15 @@ from native.seam import Broker
 class EmbeddedClient(Client):
     """What `kledger.embedded` returns."""
 
-    def __init__(self, path: Path | str | None, *, kafka: str | None = None) -> None:
-        """Args: path: folder of the data, None keeps it in memory; kafka: where to listen."""
-        self._embedded = _EmbeddedServer(path, kafka, on_crash=self._crashed)
+    def __init__(
+        self,
+        path: Path | str | None,
+        *,
+        kafka: str | None = None,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        """Prepare; `kledger.embedded` says what the arguments mean."""
+        self._embedded = _EmbeddedServer(path, kafka, settings or {}, on_crash=self._crashed)
         super().__init__(self._embedded)
 
     @property
@@ -38,18 +44,19 @@ class _EmbeddedServer:
         self,
         path: Path | str | None,
         kafka: str | None,
+        settings: Mapping[str, object],
         *,
         on_crash: Callable[[BaseException], None],
     ) -> None:
-        flags: dict[str, object] = {"server.memory": path is None}
+        flags: dict[str, object] = {**settings, "server.memory": path is None}
         if path is not None:
             flags["server.data"] = str(path)
         if kafka is not None:
             flags["server.kafka"] = kafka
-        settings = kledger.settings.load(flags=flags)
+        loaded = kledger.settings.load(flags=flags)
         if kafka is None:
-            settings = replace(settings, server=replace(settings.server, kafka=None))
-        self._server = kledger.wiring.Server(settings, on_crash=on_crash)
+            loaded = replace(loaded, server=replace(loaded.server, kafka=None))
+        self._server = kledger.wiring.Server(loaded, on_crash=on_crash)
 
     @property
     def kafka_address(self) -> str:

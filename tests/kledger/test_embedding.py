@@ -52,9 +52,23 @@ async def test_folder_in_use_is_said_on_entering(tmp_path: Path) -> None:
             await kledger.embedded(tmp_path).__aenter__()
 
 
-def test_bad_address_is_refused_at_once() -> None:
+def test_bad_settings_are_refused_at_once() -> None:
     with pytest.raises(SettingError):
         kledger.embedded(None, kafka="nowhere")
+    with pytest.raises(SettingError):
+        kledger.embedded(None, settings={"nonsense": 1})
+
+
+async def test_topics_are_made_only_where_that_is_wanted() -> None:
+    settings = {"auto.create.topics.enable": False, "num.partitions": 3}
+    async with kledger.embedded(None, settings=settings) as client:
+        for call in (client.create_producer("orders"), client.subscribe("orders", "s")):
+            with pytest.raises(kledger.TopicNotFound):
+                await call
+        assert [] == await client.topics()
+    async with kledger.embedded(None, settings={"num.partitions": 3}) as client:
+        await client.create_producer("orders")
+        assert 3 == len((await client.topic_stats("orders")).partitions)
 
 
 class QuickClock(SystemClock):

@@ -121,6 +121,18 @@ async def test_batch_without_a_time_limit_lingers_a_moment() -> None:
         assert [b"a", b"b"] == [each.value for each in await waiting]
 
 
+async def test_batch_asks_for_all_there_is_room_for() -> None:
+    """Otherwise it waits for messages that are not let come."""
+    async with consuming(receiver_queue_size=10) as (rig_, consumer):
+        rig_.broker.links[0].deliver([delivery(1, b"v")])
+        await consumer.receive()
+        assert ("c", "permits", 1) not in rig_.broker.calls
+        waiting = asyncio.ensure_future(consumer.batch_receive(10))
+        await turns()
+        assert ("c", "permits", 1) == rig_.broker.calls[-1]
+        waiting.cancel()
+
+
 async def test_cancelled_batch_leaves_everything_in_the_queue() -> None:
     async with consuming() as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(5, timeout_ms=60_000))

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from batches.builder import NewRecord
 from batches.reader import iterate_records
+from ledger import Buffer
 from native.errors import (
     AlreadyClosed,
     InvalidArgument,
@@ -19,7 +21,9 @@ from native.errors import (
 from native.message_codec import Outgoing
 from native.message_id import MessageId
 from native.partition_producer import RESEND_PATIENCE_MS, PartitionProducer, Pending
+from native.seam import SendReceipt
 from tests.native.client_words import Rig, rig, turns
+from tests.native.recording_broker import RecordingLink
 
 
 @dataclass
@@ -167,6 +171,31 @@ async def test_server_that_stays_away_is_given_up_in_the_end() -> None:
             await outcome
         it.rig.broker.fail_all = None
         await it.add(b"b")[0]
+
+
+async def test_link_that_is_lost_with_every_batch_is_given_up_in_the_end() -> None:
+    async with sender() as it:
+        opened, tries = it.rig.broker.open_producer, list[Buffer]()
+
+        async def losing(*given: Any, **rest: Any) -> RecordingLink:
+            link = await opened(*given, **rest)
+
+            async def lose(data: Buffer) -> SendReceipt:
+                tries.append(data)
+                it.rig.clock.advance(RESEND_PATIENCE_MS // 3)
+                link.ended(Unavailable("lost"))
+                raise Unavailable("lost")
+
+            link.send = lose  # type: ignore[method-assign]
+            return link
+
+        it.rig.broker.open_producer = losing  # type: ignore[method-assign]
+        it.rig.broker.links[0].ended(None)
+        (outcome,) = it.add(b"a")
+        await turns()
+        with pytest.raises(Unavailable):
+            await outcome
+        assert 3 == len(tries)
 
 
 async def test_final_end_is_heard_by_every_later_send() -> None:
