@@ -20,6 +20,7 @@ class NativeConfig:
     delivery_bytes_max: int = 4 * 1024 * 1024
     """What waits for one consumer that reads slowly, beyond which it is handed nothing more."""
     produce_bytes_max: int = 16 * 1024 * 1024
-    """What one producer may have in work, beyond which its stream is not read."""
-    acknowledgements_max: int = 1_000
-    """Groups of acknowledgements that one consumer may have in work, likewise."""
+    """What one producer may have in work, beyond which its stream is not read. What was asked for
+    is in work until its answer is on its way: who reads no answers is not read, either."""
+    acknowledgements_max: int = 100_000
+    """How many acknowledgements one consumer may have in work, likewise."""

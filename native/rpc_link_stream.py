@@ -1,17 +1,17 @@
 """The server's side of one stream that carries a link: what producers and consumers have in common.
 
 Rule: the first message opens the link, before that nothing is there. What is asked runs beside each
-other, begun in the order in which it came; when too much is in work the stream is not read. A
-client that ends its side gets every answer first; one that vanishes loses its link at once. A link
-that ends takes the stream with it, with its error or, when the client may come back at once,
-without one.
+other, begun in the order in which it came; it is in work until its answer is on its way, and when
+too much is in work the stream is not read. A client that ends its side gets every answer first; one
+that vanishes loses its link at once. A link that ends takes the stream with it, with its error or,
+when the client may come back at once, without one.
 Must not know: what a link does, who listens.
 """
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc.aio
 
@@ -30,13 +30,27 @@ Item = TypeVar("Item")
 Link = TypeVar("Link", ProducerLink, ConsumerLink)
 
 
+class Answer(NamedTuple):
+    """What a client is told of something that it asked for.
+
+    Attributes:
+        receipt: the message.
+        size: what the request counts as work.
+    """
+
+    receipt: Any
+    size: int
+
+
 class LinkStream(ABC, Generic[Link, Item]):
     """One stream; run() it once."""
 
-    def __init__(self, context: Context, supervisor: Supervisor) -> None:
+    def __init__(self, context: Context, supervisor: Supervisor, work_max: int) -> None:
+        """Args: work_max: the size of what is in work at which the stream is not read."""
         self._context = context
+        self._work_max = work_max
         self._supervisor = supervisor
-        self._outbox: Outbox[Item] = Outbox(MESSAGE_BYTES_GOAL)
+        self._outbox: Outbox[Item | Answer] = Outbox(MESSAGE_BYTES_GOAL)
         self._error: KledgerError | None = None
         self._work_count = 0
         self._work_size = 0
@@ -51,15 +65,16 @@ class LinkStream(ABC, Generic[Link, Item]):
         """Begin with what a message asks; plain, so that the order is kept."""
 
     @abstractmethod
-    def _response(self, items: Sequence[Item]) -> Any:
+    def _response(self, items: Sequence[Item | Answer]) -> Any:
         """Put items into one message."""
 
-    @abstractmethod
-    def _is_full(self) -> bool:
-        """Tell whether too much is in work to read on."""
-
-    def _written(self, link: Link, items: Sequence[Item]) -> None:
+    def _written(self, link: Link, items: Sequence[Item | Answer]) -> None:
         """Note that items are on their way."""
+        for item in items:
+            if isinstance(item, Answer):
+                self._work_count -= 1
+                self._work_size -= item.size
+        self._work_done.notify()
 
     async def run(self) -> None:
         """Serve the stream to its end.
@@ -90,25 +105,20 @@ class LinkStream(ABC, Generic[Link, Item]):
         self._error = self._error or error
         self._outbox.finish()
 
-    def _begin(self, work: Awaitable[None], size: int) -> None:
-        """Let something run that ends with an answer; it counts as in work until then."""
+    def _begin(self, work: Coroutine[Any, Any, Any], size: int) -> None:
+        """Let something run that returns a receipt."""
         self._work_count += 1
         self._work_size += size
         self._supervisor.spawn(self._finish(work, size), "native request")
 
-    async def _finish(self, work: Awaitable[None], size: int) -> None:
-        try:
-            await work
-        finally:
-            self._work_count -= 1
-            self._work_size -= size
-            self._work_done.notify()
+    async def _finish(self, work: Coroutine[Any, Any, Any], size: int) -> None:
+        self._outbox.put(Answer(await work, size))
 
     async def _read(self, link: Link, request: Any) -> None:
         try:
             while request is not grpc.aio.EOF:
                 self._take(link, request)
-                while self._is_full():
+                while self._work_size > self._work_max:
                     await self._work_done.wait()
                 request = await self._context.read()
             while self._work_count:

@@ -13,7 +13,7 @@ from native.delivery_window_state import DeliveryWindow
 from native.errors import InvalidArgument, KledgerError
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_errors import message_of
-from native.rpc_link_stream import LinkStream, answer, fault
+from native.rpc_link_stream import Answer, LinkStream, answer, fault
 from native.rpc_protocol import Context
 from native.rpc_values import (
     acknowledgement_from,
@@ -30,7 +30,7 @@ PERMITS_MAX = 2**31
 """More at once are a mistake."""
 
 
-class ProducerStream(LinkStream[ProducerLink, pb.SendReceipt]):
+class ProducerStream(LinkStream[ProducerLink, Answer]):
     """Takes the batches of one producer."""
 
     def __init__(
@@ -40,9 +40,8 @@ class ProducerStream(LinkStream[ProducerLink, pb.SendReceipt]):
         supervisor: Supervisor,
         config: NativeConfig,
     ) -> None:
-        super().__init__(context, supervisor)
+        super().__init__(context, supervisor, config.produce_bytes_max)
         self._broker = broker
-        self._config = config
 
     async def _open(self, request: pb.ProduceRequest) -> ProducerLink:
         wanted = request.open
@@ -56,30 +55,24 @@ class ProducerStream(LinkStream[ProducerLink, pb.SendReceipt]):
             data = bytearray(batch.data)
             self._begin(self._send(link, batch.number, data), len(data))
 
-    def _response(self, items: Sequence[pb.SendReceipt]) -> pb.ProduceResponse:
-        return pb.ProduceResponse(receipts=items)
+    def _response(self, items: Sequence[Answer]) -> pb.ProduceResponse:
+        return pb.ProduceResponse(receipts=[item.receipt for item in items])
 
-    def _is_full(self) -> bool:
-        return self._work_size > self._config.produce_bytes_max
-
-    async def _send(self, link: ProducerLink, number: int, data: bytearray) -> None:
+    async def _send(self, link: ProducerLink, number: int, data: bytearray) -> pb.SendReceipt:
         try:
             receipt = await link.send(data)
         except KledgerError as error:
-            self._outbox.put(pb.SendReceipt(number=number, error=message_of(error)))
+            return pb.SendReceipt(number=number, error=message_of(error))
         except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
-            self._outbox.put(pb.SendReceipt(number=number, error=message_of(fault(error))))
-        else:
-            self._outbox.put(
-                pb.SendReceipt(
-                    number=number,
-                    position=position_to(receipt.position),
-                    base_offset=receipt.base_offset,
-                )
-            )
+            return pb.SendReceipt(number=number, error=message_of(fault(error)))
+        return pb.SendReceipt(
+            number=number,
+            position=position_to(receipt.position),
+            base_offset=receipt.base_offset,
+        )
 
 
-class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt]):
+class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     """Serves one consumer."""
 
     def __init__(
@@ -89,9 +82,8 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt])
         supervisor: Supervisor,
         config: NativeConfig,
     ) -> None:
-        super().__init__(context, supervisor)
+        super().__init__(context, supervisor, config.acknowledgements_max)
         self._broker = broker
-        self._config = config
         self._window = DeliveryWindow(config.delivery_bytes_max)
 
     async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
@@ -108,30 +100,27 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt])
                     self._window.permits += call.permits
                     self._grant(link)
                 case "acknowledge":
-                    self._begin(self._acknowledge(link, call.acknowledge), 1)
+                    count = len(call.acknowledge.acknowledgements)
+                    self._begin(self._acknowledge(link, call.acknowledge), max(1, count))
                 case "redeliver":
                     pieces = [piece_from(each) for each in call.redeliver.pieces]
                     link.redeliver(None if call.redeliver.is_all else pieces)
                 case _:
                     raise InvalidArgument("a call that this version does not know")
 
-    def _response(self, items: Sequence[Delivery | pb.AcknowledgeReceipt]) -> pb.ConsumeResponse:
+    def _response(self, items: Sequence[Delivery | Answer]) -> pb.ConsumeResponse:
         response = pb.ConsumeResponse()
         for item in items:
             if isinstance(item, Delivery):
                 response.deliveries.append(delivery_to(item))
             else:
-                response.receipts.append(item)
+                response.receipts.append(item.receipt)
         return response
 
-    def _written(
-        self, link: ConsumerLink, items: Sequence[Delivery | pb.AcknowledgeReceipt]
-    ) -> None:
+    def _written(self, link: ConsumerLink, items: Sequence[Delivery | Answer]) -> None:
+        super()._written(link, items)
         self._window.written(sum(len(item.data) for item in items if isinstance(item, Delivery)))
         self._grant(link)
-
-    def _is_full(self) -> bool:
-        return self._work_count > self._config.acknowledgements_max
 
     def _grant(self, link: ConsumerLink) -> None:
         if count := self._window.take_grant():
@@ -146,7 +135,9 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt])
             data_bytes += len(delivery.data)
         self._window.delivered(records, data_bytes)
 
-    async def _acknowledge(self, link: ConsumerLink, request: pb.Acknowledge) -> None:
+    async def _acknowledge(
+        self, link: ConsumerLink, request: pb.Acknowledge
+    ) -> pb.AcknowledgeReceipt:
         acknowledgements = [acknowledgement_from(each) for each in request.acknowledgements]
         if not request.is_cumulative:
             error = await answer(link.acknowledge(acknowledgements))
@@ -155,7 +146,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery | pb.AcknowledgeReceipt])
         else:
             found = len(acknowledgements)
             error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
-        self._outbox.put(pb.AcknowledgeReceipt(request=request.request, error=error))
+        return pb.AcknowledgeReceipt(request=request.request, error=error)
 
 
 def record_count(delivery: Delivery) -> int:

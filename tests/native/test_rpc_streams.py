@@ -8,10 +8,18 @@ from ledger import Position
 from native.config import NativeConfig
 from native.errors import Unavailable
 from native.proto import kledger_native_pb2 as pb
-from native.rpc_streams import record_count
+from native.rpc_streams import ProducerStream, record_count
 from native.seam import ConsumerRequest
+from runtime.tasks import Supervisor
 from subscriptions.model import SubscriptionType
-from tests.native.recording_broker import Deliveries, Endings, RecordingLink, batch, delivery
+from tests.native.recording_broker import (
+    Deliveries,
+    Endings,
+    RecordingBroker,
+    RecordingLink,
+    batch,
+    delivery,
+)
 from tests.native.rpc_pair import Pair, pair
 
 SIZE = 100_000
@@ -114,6 +122,37 @@ async def test_consumer_with_too_many_acknowledgements_in_work_is_not_read() -> 
             answered += [each.request for each in (await call.read()).receipts]
         assert list(range(50)) == answered
         call.cancel()
+
+
+class UnreadContext:
+    """A stream whose client sends without end and reads no answer."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    async def read(self) -> pb.ProduceRequest:
+        self.sent += 1
+        data = batch(b"x", size=SIZE)
+        opening = pb.OpenProducer(topic="t") if self.sent == 1 else None
+        return pb.ProduceRequest(open=opening, batches=[pb.Batch(number=self.sent, data=data)])
+
+    async def write(self, response: pb.ProduceResponse) -> None:
+        if response.receipts:
+            await asyncio.Event().wait()
+
+
+async def test_producer_that_reads_no_answer_is_not_read() -> None:
+    """Answers that nobody takes would fill the memory."""
+    broker, supervisor, context = RecordingBroker(), Supervisor(), UnreadContext()
+    config = NativeConfig(produce_bytes_max=10 * SIZE)
+    running = asyncio.ensure_future(ProducerStream(broker, context, supervisor, config).run())
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert 10 == context.sent == len(broker.batches)
+    running.cancel()
+    await asyncio.wait([running])
+    assert ("", "close") == broker.calls[-1]
+    await supervisor.close()
 
 
 async def test_two_places_in_a_cumulative_acknowledgement_are_refused() -> None:
