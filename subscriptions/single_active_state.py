@@ -34,6 +34,7 @@ class SingleActiveState(DispatchState):
         self._is_rewind_due = False
         self._marks = RewindMarks()
         self._pending: OrderedDict[Position, int] = OrderedDict()
+        self._holder: int | None = None  # of what is pending
         self._unacknowledged = 0
 
     def _join(self, consumer: ConsumerState) -> Rewind | None:
@@ -43,6 +44,8 @@ class SingleActiveState(DispatchState):
         return self._choose()
 
     def _leave(self, consumer: ConsumerState) -> Rewind | None:
+        if consumer.number == self._holder:
+            self._forget_pending()
         return self._choose()
 
     def _choose(self) -> Rewind | None:
@@ -119,6 +122,7 @@ class SingleActiveState(DispatchState):
                 self._unacknowledged += count
         if not deliveries:
             return {}, taken
+        self._holder = consumer.number
         marks.reach(deliveries[-1].position)
         self._saw(len(deliveries), total)
         return {consumer.number: deliveries}, taken

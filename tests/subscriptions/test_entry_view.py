@@ -1,0 +1,103 @@
+"""What a dispatcher sees of stored batches."""
+
+import pytest
+
+from batches.builder import NewRecord, build_batch
+from ledger import Position
+from subscriptions.entry_view import (
+    DELIVER_AT,
+    RECORDS_MAX,
+    deliver_at_ms,
+    key_slot,
+    mask_of,
+    record_count,
+    slot_records,
+)
+from subscriptions.model import SLOT_COUNT
+from tests.subscriptions.dispatch_words import at, data_of
+
+PLACE = at(7)
+LARGE = b"x" * 5_000
+
+
+def test_records_are_counted() -> None:
+    for count in (1, 2, 300):
+        for codec in (0, 1, 4):
+            data = data_of((None,) * count, codec=codec)
+            assert count == record_count(data) == record_count(memoryview(data))
+
+
+def test_what_is_no_batch_is_one_record() -> None:
+    assert 1 == record_count(b"") == record_count(b"x" * 60) == record_count(bytes(100))
+
+
+def test_count_of_a_header_is_believed_within_reason() -> None:
+    data = bytearray(data_of((None,)))
+    data[57:61] = (1 << 30).to_bytes(4, "big")
+    assert RECORDS_MAX == record_count(data)
+    data[57:61] = b"\xff\xff\xff\xff"
+    assert 1 == record_count(data)
+
+
+@pytest.mark.parametrize("indexes", [set(), {0}, {1, 7, 8}, set(range(100)), {5_000}])
+def test_mask_has_a_bit_for_every_index(indexes: set[int]) -> None:
+    assert sum(1 << index for index in indexes) == mask_of(indexes)
+
+
+def test_slots_are_never_the_one_that_means_none() -> None:
+    slots = {key_slot(b"%d" % number) for number in range(20_000)}
+    assert 0 not in slots
+    assert max(slots) < SLOT_COUNT
+    assert 0 < key_slot(b"")
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_records_are_put_together_by_key(codec: int) -> None:
+    data = data_of((b"a", b"b", b"a", b"", b"b"), codec=codec)
+    expected = {(key_slot(b"a"), 0b00101), (key_slot(b"b"), 0b10010), (key_slot(b""), 0b01000)}
+    assert expected == set(slot_records(PLACE, memoryview(data)))
+
+
+def test_records_without_a_key_spread_over_entries() -> None:
+    data = data_of((None, None))
+    slots = {slot_records(Position(1, number), data) for number in range(100)}
+    assert len(slots) > 90
+    assert {0b11} == {mask for ((_, mask),) in slots}
+
+
+def test_what_cannot_be_decoded_stays_together() -> None:
+    data = data_of((b"a", b"b", b"c"))
+    for broken in (data[:-3], data_of((b"a", b"b", b"c"), codec=1)[:-3], data[:61] + b"\x80" * 40):
+        ((_, mask),) = slot_records(PLACE, broken)
+        assert 0b111 == mask
+    ((_, mask),) = slot_records(PLACE, b"no batch")
+    assert 1 == mask
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ((), None),
+        (((DELIVER_AT, b"1500"),), 1500),
+        (((DELIVER_AT, b"0"),), 0),
+        ((("before", b"x"), (DELIVER_AT, b"1500"), ("behind", None)), 1500),
+        (((DELIVER_AT, None),), None),
+        (((DELIVER_AT, b""),), None),
+        (((DELIVER_AT, b"-5"),), None),
+        (((DELIVER_AT, b"soon"),), None),
+        ((("other", DELIVER_AT.encode()),), None),
+    ],
+)
+def test_time_of_delivery_is_a_header(
+    headers: tuple[tuple[str, bytes | None], ...], expected: int | None
+) -> None:
+    for value in (b"v", None, LARGE):
+        data = build_batch([NewRecord(value, headers=headers)])
+        assert expected == deliver_at_ms(data) == deliver_at_ms(memoryview(bytes(data)))
+
+
+def test_time_of_delivery_needs_a_plain_batch() -> None:
+    record = NewRecord(b"v", headers=((DELIVER_AT, b"1500"),))
+    assert deliver_at_ms(build_batch([record], codec=1)) is None
+    assert deliver_at_ms(DELIVER_AT.encode()) is None
+    assert deliver_at_ms(bytes(build_batch([record]))[:-2]) is None
