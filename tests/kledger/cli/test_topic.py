@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -188,35 +189,38 @@ def test_forward_runs_until_it_is_told_to_stop(topics: Shell, topic: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed", ["source", "target"])
-def test_forward_goes_on_when_a_server_was_killed(
+@pytest.mark.parametrize("killed", ["source", "target", "forwarder"])
+def test_forward_goes_on_when_one_of_three_was_killed(
     tmp_path: Path, capsys: Capture, killed: str
 ) -> None:
     """At least once and in order: nothing is passed over, and what comes twice comes in order."""
-    servers = {
-        name: ServerProcess("--data", str(tmp_path / name), native="127.0.0.1:0").start()
-        for name in ("source", "target")
-    }
     values = [b"%d" % number for number in range(300)]
-    try:
+    with ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(
+                ServerProcess("--data", str(tmp_path / name), native="127.0.0.1:0")
+            )
+            for name in ("source", "target")
+        }
         source = Shell(servers["source"].native_address, capsys, "topic")
         to = servers["target"].native_address
         source.send("orders", *values[:200])
-        with Forwarding(source.address, "orders", "copy", to=to) as forwarding:
-            forwarding.wait_for("copy", 1)
+        forwarding = stack.enter_context(Forwarding(source.address, "orders", "copy", to=to))
+        forwarding.wait_for("copy", 1)
+        if killed == "forwarder":
+            forwarding.process.kill()
+            forwarding = stack.enter_context(Forwarding(source.address, "orders", "copy", to=to))
+        else:
             address = servers[killed].native_address
             servers[killed].kill()
-            servers[killed] = ServerProcess(
-                "--data", str(tmp_path / killed), native=address
-            ).start()
-            source.send("orders", *values[200:])
-            found = [int(each or -1) for each in forwarding.wait_for("copy", 300)]
-            while found[-1] != 299:
-                found = [int(each or -1) for each in forwarding.wait_for("copy", 300)]
-            assert 0 == forwarding.stop()[0]
-    finally:
-        for server in servers.values():
-            server.stop()
-    assert 0 == found[0]
-    assert all(after <= before + 1 for before, after in itertools.pairwise(found))
-    assert set(range(300)) == set(found)
+            again = ServerProcess("--data", str(tmp_path / killed), native=address)
+            stack.enter_context(again)
+        source.send("orders", *values[200:])
+        found = forwarding.wait_for("copy", 300)
+        while found[-1] != values[-1]:
+            found = forwarding.wait_for("copy", len(found) + 1)
+        assert 0 == forwarding.stop()[0]
+    numbers = [int(each or -1) for each in found]
+    assert 0 == numbers[0]
+    assert all(after <= before + 1 for before, after in itertools.pairwise(numbers))
+    assert set(range(300)) == set(numbers)
