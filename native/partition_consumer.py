@@ -55,6 +55,7 @@ class PartitionConsumer:
         self._topic = topic
         self._partition = partition
         self._start, self._is_start_inclusive = start, options.is_start_inclusive
+        self._last: Message | None = None
         self._queue = queue
         self._dead_letters = dead_letters
         self._arrived = arrived
@@ -78,6 +79,8 @@ class PartitionConsumer:
     @property
     def start(self) -> tuple[Target, bool]:
         """Where reading goes on if the server has forgotten the place, and whether inclusive."""
+        if self._last is not None:
+            return self._last.id.place, False
         return self._start, self._is_start_inclusive
 
     async def open(self) -> None:
@@ -102,7 +105,7 @@ class PartitionConsumer:
             session.handed_out(message)
         if not self._options.is_durable:
             # The server forgets such a place with the link; a new one begins behind this message.
-            self._start, self._is_start_inclusive = message.id.place, False
+            self._last = message
 
     def refill(self) -> None:
         """Let as many messages come as there is room for."""
@@ -140,6 +143,7 @@ class PartitionConsumer:
             self._reopening.cancel()
             await asyncio.wait([self._reopening])
         self._start, self._is_start_inclusive = start, inclusive
+        self._last = None
         self._leave(self._session)
         await self._connected()
 
@@ -214,13 +218,14 @@ class PartitionConsumer:
             dead_letters=self._dead_letters,
             arrived=self._arrived,
         )
+        start, is_inclusive = self.start
         request = ConsumerRequest(
             topic=self._topic,
             partition=self._partition,
             subscription=options.subscription,
             type=options.type,
-            start=self._start,
-            is_start_inclusive=self._is_start_inclusive,
+            start=start,
+            is_start_inclusive=is_inclusive,
             is_durable=options.is_durable,
             consumer_name=options.name,
             priority_level=options.priority_level,
