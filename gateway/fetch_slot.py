@@ -9,6 +9,7 @@ Must not know: how requests are parsed, topics.
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from batches.header import read_header
 from gateway.connection_state import Slot
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
@@ -25,7 +26,7 @@ from gateway.wire.header import response_prefix
 from gateway.wire.primitives import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from gateway.router import ResponsePort
     from gateway.services import Services
@@ -132,7 +133,8 @@ class WantedPartition:
 
     def result(self, read: "ReadResult | None", *, is_committed: bool) -> FetchResult:
         """Return what is said about this partition; `read` is None if nothing was read."""
-        log, aborted = self.log, () if is_committed else None
+        log = self.log
+        aborted: Sequence[tuple[int, int]] | None = () if is_committed else None
         if read is not None and read.error is not None:
             is_gone = log is not None and log.is_closed
             self.error_code = self.fetch.gone_code if is_gone else error_code_of(read.error)
@@ -143,6 +145,9 @@ class WantedPartition:
                 self.key, self.index, 0,
                 log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, (), 0,
             )  # fmt: skip
+        if is_committed and read.chunks:
+            end_offset = read_header(read.chunks[-1]).last_offset + 1
+            aborted = log.aborted_transactions(self.offset, end_offset)
         return (
             self.key, self.index, 0,
             read.high_watermark, read.last_stable_offset, read.log_start_offset,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gateway.config import GatewayConfig
     from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
+    from gateway.coordinator.transactions import TransactionCoordinator
     from ledger import LedgerStore
     from runtime.clock import Clock
     from runtime.tasks import Supervisor
@@ -31,6 +32,7 @@ class Services:
     registry: "TopicRegistry"
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
+    transactions: "TransactionCoordinator"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"
@@ -38,6 +40,11 @@ class Services:
     store: "LedgerStore"
     entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
+
+    def close(self) -> None:
+        """Answer who waits for a coordinator, stop its timers. May be repeated."""
+        self.transactions.close()
+        self.groups.close()
 
 
 async def load_cluster_id(store: "LedgerStore", entropy: Entropy) -> str:

@@ -13,9 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.groups import GroupCoordinator
-from gateway.coordinator.producer_ids import ProducerIds
+from gateway.opening import open_services
 from gateway.server import GatewayServer
 from gateway.services import Services, load_cluster_id
 from kledger.setting_values import split_address
@@ -149,7 +147,7 @@ class Server:
             if gateway is not None:
                 closing.push_async_callback(gateway.stop, grace_ms=GRACE_MS)
             if services is not None:
-                closing.callback(services.groups.close)
+                closing.callback(services.close)
 
     async def _open_store(self) -> LedgerStore:
         settings = self._settings
@@ -167,22 +165,13 @@ class Server:
         registry = await TopicRegistry.open(
             store, self._settings.topics, self._clock, self._entropy
         )
-        groups = GroupCoordinator.open(
+        return open_services(
             store,
-            config=GroupConfig.from_gateway(config),
-            clock=self._clock,
-            timers=timers,
-            entropy=self._entropy,
-        )
-        return Services(
-            registry=registry,
-            groups=groups,
-            producer_ids=ProducerIds(store),
+            registry,
             config=config,
             clock=self._clock,
             timers=timers,
             supervisor=self._supervisor,
-            store=store,
             entropy=self._entropy,
             metrics=store.metrics,
         )

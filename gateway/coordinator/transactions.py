@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from gateway.coordinator import txn_state
 from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.txn_markers import TxnMarkers
 from gateway.coordinator.txn_record import (
     KEY_PREFIX,
     TxnRecord,
@@ -43,11 +44,13 @@ from topics import TopicsError
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
     from gateway.coordinator.group_offsets import GroupOffsets
+    from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
     from ledger import LedgerStore
     from runtime.clock import Clock
     from runtime.tasks import Supervisor
     from runtime.timers import TimerHandle, Timers
+    from topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +95,34 @@ class TransactionCoordinator:
         for key, value in parts.store.scan_rows(KEY_PREFIX):
             record = decode_txn(key, value)
             self._records[record.transactional_id] = record
+
+    @classmethod
+    def open(
+        cls,
+        store: "LedgerStore",
+        *,
+        registry: "TopicRegistry",
+        groups: "GroupCoordinator",
+        producer_ids: "ProducerIds",
+        config: "GatewayConfig",
+        clock: "Clock",
+        timers: "Timers",
+        supervisor: "Supervisor",
+    ) -> "TransactionCoordinator":
+        """Load what is stored, and begin to serve."""
+        parts = TransactionParts(
+            store=store,
+            offsets=groups.offsets,
+            producer_ids=producer_ids,
+            write_markers=TxnMarkers(registry).write,
+            config=config,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+        )
+        coordinator = cls(parts)
+        coordinator.start()
+        return coordinator
 
     def start(self) -> None:
         """Complete what a crash cut short, and look after timeouts from now on."""

@@ -53,6 +53,11 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(21, 0, 2, "k21_delete_records"),
     _spec(22, 0, 5, "k22_init_producer_id"),
     _spec(23, 2, 4, "k23_offset_for_leader_epoch"),
+    _spec(24, 0, 5, "k24_add_partitions_to_txn"),
+    _spec(25, 0, 4, "k25_add_offsets_to_txn"),
+    _spec(26, 0, 5, "k26_end_txn"),
+    _spec(27, 1, 2, "k27_write_txn_markers"),
+    _spec(28, 0, 5, "k28_txn_offset_commit"),
     _spec(32, 1, 4, "k32_describe_configs"),
     _spec(33, 0, 2, "k33_alter_configs"),
     _spec(35, 1, 5, "k35_describe_log_dirs"),
@@ -61,6 +66,9 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(44, 0, 1, "k44_incremental_alter_configs"),
     _spec(47, 0, 0, "k47_offset_delete"),
     _spec(60, 0, 2, "k60_describe_cluster"),
+    _spec(61, 0, 0, "k61_describe_producers"),
+    _spec(65, 0, 0, "k65_describe_transactions"),
+    _spec(66, 0, 2, "k66_list_transactions"),
     _spec(75, 0, 0, "k75_describe_topic_partitions"),
 )
 

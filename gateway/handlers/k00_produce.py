@@ -8,13 +8,14 @@ Behaviour:
 - Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names that Kafka keeps for
   itself are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
+- Transactional batches are asked about by `gateway.produce_transactions`.
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
 
 Version notes:
 - zstd needs v7 (KIP-110). v8 adds messages and record errors (KIP-467), v10 leader hints (KIP-951,
-  none on one node), v12 implicit AddPartitionsToTxn (KIP-890; no transactions yet), v13 topic ids
-  (KIP-516): unknown is UNKNOWN_TOPIC_ID.
+  none on one node), v12 implicit AddPartitionsToTxn (KIP-890), v13 topic ids (KIP-516): an
+  unknown one is UNKNOWN_TOPIC_ID.
 """
 
 from collections.abc import Coroutine
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gateway.error_map import error_code_of
 from gateway.produce_slot import ProduceSlot
+from gateway.produce_transactions import ProduceTransactions
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.produce_codec import (
@@ -63,6 +65,7 @@ class ProduceHandler:
 
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
+        self._transactions = ProduceTransactions(services.transactions)
         self._failed: dict[tuple[Topic, int], TopicsError] = {}
 
     def start(
@@ -83,6 +86,11 @@ class ProduceHandler:
             if isinstance(place, tuple):
                 return self._open(*place)
             found.append(place)
+        verified: set[int] = set()
+        if request.transactional_id is not None:
+            waiting = self._verify(request, found, frame, version, verified)
+            if waiting is not None:
+                return waiting
         answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)
@@ -94,7 +102,7 @@ class ProduceHandler:
                 done = answer.appended_alone
                 if len(found) > 1:
                     done = partial(answer.appended, position)
-                result = place.append_nowait(batch, done)
+                result = place.append_nowait(batch, done, is_verified=position in verified)
                 if result is not None:
                     done(result)
         if not found:
@@ -125,6 +133,32 @@ class ProduceHandler:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         failed = self._failed.pop((topic, index), None) if self._failed else None
         return (topic, index) if failed is None else error_code_of(failed)
+
+    def _verify(
+        self,
+        request: ProduceRequest,
+        found: list[Found],
+        frame: memoryview,
+        version: int,
+        verified: set[int],
+    ) -> Coroutine[Any, Any, None] | None:
+        """Ask about each batch whether its transaction may write here; see `start`."""
+        assert request.transactional_id is not None
+        for position, log in enumerate(found):
+            if isinstance(log, int):
+                continue
+            _, _, start, length = request.partitions[position]
+            batch = frame[start : start + length]
+            admission = self._transactions.admit(request.transactional_id, log, batch, version)
+            match admission:
+                case bool():
+                    if admission:
+                        verified.add(position)
+                case ErrorCode():
+                    found[position] = admission
+                case _:
+                    return admission
+        return None
 
     async def _open(self, topic: Topic, index: int) -> None:
         """Open a log; a failure is told to the request when it is started again."""

@@ -15,6 +15,7 @@ Version notes:
 
 from gateway.context import RequestContext
 from gateway.coordinator.group_messages import Sender
+from gateway.offset_commits import commit_error, committed_offset
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -53,7 +54,8 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             partitions.append(answer)
             if topic is not None and error is ErrorCode.NONE:
                 place = Place(topic.name, partition.partition_index)
-                offsets.append((place, _committed(partition, topic, now_ms, expire_ms)))
+                committed = committed_offset(topic, partition, now_ms=now_ms, expire_ms=expire_ms)
+                offsets.append((place, committed))
                 accepted.append(answer)
         answers.append(
             OffsetCommitResponseTopic(
@@ -89,28 +91,4 @@ def _check(
             if context.version >= FIRST_VERSION_BY_ID
             else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-    if not 0 <= partition.partition_index < topic.partition_count:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    metadata = partition.committed_metadata
-    metadata_max = context.services.groups.config.offset_metadata_max_bytes
-    if metadata is not None and _utf16_units(metadata) > metadata_max:
-        return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    return ErrorCode.NONE
-
-
-def _utf16_units(text: str) -> int:
-    """Return the length as Java counts it, which is what the limit means to Kafka."""
-    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
-
-
-def _committed(
-    partition: OffsetCommitRequestPartition, topic: Topic, now_ms: int, expire_ms: int
-) -> CommittedOffset:
-    return CommittedOffset(
-        offset=partition.committed_offset,
-        leader_epoch=partition.committed_leader_epoch,
-        metadata=partition.committed_metadata or "",
-        commit_ms=now_ms,
-        expire_ms=expire_ms,
-        topic_id=topic.id,
-    )
+    return commit_error(topic, partition, context.services.groups.config.offset_metadata_max_bytes)

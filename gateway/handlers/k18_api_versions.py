@@ -9,15 +9,16 @@ Behaviour:
 Version notes:
 - v3 is flexible and carries the client's software name and version (KIP-511), which must match
   Kafka's pattern or the answer is INVALID_REQUEST.
-- v3 features (KIP-584): none is supported or finalized, so the tagged fields stay away. That is
-  transaction.version 0 and 1: clients use the flow with AddPartitionsToTxn.
-- v4 may show features whose minimum is 0; there is none.
+- v3 features (KIP-584): transaction.version 2 is finalized, so that clients that know it let
+  Produce add partitions to transactions (KIP-890); the others go on as they always did.
+- v4 shows supported features whose minimum is 0, which older clients cannot read (KIP-1022).
 """
 
 import re
 from functools import cache
 
 from gateway.context import RequestContext
+from gateway.features import FEATURES, FEATURES_EPOCH
 from gateway.handlers import HANDLERS, HANDLERS_BY_KEY
 from gateway.wire.codec import encode
 from gateway.wire.error_codes import ErrorCode
@@ -25,6 +26,8 @@ from gateway.wire.messages.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 KEY = 18
@@ -32,6 +35,7 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 
 SOFTWARE_SINCE = 3
+MINIMUM_0_SINCE = 4
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -62,4 +66,21 @@ def _encoded(version: int) -> bytes:
         ApiVersion(api_key=spec.key, min_version=spec.advertised_min, max_version=spec.max_version)
         for spec in HANDLERS
     ]
-    return encode(ApiVersionsResponse(api_keys=served), version)
+    supported = [
+        SupportedFeatureKey(name=feature.name, min_version=feature.min, max_version=feature.max)
+        for feature in FEATURES
+        if feature.min > 0 or version >= MINIMUM_0_SINCE
+    ]
+    finalized = [
+        FinalizedFeatureKey(
+            name=feature.name, min_version_level=feature.level, max_version_level=feature.level
+        )
+        for feature in FEATURES
+    ]
+    response = ApiVersionsResponse(
+        api_keys=served,
+        supported_features=supported,
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=finalized,
+    )
+    return encode(response, version)

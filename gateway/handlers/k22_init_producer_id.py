@@ -3,15 +3,19 @@
 Behaviour:
 - Without a transactional id: a new producer id with epoch 0, whatever the request says about an
   older one, as Kafka does. An id is never given out twice, not even after a restart.
-- An empty transactional id is INVALID_REQUEST. Transactions are not served yet: any other one is
-  UNSUPPORTED_VERSION, which clients report as final.
+- With one: the producer that holds it from now on; older ones are fenced. A transaction that they
+  left open is aborted first, and the answer meanwhile is CONCURRENT_TRANSACTIONS.
+- An empty transactional id is INVALID_REQUEST.
 
 Version notes:
-- v3 carries the producer id and epoch that the client had (KIP-360); they matter to transactions.
+- v3 carries the producer id and epoch that the client had (KIP-360): if nobody came in between, it
+  goes on with the next epoch. v4 knows PRODUCER_FENCED (KIP-588), older ones are told
+  INVALID_PRODUCER_EPOCH.
 - v6 (two-phase commit, KIP-939) is unstable in Kafka 4.3 and not offered.
 """
 
 from gateway.context import RequestContext
+from gateway.coordinator.txn_state import Identity, InitRequest
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k22_init_producer_id import (
     InitProducerIdRequest,
@@ -23,14 +27,13 @@ KEY = 22
 MIN_VERSION = 0
 MAX_VERSION = 5
 
+FENCED_SINCE = 4
+
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
     """Give out a producer id."""
     if request.transactional_id is not None:
-        code = ErrorCode.UNSUPPORTED_VERSION
-        if not request.transactional_id:
-            code = ErrorCode.INVALID_REQUEST
-        return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+        return await _initialise(context, request, request.transactional_id)
     try:
         producer_id = await context.services.producer_ids.next_id()
     except LedgerError:
@@ -39,3 +42,19 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_epoch=-1
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+async def _initialise(
+    context: RequestContext, request: InitProducerIdRequest, transactional_id: str
+) -> InitProducerIdResponse:
+    expected = Identity(request.producer_id, request.producer_epoch)
+    if (expected.producer_id < 0) != (expected.epoch < 0):
+        return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
+    error, identity = await context.services.transactions.initialise(
+        InitRequest(transactional_id, request.transaction_timeout_ms, expected)
+    )
+    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(
+        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+    )

@@ -8,9 +8,7 @@ from uuid import UUID
 
 from batches.builder import NewRecord, build_batch
 from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.groups import GroupCoordinator
-from gateway.coordinator.producer_ids import ProducerIds
+from gateway.opening import open_services
 from gateway.server import GatewayServer
 from gateway.services import Services
 from gateway.wire.messages.k00_produce import (
@@ -87,29 +85,21 @@ async def running_gateway(
     storage = StoreConfig(committer_queue_count_max=queue_count_max)
     async with LedgerStore.open(None, config=storage, engine=engine, clock=clock) as store:
         registry = await TopicRegistry.open(store, TopicDefaults(), clock)
-        groups = GroupCoordinator.open(
+        services = open_services(
             store,
-            config=GroupConfig.from_gateway(config),
-            clock=clock,
-            timers=timers,
-            entropy=SeededEntropy(1),
-        )
-        services = Services(
-            registry=registry,
-            groups=groups,
-            producer_ids=ProducerIds(store),
+            registry,
             config=config,
             clock=clock,
             timers=timers,
             supervisor=supervisor,
-            store=store,
+            entropy=SeededEntropy(1),
         )
         server = GatewayServer(services)
         host, port = await server.start("127.0.0.1", 0)
         try:
             yield RunningGateway(server, services, clock, engine, crashes, host, port)
         finally:
-            groups.close()
+            services.close()
             await server.stop(grace_ms=0)
             await registry.close()
             await supervisor.close()

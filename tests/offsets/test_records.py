@@ -11,8 +11,10 @@ from offsets import CommittedOffset, Place
 from offsets.records import (
     UnknownOffsetVersion,
     decode_key,
+    decode_pending_key,
     decode_value,
     encode_key,
+    encode_pending_key,
     encode_value,
     group_prefix,
 )
@@ -41,6 +43,12 @@ def test_key_survives(group: str, place: Place) -> None:
 def test_rows_of_one_group_are_not_below_another(one: str, other: str, place: Place) -> None:
     if one != other:
         assert not encode_key(one, place).startswith(group_prefix(other))
+
+
+@given(st.integers(0, 2**63 - 1), names, places)
+def test_key_of_a_pending_offset_survives(producer_id: int, group: str, place: Place) -> None:
+    key = encode_pending_key(producer_id, group, place)
+    assert decode_pending_key(key) == (producer_id, group, place)
 
 
 @given(offsets)

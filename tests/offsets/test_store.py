@@ -87,3 +87,40 @@ async def test_closed_store_fails_the_caller_at_once() -> None:
     assert len(done.errors) == 2
     assert all(isinstance(error, LedgerError) for error in done.errors)
     assert not offsets.is_committing("g")
+
+
+async def test_pending_offsets_survive_a_restart_and_end_as_decided() -> None:
+    engine = FaultyEngine(None)
+    done = Done()
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        offsets.commit_nowait("g", [(T0, at(1))], done)
+        offsets.add_pending_nowait(7, "g", {T0: at(5)}, done)
+        offsets.add_pending_nowait(8, "g", {T1: at(6)}, done)
+        await done.wait(3)
+        assert at(1) == offsets.state.committed("g", T0)
+
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        assert {"g": {T0: at(5)}} == offsets.state.pending(7)
+        for producer_id, is_commit in ((7, True), (8, False)):
+            await store.put_rows(offsets.rows_of_end(producer_id, is_commit=is_commit))
+            assert ["g"] == offsets.ended(producer_id, is_commit=is_commit)
+        assert {T0: at(5)} == dict(offsets.state.all_committed("g"))
+
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        assert {T0: at(5)} == dict(offsets.state.all_committed("g"))
+        assert ({}, {}) == (offsets.state.pending(7), offsets.state.pending(8))
+
+
+async def test_pending_offsets_that_were_not_stored_are_not_there() -> None:
+    engine = FaultyEngine(None)
+    done = Done()
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        engine.fail_next("commit")
+        offsets.add_pending_nowait(7, "g", {T0: at(5)}, done)
+        await done.wait(1)
+        assert done.errors[0] is not None
+        assert {} == offsets.state.pending(7)

@@ -6,10 +6,8 @@ from typing import Any
 
 from gateway.config import GatewayConfig
 from gateway.context import RequestContext
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.groups import GroupCoordinator
-from gateway.coordinator.producer_ids import ProducerIds
 from gateway.handlers import k08_offset_commit, k09_offset_fetch, k11_join_group, k14_sync_group
+from gateway.opening import open_services
 from gateway.services import Services
 from gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -123,27 +121,19 @@ async def group_bench(**settings: int) -> AsyncIterator[GroupBench]:
         registry = await TopicRegistry.open(store, None, clock, entropy)
         for name, value in settings.items():
             setattr(config, name, value)
-        groups = GroupCoordinator.open(
+        services = open_services(
             store,
-            config=GroupConfig.from_gateway(config),
-            clock=clock,
-            timers=timers,
-            entropy=entropy,
-        )
-        services = Services(
-            registry=registry,
-            groups=groups,
-            producer_ids=ProducerIds(store),
+            registry,
             config=config,
             clock=clock,
             timers=timers,
             supervisor=supervisor,
-            store=store,
+            entropy=entropy,
         )
         bench = GroupBench(services, clock)
         bench.topic = await registry.create("t", partitions=2)
         try:
             yield bench
         finally:
-            groups.close()
+            services.close()
             await supervisor.close()

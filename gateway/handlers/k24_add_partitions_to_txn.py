@@ -1,0 +1,106 @@
+"""AddPartitionsToTxn, key 24, versions 0-5.
+
+Behaviour:
+- The transaction begins with its first partition. All of them are added, or none: if one does not
+  exist it gets its own error, and the others OPERATION_NOT_ATTEMPTED.
+- Verifying (v4) adds nothing: a partition that does not belong to the open transaction is
+  TRANSACTION_ABORTABLE.
+
+Version notes:
+- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588).
+- v4 asks about several transactions at once, as brokers do (KIP-890); v5 is what clients of
+  transaction.version 2 may see. Those never send it: Produce 12 adds partitions by itself.
+"""
+
+from collections.abc import Sequence
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_state import Identity
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from offsets import Place
+
+KEY = 24
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+FENCED_SINCE = 2
+BATCHED_SINCE = 4
+
+
+async def handle(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    """Add partitions, or look whether they were added."""
+    if context.version >= BATCHED_SINCE:
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=[
+                AddPartitionsToTxnResult(
+                    transactional_id=one.transactional_id, topic_results=await _one(context, one)
+                )
+                for one in request.transactions
+            ]
+        )
+    one = AddPartitionsToTxnTransaction(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(context, one))
+
+
+async def _one(
+    context: RequestContext, asked: AddPartitionsToTxnTransaction
+) -> list[AddPartitionsToTxnTopicResult]:
+    places = [Place(topic.name, index) for topic in asked.topics for index in topic.partitions]
+    errors = {place: _existence_error(context, place) for place in places}
+    identity = Identity(asked.producer_id, asked.producer_epoch)
+    transactions = context.services.transactions
+    if not asked.transactional_id:
+        errors = dict.fromkeys(places, ErrorCode.INVALID_REQUEST)
+    elif any(errors.values()):
+        errors = {
+            place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()
+        }
+    elif asked.verify_only:
+        errors = {
+            place: transactions.verify(asked.transactional_id, identity, place) for place in places
+        }
+    else:
+        added = await transactions.add(asked.transactional_id, identity, partitions=places)
+        if added is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
+            added = ErrorCode.INVALID_PRODUCER_EPOCH
+        errors = dict.fromkeys(places, added)
+    return _results(asked.topics, errors)
+
+
+def _existence_error(context: RequestContext, place: Place) -> ErrorCode:
+    topic = context.services.registry.get(place.topic)
+    exists = topic is not None and 0 <= place.partition < topic.partition_count
+    return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _results(
+    topics: Sequence[AddPartitionsToTxnTopic], errors: dict[Place, ErrorCode]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=errors[Place(topic.name, index)]
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

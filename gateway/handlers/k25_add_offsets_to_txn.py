@@ -1,0 +1,42 @@
+"""AddOffsetsToTxn, key 25, versions 0-4.
+
+Behaviour:
+- The offsets that the producer sends for this group with TxnOffsetCommit end with the transaction.
+- An empty transactional id is INVALID_REQUEST, an empty group INVALID_GROUP_ID.
+
+Version notes:
+- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588). v4 knows
+  TRANSACTION_ABORTABLE (KIP-890). Clients of transaction.version 2 never send this.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_state import Identity
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k25_add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+
+KEY = 25
+MIN_VERSION = 0
+MAX_VERSION = 4
+
+FENCED_SINCE = 2
+
+
+async def handle(
+    context: RequestContext, request: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """Add a group to a transaction."""
+    if not request.transactional_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if not request.group_id:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    error = await context.services.transactions.add(
+        request.transactional_id,
+        Identity(request.producer_id, request.producer_epoch),
+        groups=[request.group_id],
+    )
+    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=error)

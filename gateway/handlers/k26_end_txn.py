@@ -1,0 +1,40 @@
+"""EndTxn, key 26, versions 0-5.
+
+Behaviour:
+- Answered when the outcome is durable: from then on nothing can change it. Markers follow at once.
+- The same end again is fine while no new transaction has begun; the other one is INVALID_TXN_STATE.
+
+Version notes:
+- v2 knows PRODUCER_FENCED, older ones are told INVALID_PRODUCER_EPOCH (KIP-588).
+- v5 (transaction.version 2, KIP-890): every end raises the epoch, and the answer brings the
+  producer id and epoch to go on with; an abort of nothing is allowed.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_state import Identity
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+
+KEY = 26
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+FENCED_SINCE = 2
+RISING_EPOCHS_SINCE = 5
+
+
+async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    """Commit or abort."""
+    if not request.transactional_id:
+        return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    error, identity = await context.services.transactions.end(
+        request.transactional_id,
+        Identity(request.producer_id, request.producer_epoch),
+        is_commit=request.committed,
+        has_rising_epochs=context.version >= RISING_EPOCHS_SINCE,
+    )
+    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
+        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(
+        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+    )

@@ -1,0 +1,70 @@
+"""WriteTxnMarkers, key 27, versions 1-2.
+
+Behaviour:
+- Brokers send it to each other; here `kafka-transactions --abort` does, to end a transaction that
+  nobody coordinates any more. Each partition is answered for itself.
+- A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH.
+
+Version notes:
+- v2 says which version of the protocol ended the transaction; a marker is the same in both.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_markers import TxnMarkers
+from gateway.coordinator.txn_state import Identity
+from gateway.error_map import error_code_of
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from offsets import Place
+from topics import TopicsError
+
+KEY = 27
+MIN_VERSION = 1
+MAX_VERSION = 2
+
+
+async def handle(
+    context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Write markers one by one."""
+    markers = TxnMarkers(context.services.registry)
+    return WriteTxnMarkersResponse(markers=[await _one(markers, one) for one in request.markers])
+
+
+async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=asked.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index,
+                        error_code=await _write(markers, asked, Place(topic.name, index)),
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in asked.topics
+        ],
+    )
+
+
+async def _write(markers: TxnMarkers, asked: WritableTxnMarker, place: Place) -> ErrorCode:
+    try:
+        await markers.write_one(
+            place,
+            Identity(asked.producer_id, asked.producer_epoch),
+            is_commit=asked.transaction_result,
+            coordinator_epoch=asked.coordinator_epoch,
+        )
+    except TopicsError as error:
+        return error_code_of(error)
+    return ErrorCode.NONE

@@ -1,0 +1,91 @@
+"""TxnOffsetCommit, key 28, versions 0-5.
+
+Behaviour:
+- Topics, partitions and the length of metadata are checked one by one; what passes is stored in one
+  atomic write, and seen by nobody before the transaction is committed.
+- The group accepts or refuses it as a whole; a sender that names no member is let in (KIP-447).
+
+Version notes:
+- v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
+- v5 (transaction.version 2, KIP-890) adds the group to the transaction by itself; before, one that
+  was not added is INVALID_TXN_STATE.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.txn_state import Identity
+from gateway.offset_commits import commit_error, committed_offset
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from offsets import CommittedOffset, Place
+
+KEY = 28
+MIN_VERSION = 0
+MAX_VERSION = 5
+
+IMPLICIT_SINCE = 5
+
+
+async def handle(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse:
+    """Check each partition, store those that pass, answer all."""
+    services = context.services
+    metadata_max = services.groups.config.offset_metadata_max_bytes
+    now_ms = services.clock.now_ms()
+    offsets: dict[Place, CommittedOffset] = {}
+    accepted: list[TxnOffsetCommitResponsePartition] = []
+    answers = []
+    for asked in request.topics:
+        topic = services.registry.get(asked.name)
+        partitions = []
+        for partition in asked.partitions:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic is not None:
+                error = commit_error(topic, partition, metadata_max)
+            answer = TxnOffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=error
+            )
+            partitions.append(answer)
+            if topic is not None and error is ErrorCode.NONE:
+                place = Place(topic.name, partition.partition_index)
+                offsets[place] = committed_offset(topic, partition, now_ms=now_ms)
+                accepted.append(answer)
+        answers.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=partitions))
+    if offsets:
+        error = await _store(context, request, offsets)
+        for answer in accepted:
+            answer.error_code = error
+    return TxnOffsetCommitResponse(topics=answers)
+
+
+async def _store(
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: dict[Place, CommittedOffset]
+) -> ErrorCode:
+    transactions = context.services.transactions
+    identity = Identity(request.producer_id, request.producer_epoch)
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if context.version >= IMPLICIT_SINCE:
+        error = await transactions.add(
+            request.transactional_id, identity, groups=[request.group_id], has_rising_epochs=True
+        )
+        if error is not ErrorCode.NONE:
+            return error
+    error = await transactions.commit_offsets(
+        request.transactional_id,
+        identity,
+        group_id=request.group_id,
+        sender=Sender(request.member_id, request.generation_id, request.group_instance_id),
+        offsets=offsets,
+    )
+    # What this API has always said to a producer that was overtaken.
+    fenced = error is ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error

@@ -1,0 +1,57 @@
+"""DescribeTransactions, key 65, version 0.
+
+Behaviour:
+- One answer for each transactional id asked for; TRANSACTIONAL_ID_NOT_FOUND where there is none.
+- Partitions are those of the open transaction. Groups whose offsets belong to it have none here;
+  Kafka shows a partition of its offsets topic for them.
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_record import TxnRecord
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+KEY = 65
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+def handle(
+    context: RequestContext, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Say where each transactional id stands."""
+    return DescribeTransactionsResponse(
+        transaction_states=[_state(context, one) for one in request.transactional_ids]
+    )
+
+
+def _state(context: RequestContext, transactional_id: str) -> TransactionState:
+    if not transactional_id:
+        return TransactionState(error_code=ErrorCode.INVALID_REQUEST)
+    record = context.services.transactions.record(transactional_id)
+    if record is None:
+        return TransactionState(
+            transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        )
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=record.state.value,
+        transaction_timeout_ms=record.timeout_ms,
+        transaction_start_time_ms=record.start_ms,
+        producer_id=record.producer_id,
+        producer_epoch=record.epoch,
+        topics=_topics(record),
+    )
+
+
+def _topics(record: TxnRecord) -> list[TopicData]:
+    found: dict[str, TopicData] = {}
+    for place in sorted(record.partitions):
+        topic = found.setdefault(place.topic, TopicData(topic=place.topic))
+        topic.partitions.append(place.partition)
+    return list(found.values())

@@ -1,0 +1,55 @@
+"""ListTransactions, key 66, versions 0-2.
+
+Behaviour:
+- Every transactional id that is known, or those that pass all filters. States that Kafka does not
+  know are named in the answer and match nothing.
+- A pattern that is no regular expression is INVALID_REGULAR_EXPRESSION.
+
+Version notes:
+- v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of the whole
+  transactional id (KIP-1152).
+"""
+
+import re
+
+from gateway.context import RequestContext
+from gateway.coordinator.txn_record import NO_TIME, TxnState
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+KEY = 66
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+STATES = {state.value for state in TxnState} | {"Dead", "PrepareEpochFence", "Unknown"}
+"""Kafka's names; nobody is ever in those that are not ours."""
+
+
+def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """List what passes the filters."""
+    try:
+        pattern = re.compile(request.transactional_id_pattern or "")
+    except re.error:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    has_pattern = bool(request.transactional_id_pattern)
+    states, producers = set(request.state_filters), set(request.producer_id_filters)
+    opened_before_ms = context.services.clock.now_ms() - request.duration_filter
+    found = [
+        TransactionState(
+            transactional_id=record.transactional_id,
+            producer_id=record.producer_id,
+            transaction_state=record.state.value,
+        )
+        for record in context.services.transactions.records()
+        if (not states or record.state.value in states)
+        and (not producers or record.producer_id in producers)
+        and (request.duration_filter < 0 or NO_TIME < record.start_ms < opened_before_ms)
+        and (not has_pattern or pattern.fullmatch(record.transactional_id))
+    ]
+    return ListTransactionsResponse(
+        unknown_state_filters=sorted(states - STATES), transaction_states=found
+    )

@@ -1,0 +1,58 @@
+"""Offset commits: what a client may commit for one partition, and what is kept of it.
+
+Rule: null metadata is an empty text; an offset carries the id of its topic, so that a topic made
+anew under the same name does not inherit it.
+Must not know: groups, transactions, how commits are stored.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.wire.error_codes import ErrorCode
+from offsets import NO_EXPIRY, CommittedOffset
+
+if TYPE_CHECKING:
+    from topics import Topic
+
+
+class PartitionCommit(Protocol):
+    """One partition of a request that commits offsets."""
+
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
+
+
+def commit_error(topic: "Topic", partition: PartitionCommit, metadata_max: int) -> ErrorCode:
+    """Say why an offset cannot be committed, whoever commits it.
+
+    Args:
+        topic: that there is.
+        partition: of the request.
+        metadata_max: how long the client's own words may be, as Java counts.
+    """
+    if not 0 <= partition.partition_index < topic.partition_count:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    metadata = partition.committed_metadata
+    if metadata is not None and _utf16_units(metadata) > metadata_max:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _utf16_units(text: str) -> int:
+    """Return the length as Java counts it, which is what the limit means to Kafka."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
+def committed_offset(
+    topic: "Topic", partition: PartitionCommit, *, now_ms: int, expire_ms: int = NO_EXPIRY
+) -> CommittedOffset:
+    """Return what is kept of a commit."""
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_ms=now_ms,
+        expire_ms=expire_ms,
+        topic_id=topic.id,
+    )

@@ -1,0 +1,64 @@
+"""Opening: builds what handlers ask for, over a store and its topics.
+
+Rule: everything that the coordinators keep is loaded here, and looked after from here on.
+Must not know: listeners, settings beyond the gateway's, processes.
+"""
+
+from gateway.config import GatewayConfig
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.groups import GroupCoordinator
+from gateway.coordinator.producer_ids import ProducerIds
+from gateway.coordinator.transactions import TransactionCoordinator
+from gateway.services import Services
+from ledger import LedgerStore
+from runtime.clock import Clock
+from runtime.entropy import Entropy
+from runtime.metrics import Metrics
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from topics import TopicRegistry
+
+
+def open_services(
+    store: LedgerStore,
+    registry: TopicRegistry,
+    *,
+    config: GatewayConfig,
+    clock: Clock,
+    timers: Timers,
+    supervisor: Supervisor,
+    entropy: Entropy,
+    metrics: Metrics | None = None,
+) -> Services:
+    """Load groups, offsets and transactions, and begin to serve them."""
+    groups = GroupCoordinator.open(
+        store,
+        config=GroupConfig.from_gateway(config),
+        clock=clock,
+        timers=timers,
+        entropy=entropy,
+    )
+    producer_ids = ProducerIds(store)
+    transactions = TransactionCoordinator.open(
+        store,
+        registry=registry,
+        groups=groups,
+        producer_ids=producer_ids,
+        config=config,
+        clock=clock,
+        timers=timers,
+        supervisor=supervisor,
+    )
+    return Services(
+        registry=registry,
+        groups=groups,
+        producer_ids=producer_ids,
+        transactions=transactions,
+        config=config,
+        clock=clock,
+        timers=timers,
+        supervisor=supervisor,
+        store=store,
+        entropy=entropy,
+        metrics=metrics or Metrics(),
+    )

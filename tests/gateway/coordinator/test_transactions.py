@@ -1,0 +1,174 @@
+"""The coordinator of transactions as a whole; rows 110, 125 and 126 of kafka-protocol.md 6.6."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Literal
+
+import pytest
+
+from gateway.config import GatewayConfig
+from gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
+from gateway.coordinator.txn_record import KEY_PREFIX, TxnState
+from gateway.coordinator.txn_state import Identity, InitRequest
+from gateway.wire.error_codes import ErrorCode
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
+from offsets import Place
+from tests.gateway.running import RunningGateway, running_gateway, until
+from tests.gateway.txn_client import TxnClient, committed, read
+
+HERE = Place("t", 0)
+SWEEP_MS = GatewayConfig().transaction_abort_timed_out_transaction_cleanup_interval_ms
+
+
+def coordinator(gateway: RunningGateway) -> TransactionCoordinator:
+    return gateway.services.transactions
+
+
+def state(gateway: RunningGateway) -> TxnState:
+    record = coordinator(gateway).record("x")
+    assert record is not None
+    return record.state
+
+
+@asynccontextmanager
+async def open_transaction(
+    engine: FaultyEngine | None = None,
+) -> AsyncIterator[tuple[RunningGateway, TxnClient]]:
+    """A gateway with a record in an open transaction of `x`, and an offset of group `g`."""
+    async with running_gateway(engine=engine) as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        assert 0 == await producer.init(timeout_ms=5_000)
+        assert {0: 0} == await producer.add(0)
+        assert 0 == await producer.add_group("g")
+        assert 0 == await producer.produce()
+        assert 0 == await producer.commit_offset("g", 7)
+        yield gateway, producer
+
+
+async def test_row_125_transaction_that_takes_too_long_is_aborted() -> None:
+    async with open_transaction() as (gateway, producer):
+        for _ in range(2):
+            gateway.clock.advance(SWEEP_MS)
+            await asyncio.sleep(0)
+        await until(lambda: state(gateway) is TxnState.COMPLETE_ABORT)
+        assert 2 == (await read(producer.client)).last_stable_offset
+        assert (0, -1) == await committed(producer.client, "g", require_stable=True)
+        assert 47 == await producer.produce(b"late")
+        assert 90 == await producer.end(commit=True)
+
+
+async def test_transaction_within_its_time_goes_on() -> None:
+    async with open_transaction() as (gateway, producer):
+        gateway.clock.advance(4_999)
+        assert 0 == await producer.produce()
+        assert 0 == await producer.end(commit=True)
+
+
+async def test_idle_transactional_ids_are_forgotten_open_ones_are_not() -> None:
+    config = GatewayConfig(
+        transactional_id_expiration_ms=1_000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=1_000,
+        transaction_max_timeout_ms=1 << 30,
+    )
+    async with running_gateway(config) as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        idle, busy = TxnClient(client, "idle"), TxnClient(client, "busy")
+        for each in (idle, busy):
+            await each.init(timeout_ms=1 << 30)
+        await busy.add(0)
+        gateway.clock.advance(1_000)
+        await until(lambda: coordinator(gateway).record("idle") is None)
+        assert coordinator(gateway).record("busy") is not None
+        assert 49 == await idle.end(commit=True)
+        await gateway.services.store.flush()
+        assert 1 == len(gateway.services.store.scan_rows(KEY_PREFIX))
+
+
+CRASHES: list[tuple[Literal["commit", "sync"], int]] = [
+    (moment, later) for later in range(4) for moment in ("commit", "sync")
+]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize(("moment", "later"), CRASHES)
+async def test_row_126_crash_at_every_step_of_an_end(
+    moment: Literal["commit", "sync"], later: int, is_commit: bool
+) -> None:
+    """Whatever is cut off: an outcome that was told holds, and nothing hangs after the restart."""
+    engine = FaultyEngine(None)
+    async with open_transaction(engine) as (_, producer):
+        for _ in range(later):
+            engine.delay_next(moment, 0)
+        hold = engine.hold_next(moment)
+        ending = asyncio.ensure_future(producer.end(commit=is_commit))
+        reaching = asyncio.ensure_future(hold.reached())
+        await asyncio.wait([ending, reaching], return_when=asyncio.FIRST_COMPLETED)
+        was_told = ending.done() and ending.result() == 0
+        engine.drop_unsynced()
+        reaching.cancel()
+        ending.cancel()
+        await asyncio.gather(ending, reaching, return_exceptions=True)
+    async with running_gateway(engine=engine) as gateway, gateway.client() as client:
+        producer.client = client
+        await until(lambda: not state(gateway).is_prepared)
+        if state(gateway) is TxnState.ONGOING:
+            assert not was_told, "an outcome was told and is gone"
+            assert 0 == await producer.end(commit=is_commit)
+            await until(lambda: state(gateway).is_idle)
+        found = await read(client)
+        assert found.last_stable_offset == found.high_watermark >= 2
+        assert (0 if is_commit else 1) == len(found.aborted_transactions or ())
+        expected = 7 if is_commit else -1
+        assert (0, expected) == await committed(client, "g", require_stable=True)
+        assert {0: 0} == await producer.add(0), "the next transaction begins"
+        assert 0 == await producer.produce()
+        assert 0 == await producer.end(commit=True)
+
+
+async def test_markers_that_could_not_be_written_are_written_later() -> None:
+    async with open_transaction() as (gateway, producer):
+        engine = gateway.engine
+        hold = engine.hold_next("commit")
+        ending = asyncio.ensure_future(producer.end(commit=True))
+        await hold.reached()
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        hold.release()
+        assert 0 == await ending
+        await until(lambda: not coordinator(gateway)._turn("x").locked())
+        assert TxnState.PREPARE_COMMIT is state(gateway)
+        assert {0: 51} == await producer.add(0)
+        gateway.clock.advance(RETRY_MS)
+        await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+        assert 2 == (await read(producer.client)).last_stable_offset
+
+
+async def test_a_step_is_taken_to_its_end_when_nobody_waits_for_it() -> None:
+    async with open_transaction() as (gateway, producer):
+        identity = Identity(producer.producer_id, producer.epoch)
+        hold = gateway.engine.hold_next("commit")
+        ending = asyncio.ensure_future(coordinator(gateway).end("x", identity, is_commit=True))
+        await hold.reached()
+        ending.cancel()
+        hold.release()
+        await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+
+
+async def test_topic_that_is_deleted_meanwhile_keeps_nothing_open() -> None:
+    async with open_transaction() as (gateway, producer):
+        await gateway.services.registry.delete("t")
+        assert 0 == await producer.end(commit=True)
+        await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+
+
+async def test_closed_coordinator_tells_everyone_to_come_back() -> None:
+    async with open_transaction() as (gateway, producer):
+        closed = coordinator(gateway)
+        identity = Identity(producer.producer_id, producer.epoch)
+        closed.close()
+        unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert unavailable == (await closed.initialise(InitRequest("y", 1)))[0]
+        assert unavailable == await closed.add("x", identity, partitions=[HERE])
+        assert unavailable == (await closed.end("x", identity, is_commit=True))[0]

@@ -1,0 +1,107 @@
+"""AddPartitionsToTxn; rows of kafka-protocol.md 6.6."""
+
+import pytest
+
+from gateway.coordinator.txn_record import TxnState
+from gateway.wire.messages.k24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tests.gateway.running import running_gateway, until
+from tests.gateway.txn_client import TxnClient
+from tests.gateway.wire_client import WireClient
+
+
+async def batched(client: WireClient, *asked: AddPartitionsToTxnTransaction) -> list[list[int]]:
+    """Return the errors of each transaction asked about."""
+    request = AddPartitionsToTxnRequest(transactions=list(asked))
+    response = await client.ask(request, 4)
+    assert 0 == response.error_code
+    assert [one.transactional_id for one in asked] == [
+        one.transactional_id for one in response.results_by_transaction
+    ]
+    return [
+        [each.partition_error_code for topic in one.topic_results
+         for each in topic.results_by_partition]
+        for one in response.results_by_transaction
+    ]  # fmt: skip
+
+
+def of(
+    producer: TxnClient, *partitions: int, verify_only: bool = False
+) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=verify_only,
+        topics=[AddPartitionsToTxnTopic(name="t", partitions=list(partitions))],
+    )
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_partitions_are_added_once_and_again(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=3)
+        producer = TxnClient(client)
+        await producer.init()
+        assert {0: 0, 2: 0} == await producer.add(0, 2, version=version)
+        assert {0: 0} == await producer.add(0, version=version)
+        record = gateway.services.transactions.record("x")
+        assert record is not None
+        assert {("t", 0), ("t", 2)} == record.partitions
+
+
+async def test_row_113_one_unknown_partition_keeps_all_others_out() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=2)
+        producer = TxnClient(client)
+        await producer.init()
+        assert {0: 55, 1: 55, 2: 3} == await producer.add(0, 1, 2)
+        assert {0: 3} == await producer.add(0, topic="missing")
+        record = gateway.services.transactions.record("x")
+        assert record is not None
+        assert frozenset() == record.partitions
+
+
+@pytest.mark.parametrize(("version", "error"), [(1, 47), (2, 90), (3, 90)])
+async def test_producer_that_does_not_hold_the_id_is_refused(version: int, error: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        assert {0: 49} == await producer.add(0, version=version)
+        await producer.init()
+        producer.epoch += 1
+        assert {0: error} == await producer.add(0, version=version)
+        producer.producer_id += 1
+        assert {0: 49} == await producer.add(0, version=version)
+        producer.transactional_id = ""
+        assert {0: 42} == await producer.add(0, version=version)
+
+
+async def test_several_transactions_are_added_and_verified_in_one_request() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=2)
+        one, two = TxnClient(client, "one"), TxnClient(client, "two")
+        await one.init()
+        await two.init()
+        assert [[0], [0, 0]] == await batched(client, of(one, 0), of(two, 0, 1))
+        verified = [of(each, 0, 1, verify_only=True) for each in (one, two)]
+        assert [[0, 120], [0, 0]] == await batched(client, *verified)
+        assert 0 == await one.end(commit=True)
+        assert {0: 0} == await one.add(0), "waits until the markers are written"
+        assert 0 == await one.end(commit=True)
+        record = gateway.services.transactions.record
+        await until(lambda: record("one").state is TxnState.COMPLETE_COMMIT)  # type: ignore[union-attr]
+        assert [[120, 120]] == await batched(client, verified[0])
+
+
+async def test_storage_that_fails_adds_nothing() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        gateway.engine.fail_next("commit")
+        assert {0: 15} == await producer.add(0)
+        assert 48 == await producer.end(commit=True), "no transaction has begun"

@@ -1,0 +1,54 @@
+"""WriteTxnMarkers, as `kafka-transactions --abort` sends it."""
+
+import pytest
+
+from gateway.wire.messages.k27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.gateway.running import running_gateway
+from tests.gateway.txn_client import TxnClient, read
+from tests.gateway.wire_client import WireClient
+
+
+async def mark(client: WireClient, producer: TxnClient, *partitions: int, version: int = 1,
+               epoch: int | None = None, topic: str = "t") -> list[int]:  # fmt: skip
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch if epoch is None else epoch,
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))],
+        coordinator_epoch=3,
+    )
+    response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), version)
+    (found,) = response.markers
+    assert producer.producer_id == found.producer_id
+    return [one.error_code for topic in found.topics for one in topic.partitions]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_hanging_transaction_is_ended(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        await producer.produce()
+        assert 0 == (await read(client)).last_stable_offset
+        assert [0] == await mark(client, producer, 0, version=version)
+        found = await read(client)
+        assert (2, 1) == (found.last_stable_offset, len(found.aborted_transactions or ()))
+
+
+async def test_each_partition_is_answered_for_itself() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.init()
+        await producer.add(0)
+        await producer.produce()
+        assert [47] == await mark(client, producer, 0, epoch=0)
+        assert [0, 3] == await mark(client, producer, 0, 7)
+        assert [3] == await mark(client, producer, 0, topic="missing")

@@ -1,0 +1,44 @@
+"""What handlers ask for, built over a store."""
+
+from gateway.config import GatewayConfig
+from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.txn_state import InitRequest
+from gateway.opening import open_services
+from ledger import LedgerStore
+from ledger.testing import FaultyEngine, ManualClock
+from offsets import NO_EXPIRY, CommittedOffset, Place
+from runtime.entropy import SeededEntropy
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from topics.registry import TopicRegistry
+
+
+async def test_groups_and_transactions_are_there_again_after_a_restart() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(1_000)
+    producer_ids = []
+    for start in range(2):
+        supervisor = Supervisor()
+        async with LedgerStore.open(None, engine=engine, clock=clock) as store:
+            registry = await TopicRegistry.open(store, None, clock)
+            topic = registry.get("t") or await registry.create("t", partitions=1)
+            services = open_services(
+                store,
+                registry,
+                config=GatewayConfig(),
+                clock=clock,
+                timers=Timers(clock, supervisor),
+                supervisor=supervisor,
+                entropy=SeededEntropy(1),
+            )
+            assert start == len(services.transactions.records())
+            assert start == services.groups.group_count
+            _, identity = await services.transactions.initialise(InitRequest("x", 1_000))
+            assert start == identity.epoch
+            producer_ids.append(identity.producer_id)
+            kept = CommittedOffset(1, -1, "", 0, NO_EXPIRY, topic.id)
+            await services.groups.offsets.commit("g", Sender("", -1), [(Place("t", 0), kept)])
+            for _ in range(2):
+                services.close()
+            await registry.close()
+            await supervisor.close()
+    assert producer_ids[0] == producer_ids[1]

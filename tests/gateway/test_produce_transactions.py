@@ -1,0 +1,79 @@
+"""Transactional batches in Produce; rows 114 to 116 and 127 of kafka-protocol.md 6.6."""
+
+import pytest
+
+from tests.gateway.running import running_gateway
+from tests.gateway.txn_client import NEW, TxnClient, read
+
+
+@pytest.mark.parametrize(("version", "error"), [(9, 48), (10, 48), (11, 120)])
+async def test_row_114_partition_that_was_not_added(version: int, error: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        assert error == await producer.produce(version=version)
+        await producer.add(0)
+        assert 0 == await producer.produce(version=version)
+
+
+@pytest.mark.parametrize("version", [12, 13])
+async def test_row_115_partition_is_added_by_its_first_batch(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.create_topic(partitions=2)
+        producer = TxnClient(client)
+        await producer.init()
+        for partition in (0, 1, 0):
+            assert 0 == await producer.produce(version=version, topic=topic, partition=partition)
+        assert 0 == (await read(client)).last_stable_offset
+        assert 0 == await producer.end(commit=True, version=NEW)
+        assert 3 == (await read(client)).last_stable_offset
+
+
+async def test_row_116_batch_outside_of_the_transaction() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        assert 0 == await producer.produce(version=12)
+        assert 48 == await producer.produce(version=12, is_transactional=False)
+
+
+async def test_row_127_late_batch_of_an_ended_transaction_opens_none() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        for version, produce_version, errors in ((4, 11, {120}), (NEW, 12, {47})):
+            producer = TxnClient(client, f"x{version}")
+            await producer.init()
+            if version < NEW:
+                await producer.add(0)
+            await producer.produce(version=produce_version)
+            epoch = producer.epoch
+            await producer.end(commit=False, version=version)
+            producer.epoch, producer.sequences = epoch, {0: 1}
+            assert await producer.produce(version=produce_version) in errors
+            found = await read(client)
+            assert found.last_stable_offset == found.high_watermark
+
+
+@pytest.mark.parametrize(("version", "unknown", "fenced"), [(11, 49, 47), (12, 49, 47)])
+async def test_producer_that_does_not_hold_the_id(version: int, unknown: int, fenced: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        stranger = TxnClient(client)
+        stranger.producer_id, stranger.epoch = 9, 0
+        assert unknown == await stranger.produce(version=version)
+        old, new = TxnClient(client), TxnClient(client)
+        await old.init()
+        await new.init()
+        assert fenced == await old.produce(version=version)
+
+
+async def test_storage_that_fails_while_a_partition_is_added() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        gateway.engine.fail_next("commit")
+        assert 15 == await producer.produce(version=12)
+        assert 0 == await producer.produce(version=12)
