@@ -18,7 +18,11 @@ from runtime.signal import Signal
 from subscriptions.model import ALL, Acknowledgement, Delivery
 
 PERMITS_MAX = 2_000
-"""How many records a consumer holds that the forwarder has not asked for yet."""
+"""How many records may be on their way, or wait to be read."""
+PERMITS_FIRST = 100
+"""As many while it is not known how large they are."""
+QUEUE_BYTES_MAX = 16 << 20
+"""How much data may be on its way, or wait to be read, as far as records are alike."""
 
 
 class CursorSource:
@@ -74,6 +78,7 @@ class LinkSource:
         self._broker = broker
         self._request = request
         self._permits_max = permits_max
+        self._permits = 0  # given, and not read
         self._number = 0
         self._link: ConsumerLink | None = None
         self._has_joined = False
@@ -113,7 +118,8 @@ class LinkSource:
             raise Unavailable(str(error)) from error
         self._has_joined = True
         self._link = link
-        link.add_permits(self._permits_max)
+        self._permits = 0
+        self._permit(PERMITS_FIRST)
         return number
 
     async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
@@ -131,8 +137,10 @@ class LinkSource:
         while self._queue and len(entries) < count and len(self._queue[0].data) <= bytes_left:
             entries.append(self._queue.popleft())
             bytes_left -= len(entries[-1].data)
-        if self._link is not None:
-            self._link.add_permits(sum(map(_record_count, entries)))
+        records = sum(map(_record_count, entries))
+        size = sum(len(entry.data) for entry in entries)
+        self._permits -= records
+        self._permit(QUEUE_BYTES_MAX * records // max(size, 1))
         return entries
 
     async def mark_delete(self, entry: SourceEntry, number: int) -> None:
@@ -147,6 +155,13 @@ class LinkSource:
         """Leave the subscription; it stays."""
         self._forget()
         await self._leave()
+
+    def _permit(self, count: int) -> None:
+        """Let so many records be on their way, within the limits."""
+        count = max(1, min(count, self._permits_max)) - self._permits
+        if count > 0 and self._link is not None:
+            self._permits += count
+            self._link.add_permits(count)
 
     def _forget(self) -> None:
         self._number += 1

@@ -5,12 +5,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger import EARLIEST, AlreadyClosed, LedgerStore, ResetInProgress
+from batches.builder import NewRecord, build_batch
+from ledger import EARLIEST, AlreadyClosed, LedgerStore, Position, ResetInProgress
 from native.errors import ConsumerBusy, TopicNotFound, Unavailable
-from native.forward_source import CursorSource, LinkSource
+from native.forward_source import (
+    PERMITS_FIRST,
+    PERMITS_MAX,
+    QUEUE_BYTES_MAX,
+    CursorSource,
+    LinkSource,
+)
 from native.forwarder_state import SourceEntry
-from native.seam import ConsumerRequest
-from subscriptions.model import SubscriptionType
+from native.seam import ConsumerRequest, Ended
+from subscriptions.model import ALL, Deliver, Delivery, SubscriptionType
 from tests.native.forward_words import add_batches, turns, values_of
 from tests.native.serving import Serving, serving
 
@@ -76,6 +83,43 @@ async def test_permits_come_back_with_what_is_read(here: Serving) -> None:
             read_values += each
     assert [b"%c" % each for each in b"abcdefgh"] == read_values
     await source.close()
+
+
+class PermitCounter:
+    """A broker that is a link, and notes the permits that it gets."""
+
+    def __init__(self) -> None:
+        self.deliver: Deliver | None = None
+        self.permits: list[int] = []
+
+    async def open_consumer(
+        self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
+    ) -> "PermitCounter":
+        self.deliver = deliver
+        return self
+
+    def add_permits(self, count: int) -> None:
+        self.permits.append(count)
+
+    def bring(self, record_count: int, size: int) -> None:
+        assert self.deliver is not None
+        data = build_batch([NewRecord(bytes(size))] * record_count)
+        self.deliver([Delivery(Position(1, 0), data, ALL, 0)])
+
+
+async def test_the_larger_records_are_the_fewer_are_on_their_way() -> None:
+    broker = PermitCounter()
+    source = LinkSource(broker, REQUEST)  # type: ignore[arg-type]
+    await source.rewind()
+    assert [PERMITS_FIRST] == broker.permits
+    broker.bring(10, 1)
+    await source.read_or_wait(1, BIG)
+    assert PERMITS_MAX == sum(broker.permits) - 10
+    broker.bring(PERMITS_MAX - 4, 9_000)
+    await source.read_or_wait(1, BIG)
+    # 16 MiB are about 1,860 of them.
+    on_their_way = sum(broker.permits) - 10 - (PERMITS_MAX - 4)
+    assert QUEUE_BYTES_MAX // 9_100 < on_their_way < QUEUE_BYTES_MAX // 9_000
 
 
 async def test_records_that_are_acknowledged_are_not_owed(here: Serving) -> None:
