@@ -24,7 +24,8 @@ STEMS = {
     32: "describe_configs", 33: "alter_configs", 35: "describe_log_dirs", 37: "create_partitions",
     42: "delete_groups", 44: "incremental_alter_configs", 47: "offset_delete",
     60: "describe_cluster", 61: "describe_producers", 65: "describe_transactions",
-    66: "list_transactions", 75: "describe_topic_partitions",
+    66: "list_transactions", 68: "consumer_group_heartbeat", 69: "consumer_group_describe",
+    75: "describe_topic_partitions",
 }  # fmt: skip
 
 UNSTABLE = {22: 6}
