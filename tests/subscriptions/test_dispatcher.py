@@ -1,0 +1,599 @@
+"""The dispatcher over a real cursor, whose storage answers when a test says so."""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from ledger import EARLIEST, Cursor, CursorState, LedgerStore, ManagedLedger, Position, StoreConfig
+from ledger.testing import FaultyEngine, ManualClock
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
+from subscriptions.dispatch_options import DispatchOptions
+from subscriptions.dispatcher import RETRY_MAX_MS, RETRY_MIN_MS, Dispatcher, state_for
+from subscriptions.errors import (
+    ConsumerBusy,
+    InvalidRequest,
+    SubscriptionClosed,
+    SubscriptionFenced,
+)
+from subscriptions.model import ConsumerOptions, Delivery, Piece, SubscriptionType
+from tests.subscriptions.dispatch_words import consumer, data_of, records_of
+from tests.subscriptions.steps import Steps, turns
+
+EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
+SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
+ALL_TYPES = pytest.mark.parametrize("kind", list(SubscriptionType))
+SINGLE_TYPES = pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
+SHARING_TYPES = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
+
+
+class Scene:
+    """A cursor over a managed ledger without a cache; every read of it asks the storage."""
+
+    def __init__(self) -> None:
+        self.engine = FaultyEngine(None)
+        self.steps = Steps()
+        self.clock = ManualClock(1_000_000)
+        self.supervisor = Supervisor()
+        self.timers = Timers(self.clock, self.supervisor)
+        self.got: dict[int, list[Delivery]] = {}
+        self.places: list[Position] = []
+        self.store: LedgerStore
+        self.ledger: ManagedLedger
+        self.cursor: Cursor
+
+    async def open(self) -> None:
+        config = StoreConfig(cache_bytes=0)
+        self.store = await LedgerStore.open(
+            None,
+            engine=self.engine,
+            clock=self.clock,
+            config=config,
+            threads=self.steps.threads(),
+        )
+        self.ledger = await self.store.open_managed_ledger("orders")
+        self.cursor = await self.ledger.open_cursor("s", initial=EARLIEST)
+
+    async def add(self, *keys: bytes | None, due_ms: int | None = None) -> Position:
+        position = await self.ledger.add_entry(data_of(keys or (b"a",), due_ms))
+        self.places.append(position)
+        return position
+
+    def dispatcher(self, kind: SubscriptionType, **options: int) -> Dispatcher:
+        return Dispatcher(
+            self.cursor,
+            kind,
+            DispatchOptions(**options),
+            clock=self.clock,
+            timers=self.timers,
+            supervisor=self.supervisor,
+        )
+
+    def join(
+        self, dispatcher: Dispatcher, options: ConsumerOptions | None = None, permits: int = 99
+    ) -> int:
+        box: list[Delivery] = []
+
+        def deliver(deliveries: Sequence[Delivery]) -> None:
+            box.extend(deliveries)
+
+        number = dispatcher.add_consumer(options or consumer(), deliver)
+        self.got[number] = box
+        if permits:
+            dispatcher.add_permits(number, permits)
+        return number
+
+    def shown(self, number: int) -> list[str]:
+        """What a consumer got, as `entry.record`, entries by the order of their appends."""
+        return [
+            f"{self.places.index(position)}.{index}"
+            for delivery in self.got[number]
+            for position, index in records_of(delivery)
+        ]
+
+    async def acknowledge(self, dispatcher: Dispatcher, *numbers: int) -> None:
+        positions = [self.places[each] for each in numbers]
+        await self.cursor.delete(positions)
+        dispatcher.acknowledged([Piece(each) for each in positions])
+
+    def revise(self, dispatcher: Dispatcher, edit: Callable[[CursorState], object]) -> None:
+        """End a revision that has started, as a subscription does."""
+
+        def editor(state: CursorState) -> None:
+            edit(state)
+            dispatcher.clear()
+
+        self.cursor.revision.end(editor)
+        dispatcher.resume()
+
+    async def close(self) -> None:
+        self.steps.open()
+        await self.supervisor.close()
+        await self.store.close()
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    made = Scene()
+    await made.open()
+    yield made
+    await made.close()
+
+
+def to_start(state: CursorState) -> None:
+    state.reset(*state.reset_target(EARLIEST, force=False))
+
+
+# What comes
+
+
+@ALL_TYPES
+async def test_what_is_there_comes_and_what_is_added_later(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await scene.add(b"a", b"b")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    assert ["0.0", "0.1"] == scene.shown(number)
+    await scene.add(b"c")
+    await turns()
+    assert ["0.0", "0.1", "1.0"] == scene.shown(number)
+    assert 3 == dispatcher.unacknowledged
+
+
+@ALL_TYPES
+async def test_nothing_comes_beyond_the_permits(scene: Scene, kind: SubscriptionType) -> None:
+    for _ in range(6):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher, permits=0)
+    await turns()
+    assert [] == scene.shown(number)
+    for count in (2, 1, 3):
+        before = len(scene.shown(number))
+        dispatcher.add_permits(number, count)
+        await turns()
+        assert before + count == len(scene.shown(number))
+
+
+@ALL_TYPES
+async def test_many_entries_come_in_one_delivery(scene: Scene, kind: SubscriptionType) -> None:
+    for _ in range(50):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    calls: list[int] = []
+    number = dispatcher.add_consumer(consumer(), lambda each: calls.append(len(each)))
+    dispatcher.add_permits(number, 99)
+    await turns()
+    assert [50] == calls
+
+
+@SINGLE_TYPES
+async def test_batch_is_read_once_though_its_permits_come_later(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    for _ in range(4):
+        await scene.add(b"a", b"b", b"c")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher, permits=4)
+    await turns()
+    reads = scene.engine.calls["read"]
+    await scene.acknowledge(dispatcher, 2)
+    dispatcher.add_permits(number, 3)
+    await turns()
+    assert ["0.0", "0.1", "0.2", "1.0", "1.1", "1.2", "3.0"] == scene.shown(number)[:7]
+    assert reads == scene.engine.calls["read"]
+
+
+@ALL_TYPES
+async def test_first_after_none_gets_everything_again(scene: Scene, kind: SubscriptionType) -> None:
+    for _ in range(3):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    first = scene.join(dispatcher)
+    await turns()
+    await scene.acknowledge(dispatcher, 1)
+    dispatcher.remove_consumer(first)
+    dispatcher.remove_consumer(first)
+    number = scene.cursor.revision.number
+    second = scene.join(dispatcher)
+    assert number + 1 == scene.cursor.revision.number
+    await turns()
+    assert ["0.0", "2.0"] == scene.shown(second)
+    assert [1, 1] == [each.redelivery_count for each in scene.got[second]]
+    assert 2 == dispatcher.redelivered
+
+
+@SHARING_TYPES
+async def test_acknowledged_records_of_a_batch_do_not_come_again(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    """The cursor knows what is owed, also where the dispatcher has not heard of it yet."""
+    position = await scene.add(b"a", b"b", b"c")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    await scene.cursor.delete_batch_index(position, [0, 2], 3)
+    dispatcher.redeliver(number, None)
+    await turns()
+    assert ["0.0", "0.1", "0.2", "0.1"] == scene.shown(number)
+
+
+@SHARING_TYPES
+async def test_what_was_negatively_acknowledged_comes_again_alone(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    for _ in range(3):
+        await scene.add(b"a", b"b")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    dispatcher.redeliver(number, [Piece(scene.places[1], 0b10)])
+    await turns()
+    assert ["1.1"] == scene.shown(number)[6:]
+    assert 1 == scene.got[number][-1].redelivery_count
+
+
+@SINGLE_TYPES
+async def test_redelivery_goes_back_to_everything(scene: Scene, kind: SubscriptionType) -> None:
+    for _ in range(3):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    await scene.acknowledge(dispatcher, 0)
+    dispatcher.redeliver(number, [Piece(scene.places[2])])
+    await turns()
+    assert ["0.0", "1.0", "2.0", "1.0", "2.0"] == scene.shown(number)
+
+
+@SHARING_TYPES
+async def test_limit_of_unacknowledged_records_lets_go(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    for _ in range(6):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher, consumer(unacked_max=2))
+    await turns()
+    assert 2 == len(scene.shown(number))
+    await scene.acknowledge(dispatcher, 0)
+    await turns()
+    assert 3 == len(scene.shown(number))
+    await scene.acknowledge(dispatcher, 1, 2)
+    await turns()
+    assert 5 == len(scene.shown(number))
+
+
+# Revisions
+
+
+@SINGLE_TYPES
+async def test_read_in_flight_is_dropped_by_a_redelivery(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    scene.steps.reads.shut()
+    await scene.add()
+    await turns()
+    dispatcher.redeliver(number, None)
+    scene.steps.reads.open()
+    await turns()
+    assert ["0.0", "0.0", "1.0"] == scene.shown(number)
+
+
+@SHARING_TYPES
+async def test_replay_in_flight_is_dropped_by_a_reset(scene: Scene, kind: SubscriptionType) -> None:
+    """Case 1: what was nacked before the reset is read, and is not wanted any more."""
+    for _ in range(3):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    scene.steps.reads.shut()
+    dispatcher.redeliver(number, [Piece(scene.places[1])])
+    await turns()
+    scene.cursor.revision.start()
+    scene.revise(dispatcher, lambda state: state.mark_delete(scene.places[1]))
+    scene.steps.reads.open()
+    await turns()
+    assert ["0.0", "1.0", "2.0"] == scene.shown(number)
+
+
+@SINGLE_TYPES
+async def test_what_is_held_is_dropped_by_a_reset(scene: Scene, kind: SubscriptionType) -> None:
+    """Half in flight: the read position has moved, the entries wait for permits."""
+    for _ in range(4):
+        await scene.add(b"a", b"b")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher, permits=3)
+    await turns()
+    assert ["0.0", "0.1", "1.0", "1.1"] == scene.shown(number)
+    scene.cursor.revision.start()
+    dispatcher.add_permits(number, 99)
+    await turns()
+    assert 4 == len(scene.shown(number)), "nothing while it runs"
+    scene.revise(dispatcher, to_start)
+    await turns()
+    expected = [f"{entry}.{index}" for entry in range(4) for index in range(2)]
+    assert expected == scene.shown(number)[4:]
+    assert {0} == {each.redelivery_count for each in scene.got[number]}
+
+
+@SINGLE_TYPES
+async def test_what_is_held_comes_after_a_revision_that_failed(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    """Whoever revised set nothing and cleared nothing: the cursor has to go back."""
+    for _ in range(4):
+        await scene.add(b"a", b"b")
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher, permits=3)
+    await turns()
+    scene.cursor.revision.start()
+    scene.cursor.revision.end(lambda state: None)
+    dispatcher.resume()
+    dispatcher.add_permits(number, 99)
+    await turns()
+    assert [f"{entry}.{index}" for entry in range(4) for index in range(2)] == (
+        scene.shown(number)[4:]
+    )
+
+
+@ALL_TYPES
+async def test_sequential_read_in_flight_is_dropped_by_a_reset(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    """Case 2; and the failure of a read that does not count is none."""
+    for _ in range(2):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    for does_fail in (False, True):
+        scene.steps.reads.shut()
+        number = scene.join(dispatcher)
+        await turns()
+        scene.cursor.revision.start()
+        if does_fail:
+            scene.engine.fail_next("read")
+        scene.steps.reads.open()
+        await turns()
+        assert [] == scene.shown(number)
+        scene.revise(dispatcher, lambda state: state.mark_delete(scene.places[0]))
+        await turns()
+        assert ["1.0"] == scene.shown(number)
+        dispatcher.remove_consumer(number)
+
+
+@ALL_TYPES
+async def test_nobody_joins_while_a_revision_runs(scene: Scene, kind: SubscriptionType) -> None:
+    dispatcher = scene.dispatcher(kind)
+    scene.cursor.revision.start()
+    with pytest.raises(SubscriptionFenced):
+        scene.join(dispatcher)
+    assert () == dispatcher.consumer_names
+
+
+async def test_redelivery_during_a_revision_goes_back_after_it(scene: Scene) -> None:
+    for _ in range(2):
+        await scene.add()
+    dispatcher = scene.dispatcher(EXCLUSIVE)
+    number = scene.join(dispatcher)
+    await turns()
+    scene.cursor.revision.start()
+    dispatcher.redeliver(number, None)
+    await turns()
+    assert 2 == len(scene.shown(number))
+    scene.cursor.revision.end(lambda state: None)
+    dispatcher.resume()
+    await turns()
+    assert ["0.0", "1.0"] == scene.shown(number)[2:]
+
+
+# Time
+
+
+async def test_failover_waits_before_the_next_one_begins(scene: Scene) -> None:
+    for _ in range(2):
+        await scene.add()
+    dispatcher = scene.dispatcher(FAILOVER, failover_delay_ms=1_000)
+    first, second = scene.join(dispatcher), scene.join(dispatcher, consumer("second"))
+    await turns()
+    assert (["0.0", "1.0"], []) == (scene.shown(first), scene.shown(second))
+    dispatcher.remove_consumer(first)
+    assert dispatcher.is_active(second)
+    scene.clock.advance(999)
+    await turns()
+    await scene.acknowledge(dispatcher, 0)
+    assert [] == scene.shown(second)
+    scene.clock.advance(1)
+    await turns()
+    assert ["1.0"] == scene.shown(second)
+
+
+async def test_failover_without_anybody_left_does_not_wait_any_more(scene: Scene) -> None:
+    await scene.add()
+    dispatcher = scene.dispatcher(FAILOVER)
+    numbers = [scene.join(dispatcher) for _ in range(2)]
+    for number in numbers:
+        dispatcher.remove_consumer(number)
+    third = scene.join(dispatcher)
+    await turns()
+    assert ["0.0"] == scene.shown(third)
+    revision = scene.cursor.revision.number
+    scene.clock.advance(5_000)
+    await turns()
+    assert revision == scene.cursor.revision.number
+
+
+@SHARING_TYPES
+async def test_delayed_records_come_at_their_time(scene: Scene, kind: SubscriptionType) -> None:
+    now_ms = scene.clock.now_ms()
+    for delay_ms in (700, 300, 320):
+        await scene.add(b"a", due_ms=now_ms + delay_ms)
+    await scene.add(b"a")
+    dispatcher = scene.dispatcher(kind, delayed_tick_ms=100)
+    number = scene.join(dispatcher)
+    await turns()
+    assert (["3.0"], 3) == (scene.shown(number), dispatcher.delayed)
+    for advance_ms, expected in ((299, ["3.0"]), (1, ["3.0", "1.0"]), (99, ["3.0", "1.0"])):
+        scene.clock.advance(advance_ms)
+        await turns()
+        assert expected == scene.shown(number)
+    scene.clock.advance(1)
+    await turns()
+    assert ["3.0", "1.0", "2.0"] == scene.shown(number), "no sooner than a tick later"
+    scene.clock.advance(300)
+    await turns()
+    assert (["3.0", "1.0", "2.0", "0.0"], 0) == (scene.shown(number), dispatcher.delayed)
+
+
+async def test_delayed_record_that_is_due_sooner_comes_first(scene: Scene) -> None:
+    now_ms = scene.clock.now_ms()
+    await scene.add(b"a", due_ms=now_ms + 5_000)
+    dispatcher = scene.dispatcher(SHARED)
+    number = scene.join(dispatcher)
+    await turns()
+    await scene.add(b"a", due_ms=now_ms + 200)
+    await turns()
+    scene.clock.advance(200)
+    await turns()
+    assert ["1.0"] == scene.shown(number)
+
+
+async def test_delayed_records_are_found_again_after_everybody_left(scene: Scene) -> None:
+    await scene.add(b"a", due_ms=scene.clock.now_ms() + 500)
+    dispatcher = scene.dispatcher(SHARED)
+    dispatcher.remove_consumer(scene.join(dispatcher))
+    number = scene.join(dispatcher)
+    await turns()
+    assert 1 == dispatcher.delayed
+    scene.clock.advance(500)
+    await turns()
+    assert ["0.0"] == scene.shown(number)
+
+
+# Failures and ends
+
+
+@ALL_TYPES
+async def test_read_that_fails_is_tried_again_more_and_more_slowly(
+    scene: Scene, kind: SubscriptionType, caplog: pytest.LogCaptureFixture
+) -> None:
+    await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    retry_ms = RETRY_MIN_MS
+    scene.engine.fail_next("read")
+    with caplog.at_level(logging.WARNING):
+        number = scene.join(dispatcher)
+        for _ in range(12):
+            await turns()
+            scene.engine.fail_next("read")
+            scene.clock.advance(retry_ms - 1)
+            await turns()
+            calls = scene.engine.calls["read"]
+            scene.clock.advance(1)
+            await turns()
+            assert calls + 1 == scene.engine.calls["read"]
+            retry_ms = min(2 * retry_ms, RETRY_MAX_MS)
+    assert "cursor s: a read failed" in caplog.text
+    assert [] == scene.shown(number)
+    scene.clock.advance(retry_ms)
+    await turns()
+    assert ["0.0"] == scene.shown(number)
+
+
+@SHARING_TYPES
+async def test_replay_that_fails_loses_nothing(scene: Scene, kind: SubscriptionType) -> None:
+    for _ in range(3):
+        await scene.add()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    scene.engine.fail_next("read")
+    dispatcher.redeliver(number, None)
+    await turns()
+    assert 3 == len(scene.shown(number))
+    scene.clock.advance(RETRY_MIN_MS)
+    await turns()
+    assert ["0.0", "1.0", "2.0"] == scene.shown(number)[3:]
+
+
+@ALL_TYPES
+async def test_terminated_ledger_is_read_to_its_end_and_again(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await scene.add()
+    await scene.ledger.terminate()
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    dispatcher.redeliver(number, None)
+    await turns()
+    assert ["0.0", "0.0"] == scene.shown(number)
+
+
+@ALL_TYPES
+async def test_closed_cursor_ends_it(scene: Scene, kind: SubscriptionType) -> None:
+    dispatcher = scene.dispatcher(kind)
+    scene.join(dispatcher)
+    await turns()
+    await scene.cursor.close()
+    await turns()
+    assert dispatcher.is_closed
+    with pytest.raises(SubscriptionClosed):
+        scene.join(dispatcher)
+    await dispatcher.close()
+
+
+@ALL_TYPES
+async def test_close_leaves_nothing_behind(scene: Scene, kind: SubscriptionType) -> None:
+    await scene.add(b"a", due_ms=scene.clock.now_ms() + 500)
+    dispatcher = scene.dispatcher(kind)
+    number = scene.join(dispatcher)
+    await turns()
+    for _ in range(2):
+        await dispatcher.close()
+    await scene.add()
+    await turns()
+    assert len(scene.shown(number)) == (1 if kind in {EXCLUSIVE, FAILOVER} else 0)
+    assert 0 == len(scene.timers)
+    assert {"timers"} >= {task.get_name() for task in scene.supervisor._tasks}
+    with pytest.raises(SubscriptionClosed):
+        scene.join(dispatcher)
+    assert scene.cursor.backlog == 2
+
+
+async def test_reading_stops_with_the_last_consumer(scene: Scene) -> None:
+    dispatcher = scene.dispatcher(SHARED)
+    number = scene.join(dispatcher)
+    await turns()
+    dispatcher.remove_consumer(number)
+    await turns()
+    await scene.add()
+    await turns()
+    assert scene.cursor.read_position == scene.places[0]
+
+
+async def test_what_who_left_says_is_ignored(scene: Scene) -> None:
+    dispatcher = scene.dispatcher(EXCLUSIVE)
+    number = scene.join(dispatcher)
+    with pytest.raises(ConsumerBusy):
+        scene.join(dispatcher)
+    with pytest.raises(InvalidRequest):
+        dispatcher.add_permits(number, 0)
+    assert ("c",) == dispatcher.consumer_names
+    dispatcher.remove_consumer(number)
+    dispatcher.add_permits(number, 5)
+    dispatcher.redeliver(number, None)
+    assert not dispatcher.is_active(number)
+
+
+def test_every_type_has_a_state() -> None:
+    assert {"SingleActiveState", "SharedState", "KeySharedState"} == {
+        type(state_for(kind, DispatchOptions())).__name__ for kind in SubscriptionType
+    }
