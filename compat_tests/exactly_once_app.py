@@ -1,0 +1,117 @@
+"""A program that consumes, transforms and produces in transactions, until it is killed.
+
+    python -m compat_tests.exactly_once_app CLIENT BOOTSTRAP GROUP FROM TO
+
+Every record becomes one of the same key in the same partition, with `done:` before its value. The
+offsets are committed with the transaction that holds the results.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from confluent_kafka import Consumer, KafkaException, Producer
+
+PREFIX = b"done:"
+BATCH_RECORDS = 25
+BATCH_WAIT_S = 0.05
+TRANSACTION_TIMEOUT_MS = 10_000
+CALL_S = 60
+
+
+def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None:
+    """Work with confluent-kafka."""
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        "session.timeout.ms": 6_000,
+        "log_level": 0,
+    })  # fmt: skip
+    producer = Producer({
+        "bootstrap.servers": bootstrap,
+        "transactional.id": group,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "reconnect.backoff.max.ms": 200,
+        "log_level": 0,
+    })  # fmt: skip
+    producer.init_transactions(CALL_S)
+    consumer.subscribe([source])
+    while True:
+        messages = [
+            one for one in consumer.consume(BATCH_RECORDS, BATCH_WAIT_S) if one.error() is None
+        ]
+        if not messages:
+            continue
+        producer.begin_transaction()
+        for one in messages:
+            partition = one.partition()
+            assert partition is not None, "a message without error has a partition"
+            value = PREFIX + (one.value() or b"")
+            producer.produce(target, value, key=one.key(), partition=partition)
+        producer.send_offsets_to_transaction(
+            consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), CALL_S
+        )
+        producer.commit_transaction(CALL_S)
+
+
+async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
+    consumer = AIOKafkaConsumer(
+        source,
+        bootstrap_servers=bootstrap,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        session_timeout_ms=6_000,
+        heartbeat_interval_ms=1_000,
+    )
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        transactional_id=group,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+    )
+    await producer.start()
+    await consumer.start()
+    while True:
+        found = await consumer.getmany(timeout_ms=50, max_records=BATCH_RECORDS)
+        if not found:
+            continue
+        async with producer.transaction():
+            offsets = {}
+            for place, records in found.items():
+                for one in records:
+                    await producer.send(
+                        target, PREFIX + one.value, key=one.key, partition=place.partition
+                    )
+                offsets[place] = records[-1].offset + 1
+            await producer.send_offsets_to_transaction(offsets, group)
+
+
+def run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
+    """Work with aiokafka."""
+    asyncio.run(_run_aiokafka(bootstrap, group, source, target))
+
+
+CLIENTS: dict[str, Callable[[str, str, str, str], None]] = {
+    "confluent-kafka": run_librdkafka,
+    "aiokafka": run_aiokafka,
+}
+
+
+def main() -> None:
+    """Run until killed; an error of the client ends the program, as it would in production."""
+    try:
+        CLIENTS[sys.argv[1]](*sys.argv[2:6])
+    except (KafkaException, KafkaError) as error:
+        sys.exit(f"{type(error).__name__}: {error}")
+
+
+if __name__ == "__main__":
+    main()
