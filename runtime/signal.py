@@ -1,7 +1,8 @@
 """Signal: "something changed, look again" for any number of waiters, with no lost wake-up.
 
 Rule: a waiter reads `version` first, then looks at the state, then waits beyond that version; what
-happens between looking and waiting ends the wait at once. A signal carries no data.
+happens between looking and waiting ends the wait at once. Who waited first is woken first. A signal
+carries no data.
 Must not know: what changed.
 """
 
@@ -15,7 +16,7 @@ class Signal:
 
     def __init__(self) -> None:
         self.version = 0
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     @property
     def waiter_count(self) -> int:
@@ -26,7 +27,7 @@ class Signal:
         """Count one change and end every wait that has begun."""
         self.version += 1
         if self._waiters:
-            waiters, self._waiters = self._waiters, set()
+            waiters, self._waiters = self._waiters, {}
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_result(None)
@@ -43,9 +44,9 @@ class Signal:
         """
         if self.version <= version:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
+            self._waiters[waiter] = None
             try:
                 await waiter
             finally:
-                self._waiters.discard(waiter)
+                self._waiters.pop(waiter, None)
         return self.version

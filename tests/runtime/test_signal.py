@@ -22,6 +22,21 @@ async def test_notify_wakes_every_waiter() -> None:
     assert 0 == signal.waiter_count
 
 
+async def test_who_waited_first_is_woken_first() -> None:
+    """A set of futures had the order of their addresses, another one in every process."""
+    signal, woken = Signal(), list[int]()
+
+    async def wait(number: int) -> None:
+        await signal.wait()
+        woken.append(number)
+
+    waits = [asyncio.ensure_future(wait(number)) for number in range(50)]
+    await turn()
+    signal.notify()
+    await asyncio.gather(*waits)
+    assert list(range(50)) == woken
+
+
 async def test_wait_beyond_an_old_version_returns_at_once() -> None:
     """The change that came between looking and waiting is the one that gets lost elsewhere."""
     signal = Signal()
