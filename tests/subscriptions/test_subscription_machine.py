@@ -1,0 +1,389 @@
+"""A subscription against plain sets, through everything that consumers and crashes can do to it.
+
+`owed` is every record that is not acknowledged. Whatever is delivered is owed, and is with nobody
+else; whoever is connected gets all of it in the end; nothing else changes what is owed.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from batches.builder import NewRecord, build_batch
+from ledger import EARLIEST, LATEST, ManagedLedgerConfig, Position, StoreConfig
+from ledger.testing import FaultyEngine, ManualClock
+from subscriptions.errors import StorageFailed, SubscriptionsError
+from subscriptions.model import Delivery, Place, SubscriptionType
+from subscriptions.subscription import Subscription
+from tests.subscriptions.house import Client, House, values_of
+from tests.subscriptions.steps import Steps, turns
+
+EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
+Result = TypeVar("Result")
+
+KEYS = (b"a", b"b", b"c")
+PICKS = st.integers(0, 1 << 30)
+TYPES = st.sampled_from(list(SubscriptionType))
+SIZES = st.lists(st.integers(1, 3), min_size=1, max_size=4)
+PERMITS = st.lists(st.integers(0, 9), min_size=1, max_size=3)
+CLIENTS_MAX = 4
+SMALL = ManagedLedgerConfig(max_entries_per_ledger=3)
+UNCACHED = StoreConfig(cache_bytes=0)
+
+
+class Witness(Client):
+    """A consumer that checks whatever it gets; `held` is what it has and did not acknowledge."""
+
+    def __init__(self, machine: "SubscriptionMachine", name: str) -> None:
+        super().__init__(name)
+        self.machine = machine
+        self.held: set[int] = set()
+        self.newest = -1
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
+        super()._take(deliveries)
+        for delivery in deliveries:
+            for value in values_of(delivery):
+                self.machine.check(self, int(value))
+                self.held.add(int(value))
+
+    def let_go(self, error: SubscriptionsError | None) -> None:
+        super().let_go(error)
+        self.machine.gone(self)
+
+
+class SubscriptionMachine(RuleBasedStateMachine):
+    """See above; `durable` is what was owed when that was last known to be durable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.clock = ManualClock(1_000_000)
+        self.steps = Steps()
+        self.house = House(FaultyEngine(None), self.clock)
+        self.places: list[tuple[Position, int, int]] = []
+        self.keys: list[bytes] = []
+        self.owed: set[int] = set()
+        self.durable: set[int] = set()
+        self.clients: list[Witness] = []
+        self.former: list[Witness] = []
+        self.wanted = EXCLUSIVE
+        self.newest_of: dict[bytes, int] = {}
+        self.name_count = 0
+        self.subscription: Subscription
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return self.loop.run_until_complete(work)
+
+    @initialize(wanted=TYPES, sizes=SIZES, permits=PERMITS, pick=PICKS)
+    def start(
+        self, wanted: SubscriptionType, sizes: list[int], permits: list[int], pick: int
+    ) -> None:
+        self.run(self.open())
+        self.append(sizes, pick)
+        self.join(wanted, permits)
+
+    async def open(self) -> None:
+        await self.house.open(threads=self.steps.threads(), store_config=UNCACHED, config=SMALL)
+        self.subscription = await self.house.subscription()
+
+    # What is checked when something is delivered
+
+    def check(self, client: Witness, record: int) -> None:
+        """A record is handed to somebody."""
+        assert client in self.clients, "it was let go"
+        assert record in self.owed, "it is acknowledged"
+        if self.wanted in {EXCLUSIVE, FAILOVER}:
+            assert record > client.newest, "out of order"
+            client.newest = record
+            return
+        assert all(record not in each.held for each in self.clients), "somebody has it"
+        if self.wanted is KEY_SHARED:
+            key = self.keys[record]
+            others = (each for each in self.clients if each is not client)
+            assert all(self.keys[each] != key for other in others for each in other.held)
+            assert record > self.newest_of.get(key, -1), "out of order for its key"
+            self.newest_of[key] = record
+
+    def gone(self, client: Witness) -> None:
+        """A consumer has left, or was let go."""
+        if client in self.clients:
+            self.clients.remove(client)
+        client.held.clear()
+        self.former.append(client)
+        self.goes_back()
+
+    def goes_back(self) -> None:
+        """What was delivered may come again, from its beginning."""
+        self.newest_of.clear()
+        for each in self.clients:
+            each.newest = -1
+
+    # Appending, joining, leaving
+
+    @rule(sizes=SIZES, pick=PICKS)
+    def append(self, sizes: list[int], pick: int) -> None:
+        self.run(self.append_all(sizes, pick))
+
+    async def append_all(self, sizes: list[int], pick: int) -> None:
+        for size in sizes:
+            first = len(self.places)
+            numbers = range(first, first + size)
+            self.keys += [KEYS[(pick >> number) % len(KEYS)] for number in range(size)]
+            data = build_batch(
+                [NewRecord(b"%d" % each, key=self.keys[each], timestamp=1) for each in numbers]
+            )
+            self.owed.update(numbers)
+            self.durable.update(numbers)
+            adding = asyncio.ensure_future(self.house.ledger.add_entry(bytes(data)))
+            self.places += [(EARLIEST, index, size) for index in range(size)]
+            # It is delivered as soon as it is confirmed, before the caller goes on.
+            position = await adding
+            self.places[first:] = [(position, index, size) for index in range(size)]
+        await turns()
+
+    @precondition(lambda self: len(self.clients) < CLIENTS_MAX)
+    @rule(wanted=TYPES, permits=PERMITS)
+    def join(self, wanted: SubscriptionType, permits: list[int]) -> None:
+        if not self.clients:
+            self.wanted = wanted
+        for each in permits:
+            if self.wanted is EXCLUSIVE and self.clients:
+                return
+            self.name_count += 1
+            client = Witness(self, f"c{self.name_count:03}")
+            self.goes_back()
+            self.clients.append(client)
+            self.run(self.join_one(client, each))
+
+    async def join_one(self, client: Witness, permits: int) -> None:
+        await client.join(self.subscription, self.wanted, permits=permits)
+        await turns()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=PICKS)
+    def leave(self, pick: int) -> None:
+        client = self.pick(pick)
+        self.gone(client)
+        self.run(self.and_turns(client.hold.close()))
+
+    async def and_turns(self, work: Coroutine[Any, Any, None]) -> None:
+        await work
+        await turns()
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=PICKS, permits=st.integers(1, 9))
+    def add_permits(self, pick: int, permits: int) -> None:
+        self.pick(pick).hold.add_permits(permits)
+        self.run(turns())
+
+    def pick(self, pick: int) -> Witness:
+        return self.clients[pick % len(self.clients)]
+
+    def some_of(self, client: Witness, picks: list[int]) -> list[int]:
+        held = sorted(client.held & self.owed)
+        return sorted({held[each % len(held)] for each in picks}) if held else []
+
+    # Acknowledging, sending back
+
+    @precondition(lambda self: self.clients)
+    @rule(
+        pick=PICKS,
+        picks=st.lists(PICKS, min_size=1, max_size=6),
+        how=st.sampled_from(["one by one", "upto", "failing"]),
+    )
+    def acknowledge(self, pick: int, picks: list[int], how: str) -> None:
+        client = self.pick(pick)
+        records = self.some_of(client, picks)
+        if how == "upto" and self.wanted in {EXCLUSIVE, FAILOVER}:
+            self.acknowledge_upto(client, records)
+            return
+        if not records:
+            return
+        fails = how == "failing"
+        if fails:
+            self.house.engine.fail_next("commit")
+        self.owed.difference_update(records)
+        self.forget(records)
+        self.run(self.tell(client.acknowledge(*map(str, records)), fails=fails))
+
+    def acknowledge_upto(self, client: Witness, records: list[int]) -> None:
+        if records:
+            upto = set(range(records[0] + 1))
+            self.owed -= upto
+            self.forget(upto)
+            self.run(self.tell(client.acknowledge_upto(str(records[0])), fails=False))
+
+    def forget(self, records: Sequence[int] | set[int]) -> None:
+        for client in self.clients:
+            client.held.difference_update(records)
+
+    async def tell(self, work: Coroutine[Any, Any, None], *, fails: bool) -> None:
+        try:
+            await work
+        except StorageFailed:
+            assert fails
+        else:
+            assert not fails
+            self.durable = set(self.owed)
+        await turns()
+
+    @precondition(lambda self: self.former)
+    @rule(pick=PICKS)
+    def acknowledge_late(self, pick: int) -> None:
+        """Whoever was let go says that it has everything done."""
+        client = self.former[pick % len(self.former)]
+        self.run(self.and_turns(client.acknowledge(*client.values)))
+
+    @precondition(lambda self: self.clients)
+    @rule(pick=PICKS, picks=st.lists(PICKS, max_size=6))
+    def send_back(self, pick: int, picks: list[int]) -> None:
+        """Some, or all that it has."""
+        client = self.pick(pick)
+        records = self.some_of(client, picks)
+        self.goes_back()
+        if self.wanted in {EXCLUSIVE, FAILOVER} or not picks:
+            client.held.clear()
+        client.held.difference_update(records)
+        if picks:
+            client.nack(*map(str, records))
+        else:
+            client.hold.redeliver(None)
+        self.run(turns())
+
+    # Setting the position
+
+    @rule(how=st.sampled_from(["reset", "reset", "skip", "clear", "rewind", "end"]), pick=PICKS)
+    def set_it(self, how: str, pick: int) -> None:
+        before, subscription = set(self.owed), self.subscription
+        match how:
+            case "reset":
+                record = pick % len(self.places)
+                self.owed = set(range(record, len(self.places)))
+                work = subscription.reset(Place(*self.places[record]))
+            case "end":
+                self.owed = set() if pick % 2 else set(range(len(self.places)))
+                work = subscription.reset(Place(LATEST if pick % 2 else EARLIEST))
+            case "skip":
+                self.owed.difference_update(sorted(self.owed)[: 1 + pick % 6])
+                work = subscription.skip(1 + pick % 6)
+            case "clear":
+                self.owed.clear()
+                work = subscription.clear_backlog()
+            case _:
+                work = subscription.rewind()
+        try:
+            self.run(self.set_position(work))
+        except StorageFailed:
+            assert how == "skip", "to skip is to read"
+            self.owed = before
+            self.run(turns())
+
+    async def set_position(self, work: Coroutine[Any, Any, None]) -> None:
+        self.steps.reads.open()
+        known = tuple(self.clients)
+        await work
+        assert [] == self.clients
+        assert all(client.ends == [None] for client in known)
+        self.durable = set(self.owed)
+        await turns()
+
+    # Storage
+
+    @rule(how=st.sampled_from(["hold", "release", "fail"]))
+    def read(self, how: str) -> None:
+        """From now on reads are in flight, whatever happens meanwhile; or no longer; or fail."""
+        match how:
+            case "hold":
+                self.steps.reads.shut()
+            case "release":
+                self.steps.reads.open()
+                self.run(turns())
+            case _:
+                self.house.engine.fail_next("read")
+
+    @rule(how=st.sampled_from(["crash", "crash over an acknowledgement", "restart"]), pick=PICKS)
+    def start_over(self, how: str, pick: int) -> None:
+        """Cut the power, or close: that makes durable what has failed to be."""
+        if how == "restart":
+            self.durable = set(self.owed)
+            self.run(self.start_again())
+        else:
+            self.run(self.crash_over(pick, has_lost=how != "crash"))
+            self.owed = set(self.durable)
+
+    async def crash_over(self, pick: int, *, has_lost: bool) -> None:
+        lost = []
+        if has_lost and self.clients:
+            client = self.pick(pick)
+            self.steps.writes.shut()
+            records = self.some_of(client, [pick, pick >> 3])
+            lost = [asyncio.ensure_future(client.acknowledge(*map(str, records)))]
+            await asyncio.sleep(0)
+        self.house.engine.drop_unsynced()
+        await self.start_again()
+        for outcome in await asyncio.gather(*lost, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, SubscriptionsError)
+
+    async def start_again(self) -> None:
+        self.steps.open()
+        await self.house.close()
+        assert [] == self.clients
+        self.house = House(self.house.engine, self.clock)
+        await self.open()
+
+    # What holds
+
+    @precondition(lambda self: self.clients)
+    @rule()
+    def everybody_gets_everything(self) -> None:
+        """With permits, whatever is owed is with somebody, or follows what somebody has."""
+        self.run(self.drain())
+
+    async def drain(self) -> None:
+        self.steps.reads.open()
+        for _ in range(30):
+            for client in self.clients:
+                client.hold.add_permits(100)
+            self.clock.advance(10_000)
+            await turns()
+            with_somebody: set[int] = set().union(*(client.held for client in self.clients))
+            if with_somebody == self.owed:
+                return
+            assert with_somebody < self.owed
+            for client in self.clients:
+                records = [str(each) for each in client.held & self.owed]
+                self.owed -= client.held
+                client.held.clear()
+                await client.acknowledge(*records)
+                self.durable = set(self.owed)
+        raise AssertionError(f"{sorted(self.owed)} are with nobody")
+
+    @invariant()
+    def what_is_owed_is_known(self) -> None:
+        if not hasattr(self, "subscription"):
+            return
+        cursor = self.subscription.cursor
+        for number, (position, index, _) in enumerate(self.places):
+            left = cursor.batch_indexes(position)
+            is_owed = not cursor.state.is_acknowledged(position) and (left is None or index in left)
+            assert is_owed is (number in self.owed), number
+        stats = self.subscription.stats()
+        assert tuple(client.name for client in self.clients) == stats.consumers
+        held = sum(len(client.held & self.owed) for client in self.clients)
+        if self.wanted in {SHARED, KEY_SHARED}:
+            assert held == stats.unacknowledged
+
+    def teardown(self) -> None:
+        if hasattr(self, "subscription"):
+            self.steps.open()
+            self.run(self.house.close())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
+
+
+TestSubscriptionMachine = SubscriptionMachine.TestCase
+TestSubscriptionMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
