@@ -58,6 +58,8 @@ TRANSPORT: Mapping[grpc.StatusCode, type[KledgerError]] = {
     _Status.CANCELLED: Unavailable,
     _Status.DEADLINE_EXCEEDED: Unavailable,
     _Status.RESOURCE_EXHAUSTED: Unavailable,
+    # Also what the transport makes of a write that crossed the other side's end of the stream.
+    _Status.INTERNAL: Unavailable,
     _Status.UNIMPLEMENTED: NotAllowed,
     _Status.PERMISSION_DENIED: NotAllowed,
     _Status.UNAUTHENTICATED: NotAllowed,

@@ -1,9 +1,20 @@
 """The table of errors is whole and stable."""
 
+from grpc import StatusCode
+from grpc.aio import AioRpcError, Metadata
+
 import native.errors
-from native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unreadable
+from native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable, Unreadable
 from native.proto import kledger_native_pb2 as pb
-from native.rpc_errors import CODES, TEXT_LENGTH_MAX, code_of, error_of, message_of
+from native.rpc_errors import (
+    CODES,
+    ERROR_KEY,
+    TEXT_LENGTH_MAX,
+    code_of,
+    error_of,
+    error_of_call,
+    message_of,
+)
 
 RAISED_BY_CLIENTS = {Unreadable}
 """What a server has no reason to say."""
@@ -47,6 +58,15 @@ def test_class_below_a_known_one_has_its_code() -> None:
 def test_code_of_a_newer_version_is_shown() -> None:
     error = error_of("moon_phase", "not tonight")
     assert (KledgerError, "not tonight (moon_phase)") == (type(error), str(error))
+
+
+def test_write_that_crosses_the_end_of_a_stream_is_a_loss() -> None:
+    """The transport calls it INTERNAL, without a code of ours; a client must come back after it."""
+    crossed = AioRpcError(StatusCode.INTERNAL, Metadata(), Metadata(), "Internal error from Core")
+    assert Unavailable is type(error_of_call(crossed, "here"))
+    ours = Metadata((ERROR_KEY, "internal"))
+    told = AioRpcError(StatusCode.INTERNAL, Metadata(), ours, "the server failed")
+    assert KledgerError is type(error_of_call(told, "here"))
 
 
 def test_long_text_is_cut() -> None:
