@@ -1,5 +1,6 @@
 """One link of a consumer: permits, what comes again, and its end."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from native.message import Message
 from native.receive_queue import ReceiveQueue
 from native.subscribe_options import DeadLetterPolicy, SubscribeOptions
 from subscriptions.model import ALL, Acknowledgement, Piece, SubscriptionType
-from tests.native.client_words import Rig, damaged, delivery, rig
+from tests.native.client_words import Rig, damaged, delivery, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
 
 VALUES = [b"%d" % number for number in range(4)]
@@ -181,6 +182,24 @@ async def test_after_its_end_it_does_nothing(error: Unavailable | None) -> None:
         assert ([], 0) == (rig_.broker.calls, len(queue))
         await it.close()
         assert [("c", "close")] == rig_.broker.calls
+
+
+async def test_close_lets_acknowledgements_under_way_arrive() -> None:
+    async with rig() as rig_:
+        it, queue = session(rig_)
+        it.deliver([delivery(1, b"a")])
+        (message,) = hand_out(it, queue, 1)
+        link = it._link
+        assert isinstance(link, RecordingLink)
+        link.hold = asyncio.Event()
+        acknowledging = asyncio.ensure_future(it.acknowledge(message.id))
+        await turns()
+        closing = asyncio.ensure_future(it.close())
+        await turns()
+        assert not link.is_closed
+        link.hold.set()
+        await asyncio.gather(acknowledging, closing)
+        assert link.is_closed
 
 
 async def test_single_record_of_an_entry_is_the_entry() -> None:
