@@ -62,6 +62,7 @@ class Character:
     calm: how often the run waits until everything has come to rest, and looks at all of it.
     takeovers: how often another store takes the engine.
     cancels: how often the caller of something is cancelled.
+    shares: whether entries are record batches, and subscriptions share them.
     checkpoint_groups: groups between two checkpoints.
     resident: how often the page cache has what is read.
     favours: how often each action is done.
@@ -73,6 +74,7 @@ class Character:
     calm: float
     takeovers: float
     cancels: float
+    shares: bool
     pace: Pace
     store: StoreConfig
     fault_rates: dict[str, float]
@@ -90,6 +92,7 @@ class Character:
             calm=random.choice((0.01, 0.05, 0.2)),
             takeovers=random.choice((0.0, 0.0, 0.02)),
             cancels=random.choice((0.0, 0.0, 0.1, 0.3)),
+            shares=random.random() < 0.4,
             pace=_pace(random),
             store=_store_config(random),
             fault_rates={name: random.choice(rates) for name, rates in FAULT_RATES.items()},

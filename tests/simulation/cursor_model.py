@@ -5,7 +5,7 @@ crash goes back to some moment, and never before one of which a caller was told 
 Must not know: who acknowledges, how a cursor becomes durable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledger import EARLIEST, Cursor, Position
@@ -19,12 +19,12 @@ class Revision:
     """A revision that is durable before it is true.
 
     Attributes:
-        number: of the cursor when it began.
+        is_over: tells whether it has ended.
         happened: None until somebody knows.
     """
 
     serial: int
-    number: int
+    is_over: Callable[[], bool]
     place: Place
     next_read: Position
     happened: bool | None = None
@@ -150,11 +150,16 @@ class CursorModel:
 
     # Revisions
 
-    def begin_revision(self, place: Place, next_read: Position) -> Revision:
-        """Somebody sets it; only one at a time can."""
+    def begin_revision(
+        self, place: Place, next_read: Position, is_over: Callable[[], bool] | None = None
+    ) -> Revision:
+        """Somebody sets it; only one at a time can. `is_over`: when its number has changed."""
         assert self.cursor is not None
         self._serial += 1
-        revision = Revision(self._serial, self.cursor.revision.number, place, next_read)
+        door, number = self.cursor.revision, self.cursor.revision.number
+        revision = Revision(
+            self._serial, is_over or (lambda: door.number != number), place, next_read
+        )
         self._revision = revision
         return revision
 
@@ -171,7 +176,7 @@ class CursorModel:
     def follow(self) -> None:
         """A revision may have ended of which nobody was told yet."""
         cursor, revision = self.cursor, self._revision
-        if cursor is None or revision is None or cursor.revision.number == revision.number:
+        if cursor is None or revision is None or not revision.is_over():
             return
         assert self.handle is not None
         if not self.handle.is_usable:

@@ -6,6 +6,7 @@ Must not know: what is acknowledged or read with them.
 """
 
 from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
 
 from ledger import EARLIEST, LATEST, Cursor, CursorNotFound, LedgerError, Position, StorageFailed
 from tests.simulation.broken import check
@@ -24,10 +25,20 @@ def open_cursor(scene: Scene) -> None:
     handle, name = scene.handle(), scene.random.choice(NAMES)
     if handle is not None:
         initial = scene.random.choice((EARLIEST, LATEST))
-        scene.start(f"{handle} open cursor {name}", _opening(scene, handle, name, initial))
+        work = opening(
+            scene, handle, name, initial, lambda: handle.ml.open_cursor(name, initial=initial)
+        )
+        scene.start(f"{handle} open cursor {name}", work)
 
 
-async def _opening(scene: Scene, handle: HandleModel, name: str, initial: Position) -> None:
+async def opening(
+    scene: Scene,
+    handle: HandleModel,
+    name: str,
+    initial: Position,
+    make: Callable[[], Awaitable[Cursor]],
+) -> None:
+    """Open a durable cursor by `make`; a new one begins at `initial`."""
     busy = (handle.log, name)
     if busy in scene.busy:
         return
@@ -37,7 +48,7 @@ async def _opening(scene: Scene, handle: HandleModel, name: str, initial: Positi
     did_exist, lac = model.exists.copy(), handle.ml.last_confirmed_entry
     model.exists.add(True)
     try:
-        cursor = await handle.ml.open_cursor(name, initial=initial)
+        cursor = await make()
     except (CancelledError, LedgerError) as error:
         _leave(scene, attempt, model, did_exist, error)
     else:
@@ -76,16 +87,17 @@ def close_cursor(scene: Scene) -> None:
     """Close a cursor of either kind; a durable one stays."""
     use = scene.cursor()
     if use is not None:
-        scene.start(f"{use} close", _closing(scene, use))
+        scene.start(f"{use} close", closing(scene, use, use.cursor.close))
 
 
-async def _closing(scene: Scene, use: Use) -> None:
+async def closing(scene: Scene, use: Use, make: Callable[[], Awaitable[None]]) -> None:
+    """Close a cursor by `make`."""
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, serial = scene.attempt(handle), model.move(model.place)
     is_written = not cursor.is_closed and not cursor.revision.is_running
     try:
-        await cursor.close()
+        await make()
     except LedgerError as error:
         scene.note(f"{model} close failed: {error}")
         model.not_returned()
@@ -102,10 +114,14 @@ def delete_cursor(scene: Scene) -> None:
     """Delete a durable cursor."""
     handle, name = scene.handle(), scene.random.choice(NAMES)
     if handle is not None:
-        scene.start(f"{handle} delete cursor {name}", _deleting(scene, handle, name))
+        work = deleting(scene, handle, name, lambda: handle.ml.delete_cursor(name))
+        scene.start(f"{handle} delete cursor {name}", work)
 
 
-async def _deleting(scene: Scene, handle: HandleModel, name: str) -> None:
+async def deleting(
+    scene: Scene, handle: HandleModel, name: str, make: Callable[[], Awaitable[None]]
+) -> None:
+    """Delete a durable cursor by `make`."""
     busy = (handle.log, name)
     if busy in scene.busy:
         return
@@ -115,7 +131,7 @@ async def _deleting(scene: Scene, handle: HandleModel, name: str) -> None:
     did_exist = model.exists.copy()
     model.exists.add(False)
     try:
-        await handle.ml.delete_cursor(name)
+        await make()
     except CursorNotFound:
         check(did_exist != {True} or model.is_vague, f"{model}: is there, but was not found")
         if not model.is_vague:
@@ -210,3 +226,10 @@ def check_cursors(handle: HandleModel) -> None:
     """Compare all cursors of an owner with what they should say."""
     for model in (*handle.log.cursors.values(), *handle.passing):
         model.check()
+
+
+def use_of(model: CursorModel) -> Use | None:
+    """Return a cursor as it is now; None without one."""
+    if model.cursor is None or model.handle is None:
+        return None
+    return Use(model, model.cursor, model.handle)

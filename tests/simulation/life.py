@@ -22,6 +22,7 @@ from ledger import (
 from tests.simulation import (
     acknowledging,
     changing,
+    consuming,
     cursor_reading,
     cursors,
     reading,
@@ -38,6 +39,8 @@ from tests.simulation.scene import PATIENCE_S, Scene
 TASKS_MAX = 12
 OPENS = 0.3
 """How often a managed ledger without an owner gets one, instead of something else being done."""
+DRAINS = 0.5
+"""How often everything that a subscription owes is consumed when all comes to rest."""
 APPENDED_AGAIN_MAX = 20
 """So often in a row callbacks append again; nearly never."""
 SETTLED_MS = 5000
@@ -79,8 +82,21 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "skip": (revising.skip, 0.7),
     "clear backlog": (revising.clear_backlog, 0.4),
     "reset": (revising.reset, 1),
+    "subscribe": (consuming.subscribe, 12),
+    "leave": (consuming.leave, 3),
+    "add permits": (consuming.add_permits, 8),
+    "redeliver": (consuming.redeliver, 4),
+    "acknowledge": (consuming.acknowledge, 14),
+    "acknowledge upto": (consuming.acknowledge_upto, 5),
+    "reset subscription": (consuming.reset_subscription, 2),
+    "rewind subscription": (consuming.rewind_subscription, 1),
+    "close subscription": (consuming.close_subscription, 0.5),
+    "delete subscription": (consuming.delete_subscription, 0.5),
 }
 """What can be done, and how often it usually is. A seed favours some and leaves others out."""
+
+SHARING = [name for name, (action, _) in ACTIONS.items() if action.__module__ == consuming.__name__]
+"""What is done only where entries are record batches."""
 
 
 class Ending(Enum):
@@ -108,8 +124,9 @@ class Life:
         self._crash_step: int | None = None
         if ending in {Ending.KILLED, Ending.POWER_CUT}:
             self._crash_step = random.randrange(-1, character.steps)
-        self._actions = [action for action, _ in ACTIONS.values()]
-        self._weights = [character.favours[name] for name in ACTIONS]
+        names = [name for name in ACTIONS if character.shares or name not in SHARING]
+        self._actions = [ACTIONS[name][0] for name in names]
+        self._weights = [character.favours[name] for name in names]
 
     async def run(self) -> None:
         """Live."""
@@ -167,6 +184,9 @@ class Life:
         scene.note("calm")
         scene.faults.is_on = False
         await scene.rest()
+        for log in scene.model.logs.values():
+            if log.handle is not None and scene.random.random() < DRAINS:
+                await consuming.drain(scene, log.handle)
         await scene.clock.sleep(SETTLED_MS)
         for _ in range(APPENDED_AGAIN_MAX):
             if not scene.store.is_fenced:
@@ -286,9 +306,11 @@ class Life:
         scene = self._scene
         scene.note("close the store")
         scene.is_ending = True
+        await asyncio.wait_for(consuming.close_all(scene), PATIENCE_S)
         await asyncio.wait_for(scene.store.close(), PATIENCE_S)
         check(not scene.model.stream, "the store is closed, and somebody still waits")
         await scene.rest()
+        await scene.supervisor.close()
 
     def _maybe_crash(self, step: int) -> None:
         if step == self._crash_step:

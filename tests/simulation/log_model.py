@@ -20,10 +20,13 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
 )
+from subscriptions.partition_subscriptions import PartitionSubscriptions
 from tests.simulation.broken import Broken, check
+from tests.simulation.entries import Key
 
 if TYPE_CHECKING:
     from tests.simulation.cursor_model import CursorModel
+    from tests.simulation.sharing_model import SharingModel
 
 USABLE = {
     LedgerState.LEDGER_OPENED,
@@ -54,6 +57,7 @@ class Write:
     rows: Sequence[tuple[bytes, bytes | None]] = ()
     position: Position | None = None
     fate: Fate = Fate.WAITING
+    keys: Sequence[Key] = ()
 
     def __str__(self) -> str:
         return f"write {self.serial}"
@@ -79,6 +83,8 @@ class HandleModel:
         configs: every configuration that was in force.
         adds: every add_entry that is not refused, in the order of the calls.
         passing: cursors that are not durable.
+        partition: its subscriptions, if somebody asked for any.
+        sharing: the one that is open.
     """
 
     number: int
@@ -93,6 +99,8 @@ class HandleModel:
     adds: list[Write] = field(default_factory=list)
     removals: list[Removal] = field(default_factory=list)
     passing: list["CursorModel"] = field(default_factory=list)
+    partition: PartitionSubscriptions | None = None
+    sharing: "SharingModel | None" = None
 
     def __str__(self) -> str:
         return f"{self.log.name}#{self.number}"

@@ -84,10 +84,11 @@ def check_run(model: StoreModel, name: str, entries: Sequence[Entry]) -> None:
     """What is left of a managed ledger is a run of what it had, and nothing that was refused."""
     if not entries:
         return
-    writes = [model.writes[int(entry.data.partition(b":")[0])] for entry in entries]
-    had = writes[-1].log
+    writes = [model.write_of(entry.data) for entry in entries]
+    had = writes[-1].log if writes[-1] is not None else None
     assert had is not None
     for write, (position, data) in zip(writes, entries, strict=True):
+        assert write is not None
         is_its_own = write.log is not None and write.log.name == name and write.data == data
         check(is_its_own, f"{name} {position}: {write} does not belong here")
         check(write.position in {None, position}, f"{name} {position}: {write} has another place")

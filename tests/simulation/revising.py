@@ -158,7 +158,7 @@ async def _revising(scene: Scene, use: Use, call: _Call) -> None:
             return
         if not (isinstance(error, AlreadyClosed) and model.may_be_going):
             scene.explain(attempt, error)
-        if isinstance(error, StorageFailed) or cursor.revision.number == revision.number:
+        if isinstance(error, StorageFailed) or not revision.is_over():
             model.end_revision(revision, happened=False)
     else:
         scene.note(f"{use} {call.what} done, {cursor.mark_delete_position}")

@@ -180,9 +180,10 @@ class _Crashes(logging.Handler):
 @contextmanager
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small numbers, no logs, no collector at odd moments."""
-    ledger_logger = logging.getLogger("ledger")
-    level, propagates = ledger_logger.level, task_logger.propagate
-    ledger_logger.setLevel(logging.CRITICAL + 1)
+    loggers = [logging.getLogger(name) for name in ("ledger", "subscriptions")]
+    levels, propagates = [each.level for each in loggers], task_logger.propagate
+    for each in loggers:
+        each.setLevel(logging.CRITICAL + 1)
     task_logger.propagate = False
     gc.disable()
     try:
@@ -191,4 +192,5 @@ def simulation() -> Iterator[None]:
     finally:
         gc.enable()
         task_logger.propagate = propagates
-        ledger_logger.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)

@@ -25,17 +25,23 @@ from ledger import (
     Terminated,
     TooManyRequests,
 )
+from runtime.tasks import Supervisor
+from runtime.timers import Timers
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.engine import SimulatedEngine
+from tests.simulation.entries import Key
 from tests.simulation.faults import Faults
 from tests.simulation.log_model import HandleModel, LogModel
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.schedule import Schedule
 from tests.simulation.store_model import StoreModel
 
+KEYS: tuple[Key, ...] = (b"a", b"b", b"c", None)
+SHARED = "shared"
+"""The cursor of this name is that of a subscription, and nobody else uses it."""
 UNBOUNDED_WAITING = 10_000
 STALE_HANDLES = 4
 PATIENCE_S = 600.0
@@ -77,6 +83,7 @@ class Scene:
     stale: some handles that have lost their managed ledger.
     undrained: callbacks of `on_drained` that are due.
     given_up: cursors whose waiting read somebody ended.
+    supervisor, timers: of subscriptions.
     is_ending: the store is being closed.
     is_over: the process is no more.
     """
@@ -101,9 +108,14 @@ class Scene:
     stale: deque[HandleModel] = field(default_factory=deque)
     undrained: int = 0
     given_up: set[Cursor] = field(default_factory=set)
+    supervisor: Supervisor = field(default_factory=Supervisor)
+    timers: Timers = field(init=False)
     step: int = -1
     is_ending: bool = False
     is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.timers = Timers(self.clock, self.supervisor)
 
     def note(self, text: str) -> None:
         """Write a line of the trace; what dies with the process writes none."""
@@ -130,7 +142,7 @@ class Scene:
         uses = [
             Use(model, model.cursor, handle)
             for model in models
-            if model.cursor is not None and model.handle is handle
+            if model.cursor is not None and model.handle is handle and model.name != SHARED
         ]
         return self.random.choice(uses) if uses else None
 
@@ -161,6 +173,12 @@ class Scene:
         self.stale.append(handle)
         if len(self.stale) > STALE_HANDLES:
             self.stale.popleft()
+
+    def keys(self) -> list[Key]:
+        """Draw the keys of a batch's records; none where entries are no batches."""
+        if not self.character.shares:
+            return []
+        return self.random.choices(KEYS, k=self.random.choice((1, 1, 2, 3)))
 
     # What takes time
 

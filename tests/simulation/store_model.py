@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ledger import (
+    Buffer,
     Fenced,
     LedgerError,
     LedgerInfo,
@@ -23,6 +24,7 @@ from ledger.engine.base import Row
 from tests.simulation.broken import Broken, check
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
+from tests.simulation.entries import Key, batch, plain, serial_of
 from tests.simulation.log_model import (
     Fate,
     HandleModel,
@@ -58,12 +60,18 @@ class StoreModel:
 
     # Writes
 
-    def new_write(self, handle: HandleModel | None, size: int, rows: Sequence[Row] = ()) -> Write:
-        """Make a write with bytes that no other has."""
+    def new_write(
+        self,
+        handle: HandleModel | None,
+        size: int,
+        rows: Sequence[Row] = (),
+        keys: Sequence[Key] = (),
+    ) -> Write:
+        """Make a write with bytes that no other has: a batch of records with these keys, if any."""
         self._serial += 1
-        data = b"%d:" % self._serial + b"." * size
+        data = batch(self._serial, keys) if keys else plain(self._serial, size)
         log = handle.log if handle else None
-        write = Write(self._serial, log, handle, self._clock.now_ms(), data, rows)
+        write = Write(self._serial, log, handle, self._clock.now_ms(), data, rows, keys=keys)
         self.writes[write.serial] = write
         return write
 
@@ -154,8 +162,7 @@ class StoreModel:
             if known != data:
                 raise Broken(f"{log.name} {position}: read {data[:20]!r}, expected {known[:20]!r}")
             return
-        serial, colon, _ = data.partition(b":")
-        write = self.writes.get(int(serial)) if colon and serial.isdigit() else None
+        write = self.write_of(data)
         if write is None or write.data != data or write.log is not log:
             raise Broken(f"{log.name} {position}: read {data[:20]!r}, which nobody wrote there")
         if write.fate is Fate.REFUSED or write.fate is Fate.KEPT:
@@ -168,7 +175,14 @@ class StoreModel:
 
     def time_of(self, data: bytes) -> int:
         """Return when an entry was appended for the first time; that rises along a log."""
-        return self.writes[int(data.partition(b":")[0])].now_ms
+        write = self.write_of(data)
+        assert write is not None
+        return write.now_ms
+
+    def write_of(self, data: Buffer) -> Write | None:
+        """Return the write that wrote these bytes."""
+        serial = serial_of(data)
+        return None if serial is None else self.writes.get(serial)
 
     def _first_waiting(self) -> str:
         return str(self.stream[0]) if self.stream else "none"

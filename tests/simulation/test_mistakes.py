@@ -4,6 +4,7 @@ Each is a wrong variant of one method, as somebody could have written it. `seeds
 seeds from 0 on it must be caught; without a mistake all of them hold (test_simulation).
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,11 @@ from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.entry_cache import EntryCache
 from ledger.operations import Operation, Row, RowsTicket, Submitter
 from ledger.records import LedgerRecord
+from subscriptions.consumer_state import ConsumerState
+from subscriptions.dispatcher import Dispatcher
+from subscriptions.model import Piece
+from subscriptions.replay_queue_state import SlotQueue
+from subscriptions.sharing_state import SharingState
 from tests.simulation.run import Failure, simulation
 from tests.simulation.seeds import run_seed
 
@@ -133,6 +139,35 @@ def sleeps_on(reads: CursorReads) -> None:
     """Nobody wakes who waits for entries."""
 
 
+def forgets_who_left(state: SharingState, number: int, pieces: Iterable[Piece]) -> None:
+    """What a consumer had is not handed out again when it leaves, or asks for it."""
+    for position, wanted in pieces:
+        if records := state._pending.remove_of(number, position, wanted):
+            state._uncount(position, number, records)
+
+
+def breaks_the_order_of_keys(queue: SlotQueue, slot: int, position: Position) -> bool:
+    """Nobody asks whether a record of the same key waits before another one."""
+    return True
+
+
+def hands_out_whole_entries(dispatcher: Dispatcher, entries: Any) -> dict[Position, int]:
+    """Of a batch that was acknowledged in parts all records come again."""
+    return {}
+
+
+def acknowledges_in_memory(cursor: Cursor) -> Any:
+    """A consumer goes on before the cursor is durable."""
+    if cursor.writer is not None:
+        cursor.writer._write_soon()
+    return asyncio.sleep(0)
+
+
+def forgets_to_count(consumer: ConsumerState, count: int) -> None:
+    """Nobody runs out of permits."""
+    consumer.unacked.add(count)
+
+
 right_start = Committer._start
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
@@ -154,6 +189,11 @@ MISTAKES = (
     Mistake(CursorWriter, "delete", leaves_the_progress, seeds=50),
     Mistake(Cursor, "_replace", moves_at_once, seeds=50),
     Mistake(CursorReads, "wake", sleeps_on, seeds=50),
+    Mistake(SharingState, "_give_back", forgets_who_left, seeds=500),
+    Mistake(SlotQueue, "is_first", breaks_the_order_of_keys, seeds=500),
+    Mistake(Dispatcher, "_owed", hands_out_whole_entries, seeds=50),
+    Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
+    Mistake(ConsumerState, "took", forgets_to_count, seeds=50),
 )
 
 

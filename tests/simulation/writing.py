@@ -30,7 +30,7 @@ def append_one(scene: Scene, handle: HandleModel) -> None:
     if random.random() < 0.3:
         key = b"log/" + handle.log.name.encode()
         rows.append((key, None if random.random() < 0.1 else b"%d" % random.randrange(1000)))
-    write = scene.model.new_write(handle, random.choice(SIZES), rows)
+    write = scene.model.new_write(handle, random.choice(SIZES), rows, scene.keys())
     appends_again = random.random() < 0.05
     attempt = scene.attempt(handle)
 
@@ -57,7 +57,7 @@ def add(scene: Scene) -> None:
     """Call add_entry, and wait for it in the background."""
     handle = scene.handle()
     if handle is not None:
-        write = scene.model.new_write(handle, scene.random.choice(SIZES))
+        write = scene.model.new_write(handle, scene.random.choice(SIZES), keys=scene.keys())
         scene.start(f"{handle} add {write}", _adding(scene, handle, write))
 
 

@@ -1,0 +1,445 @@
+"""Consuming: consumers of a subscription come, go, acknowledge, ask again, and set its position.
+
+Rule: what the room of subscriptions raises is explained as what the ledger raised below it.
+Must not know: how the model checks it.
+"""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import ledger
+from ledger import EARLIEST, LATEST, AlreadyClosed, Cursor, LedgerError, ResetInProgress
+from subscriptions import errors
+from subscriptions.model import Acknowledgement, ConsumerOptions, Delivery, Piece, SubscriptionType
+from subscriptions.model import Place as Beginning
+from subscriptions.partition_subscriptions import PartitionSubscriptions
+from tests.simulation import cursors
+from tests.simulation.broken import Broken, check
+from tests.simulation.log_model import HandleModel
+from tests.simulation.place import Place
+from tests.simulation.scene import SHARED, Scene
+from tests.simulation.sharing_model import SINGLE, ConsumerModel, Record, SharingModel
+
+CONSUMERS_MAX = 4
+DRAINED_MS = 6000
+"""Longer than a dispatcher waits between two tries, and than another consumer gets active."""
+ROUNDS_MAX = 500
+
+_KINDS: dict[type, type[LedgerError]] = {
+    errors.SubscriptionClosed: AlreadyClosed,
+    errors.SubscriptionFenced: ResetInProgress,
+    errors.StorageFailed: ledger.StorageFailed,
+    errors.SubscriptionNotFound: ledger.CursorNotFound,
+    errors.InvalidRequest: ledger.InvalidArgument,
+}
+
+
+@contextmanager
+def in_words_of_the_ledger() -> Iterator[None]:
+    """Turn an error of a subscription into the one below it."""
+    try:
+        yield
+    except errors.SubscriptionsError as error:
+        if isinstance(error.__cause__, LedgerError):
+            raise error.__cause__ from error
+        if type(error) not in _KINDS:
+            raise
+        raise _KINDS[type(error)](str(error)) from error
+
+
+# Subscriptions
+
+
+def subscribe(scene: Scene) -> None:
+    """Let a consumer join, opening or making the subscription."""
+    handle, random = scene.handle(), scene.random
+    if handle is None or not scene.character.shares:
+        return
+    known = handle.sharing
+    if known is not None and len(known.consumers) >= CONSUMERS_MAX:
+        return
+    kind = random.choice(list(SubscriptionType))
+    if known is not None and known.consumers and random.random() < 0.9:
+        kind = known.consumers[0].type
+    consumer = ConsumerModel(f"c{next(scene.numbers)}", kind, random.choice((0, 0, 2, 5)))
+    scene.start(f"{handle} {consumer} joins, {kind}", _joining(scene, handle, consumer))
+
+
+async def _joining(scene: Scene, handle: HandleModel, consumer: ConsumerModel) -> None:
+    beginning = scene.random.choice((EARLIEST, EARLIEST, LATEST))
+    await cursors.opening(
+        scene, handle, SHARED, beginning, lambda: _open(scene, handle, Beginning(beginning))
+    )
+    sharing = _sharing_of(scene, handle)
+    if sharing is None or not handle.is_usable:
+        return
+    attempt = scene.attempt(handle)
+    options = ConsumerOptions(
+        name=consumer.name,
+        priority_level=scene.random.choice((0, 0, 1)),
+        unacked_max=consumer.unacked_max,
+    )
+    try:
+        with in_words_of_the_ledger():
+            hold = await sharing.subscription.add_consumer(
+                options,
+                consumer.type,
+                deliver=partial(_deliver, scene, sharing, consumer),
+                ended=partial(_ended, scene, sharing, consumer),
+                unacked_subscription_max=sharing.unacked_max,
+                failover_delay_ms=scene.random.choice((0, 10, 1000)),
+            )
+    except errors.ConsumerBusy as error:
+        scene.note(f"{sharing} {consumer}: {error}")
+        is_busy = consumer.type is SubscriptionType.EXCLUSIVE or any(
+            each.type is not consumer.type for each in sharing.consumers
+        )
+        check(is_busy, f"{sharing}: {consumer} was refused: {error}")
+    except ResetInProgress:
+        return
+    except AlreadyClosed as error:
+        is_closed = sharing.subscription.is_closed or sharing.cursor.may_be_going
+        if not is_closed:
+            scene.explain(attempt, error)
+    else:
+        scene.note(f"{sharing} {consumer} joined")
+        sharing.join(consumer, hold)
+        _add_permits(scene, sharing, consumer, 0)
+
+
+async def _open(scene: Scene, handle: HandleModel, beginning: Beginning) -> Cursor:
+    if handle.partition is None:
+        handle.partition = PartitionSubscriptions(
+            handle.ml,
+            partition_index=0,
+            clock=scene.clock,
+            timers=scene.timers,
+            supervisor=scene.supervisor,
+        )
+    with in_words_of_the_ledger():
+        return (await handle.partition.open(SHARED, start=beginning)).cursor
+
+
+def _sharing_of(scene: Scene, handle: HandleModel) -> SharingModel | None:
+    """Return the model of the subscription that is open now."""
+    subscription = handle.partition.get(SHARED) if handle.partition is not None else None
+    if subscription is None or subscription.is_closed:
+        return None
+    cursor = handle.log.cursors.get(SHARED)
+    if cursor is None or cursor.cursor is not subscription.cursor:
+        return None
+    if handle.sharing is None or handle.sharing.subscription is not subscription:
+        unacked_max = scene.random.choice((0, 0, 3, 10))
+        handle.sharing = SharingModel(subscription, cursor, handle, scene.model, unacked_max)
+    return handle.sharing
+
+
+def close_subscription(scene: Scene) -> None:
+    """Let go of it; all consumers are."""
+    sharing = _pick(scene)
+    if sharing is not None:
+        use = cursors.use_of(sharing.cursor)
+        if use is not None:
+            scene.start(f"{sharing} close", cursors.closing(scene, use, lambda: _close(sharing)))
+
+
+async def _close(sharing: SharingModel) -> None:
+    with in_words_of_the_ledger():
+        await sharing.subscription.close()
+
+
+def delete_subscription(scene: Scene) -> None:
+    """Delete it, consumers or not."""
+    handle = scene.handle()
+    if handle is None or handle.partition is None or scene.random.random() < 0.5:
+        return
+    partition = handle.partition
+
+    async def delete() -> None:
+        with in_words_of_the_ledger():
+            await partition.delete(SHARED, force=True)
+
+    scene.start(f"{handle} delete subscription", cursors.deleting(scene, handle, SHARED, delete))
+
+
+# Consumers
+
+
+def leave(scene: Scene) -> None:
+    """A consumer goes away."""
+    if (found := _pick_consumer(scene)) is not None:
+        sharing, consumer = found
+        scene.start(f"{sharing} {consumer} leaves", _leaving(sharing, consumer))
+
+
+async def _leaving(sharing: SharingModel, consumer: ConsumerModel) -> None:
+    assert consumer.hold is not None
+    sharing.leave(consumer)
+    await consumer.hold.close()
+
+
+def add_permits(scene: Scene) -> None:
+    """A consumer can take more."""
+    if (found := _pick_consumer(scene)) is not None:
+        _add_permits(scene, *found, scene.random.choice((1, 2, 10)))
+
+
+def _add_permits(scene: Scene, sharing: SharingModel, consumer: ConsumerModel, count: int) -> None:
+    assert consumer.hold is not None
+    count = count or scene.random.choice((1, 10, 1000))
+    scene.note(f"{sharing} {consumer} can take {count} more")
+    consumer.permits += count
+    consumer.hold.add_permits(count)
+
+
+def redeliver(scene: Scene) -> None:
+    """A consumer wants some of what it has once more, or all."""
+    if (found := _pick_consumer(scene)) is None:
+        return
+    sharing, consumer = found
+    assert consumer.hold is not None
+    pieces = None
+    if scene.random.random() < 0.6 and consumer.records:
+        record = scene.random.choice(sorted(consumer.records))
+        pieces = [Piece(record[0], 1 << record[1])]
+    scene.note(f"{sharing} {consumer} wants {'all' if pieces is None else pieces} again")
+    sharing.redeliver(consumer, pieces)
+    consumer.hold.redeliver(pieces)
+
+
+def acknowledge(scene: Scene) -> None:
+    """A consumer acknowledges some records, mostly of those that it has."""
+    if (found := _pick_consumer(scene)) is None:
+        return
+    sharing, consumer = found
+    records = consumer.records if scene.random.random() < 0.95 else sharing.owed()
+    if records:
+        count = scene.random.choice((1, 1, 2, 5, 100))
+        some = scene.random.sample(sorted(records), min(count, len(records)))
+        what = f"{sharing} {consumer} acknowledges {len(some)} from {min(some)} on"
+        scene.start(what, _acknowledging(scene, sharing, consumer, some))
+
+
+async def _acknowledging(
+    scene: Scene, sharing: SharingModel, consumer: ConsumerModel, records: list[Record]
+) -> None:
+    model, hold = sharing.cursor, consumer.hold
+    assert hold is not None
+    masks: dict[ledger.Position, int] = {}
+    for position, at in records:
+        masks[position] = masks.get(position, 0) | 1 << at
+    sizes = {position: sharing.size_of(position) for position in masks}
+    place = model.place
+    for position, mask in masks.items():
+        place = place.without_records(position, bits(mask), sizes[position])
+    acknowledgements = [
+        Acknowledgement(position, mask, sizes[position]) for position, mask in masks.items()
+    ]
+    await _taking(scene, sharing, hold, place, lambda: hold.acknowledge(acknowledgements))
+
+
+def acknowledge_upto(scene: Scene) -> None:
+    """A consumer that shares with nobody acknowledges all before a record, and it."""
+    if (found := _pick_consumer(scene)) is None or found[1].type not in SINGLE:
+        return
+    sharing, consumer = found
+    if consumer.records:
+        position, at = scene.random.choice(sorted(consumer.records))
+        what = f"{sharing} {consumer} acknowledges up to {position} {at}"
+        scene.start(what, _acknowledging_upto(scene, sharing, consumer, (position, at)))
+
+
+async def _acknowledging_upto(
+    scene: Scene, sharing: SharingModel, consumer: ConsumerModel, record: Record
+) -> None:
+    hold, (position, at) = consumer.hold, record
+    assert hold is not None
+    size, mask = sharing.size_of(position), (1 << at + 1) - 1
+    place = sharing.cursor.place
+    place = Place(max(place.before, position), place.alone, place.parts)
+    place = place.without_records(position, bits(mask), size)
+    acknowledgement = Acknowledgement(position, mask, size)
+    await _taking(scene, sharing, hold, place, lambda: hold.acknowledge_upto(acknowledgement))
+
+
+async def _taking(
+    scene: Scene,
+    sharing: SharingModel,
+    hold: object,
+    place: Place,
+    make: Callable[[], Awaitable[None]],
+) -> None:
+    """Make an acknowledgement that leads to a place; of one who has left it is nothing."""
+    model, handle = sharing.cursor, sharing.handle
+    attempt = scene.attempt(handle)
+    is_there = not getattr(hold, "is_ended", True)
+    is_taken = is_there and handle.is_usable and not sharing.subscription.cursor.is_closed
+    serial = 0
+    if is_taken:
+        serial = model.move(place)
+        sharing.acknowledged()
+    try:
+        with in_words_of_the_ledger():
+            await make()
+    except LedgerError as error:
+        scene.note(f"{sharing} was not acknowledged: {error}")
+        if not (isinstance(error, AlreadyClosed) and model.may_be_going):
+            scene.explain(attempt, error)
+        return
+    if not is_there:
+        return
+    check(is_taken, f"{sharing}: took an acknowledgement, and cannot")
+    if scene.is_paced:
+        model.returned(serial)
+    else:
+        model.kept(serial)
+
+
+# Setting the position
+
+
+def reset_subscription(scene: Scene) -> None:
+    """Send it to some entry, or into one."""
+    sharing = _pick(scene)
+    if sharing is None:
+        return
+    random, handle = scene.random, sharing.handle
+    positions = handle.positions()
+    beginning = Beginning(EARLIEST)
+    if positions and random.random() < 0.8:
+        position = random.choice(positions)
+        size = sharing.size_of(position)
+        beginning = Beginning(position, random.randint(0, size), size)
+    scene.start(f"{sharing} reset {beginning}", _resetting(scene, sharing, beginning))
+
+
+async def _resetting(scene: Scene, sharing: SharingModel, beginning: Beginning) -> None:
+    position, at, size = beginning
+    target = Place(position).without_records(position, range(at), size) if at else Place(position)
+    subscription = sharing.subscription
+    await _setting(scene, sharing, target, lambda: subscription.reset(beginning))
+
+
+def rewind_subscription(scene: Scene) -> None:
+    """Let everything come again that is not acknowledged."""
+    sharing = _pick(scene)
+    if sharing is not None:
+        rewind = sharing.subscription.rewind
+        scene.start(f"{sharing} rewind", _setting(scene, sharing, None, rewind))
+
+
+async def _setting(
+    scene: Scene, sharing: SharingModel, target: Place | None, make: Callable[[], Awaitable[None]]
+) -> None:
+    """Set the position; `target`: where that leads, None where nothing becomes durable."""
+    model, subscription, handle = sharing.cursor, sharing.subscription, sharing.handle
+    model.follow()
+    attempt = scene.attempt(handle)
+    is_taken = not (subscription.is_fenced or subscription.is_closed)
+    revision = None
+    if is_taken:
+        sharing.cleared()
+    if is_taken and target is not None and model.cursor is subscription.cursor:
+        revision = model.begin_revision(
+            target, target.before, partial(_is_set, sharing, subscription.cursor, target)
+        )
+    try:
+        with in_words_of_the_ledger():
+            await make()
+    except CancelledError:
+        raise
+    except LedgerError as error:
+        scene.note(f"{sharing} was not set: {error}")
+        is_going = isinstance(error, AlreadyClosed) and model.may_be_going
+        is_refused = isinstance(error, ResetInProgress) and not is_taken
+        if not (is_going or is_refused or subscription.is_closed):
+            scene.explain(attempt, error)
+        if revision is not None and isinstance(error, ledger.StorageFailed | AlreadyClosed):
+            model.end_revision(revision, happened=False)
+        return
+    scene.note(f"{sharing} was set, {subscription.cursor.mark_delete_position}")
+    check(is_taken, f"{sharing}: its position was set, and could not be")
+    if revision is not None:
+        model.end_revision(revision, happened=True)
+
+
+# At rest
+
+
+async def drain(scene: Scene, handle: HandleModel) -> None:
+    """With room for all, and acknowledgements of all, everything that is owed arrives."""
+    sharing = handle.sharing
+    if sharing is None or not handle.is_usable or sharing.subscription.is_closed:
+        return
+    for _ in range(ROUNDS_MAX):
+        if not sharing.consumers or not sharing.owed():
+            return
+        for consumer in sharing.consumers:
+            _add_permits(scene, sharing, consumer, 1000)
+        await scene.clock.sleep(DRAINED_MS)
+        had = [(each, sorted(each.records)) for each in sharing.consumers if each.records]
+        if not had:
+            left = sorted(sharing.owed())
+            raise Broken(f"{sharing}: {len(left)} from {left[0]} on are owed, and nobody gets them")
+        for consumer, records in had:
+            if consumer in sharing.consumers:
+                await _acknowledging(scene, sharing, consumer, records)
+    raise Broken(f"{sharing}: there is no end of it")
+
+
+async def close_all(scene: Scene) -> None:
+    """Close the subscriptions of all owners."""
+    for log in scene.model.logs.values():
+        if log.handle is not None and log.handle.partition is not None:
+            await log.handle.partition.close()
+
+
+# Inside
+
+
+def _pick(scene: Scene) -> SharingModel | None:
+    handle = scene.handle()
+    return None if handle is None else _sharing_of(scene, handle)
+
+
+def _pick_consumer(scene: Scene) -> tuple[SharingModel, ConsumerModel] | None:
+    sharing = _pick(scene)
+    if sharing is None or not sharing.consumers:
+        return None
+    return sharing, scene.random.choice(sharing.consumers)
+
+
+def _deliver(
+    scene: Scene, sharing: SharingModel, consumer: ConsumerModel, deliveries: list[Delivery]
+) -> None:
+    first, last = deliveries[0], deliveries[-1]
+    scene.note(f"{sharing} {consumer} gets {len(deliveries)}: {first.position}, {last.position}")
+    try:
+        sharing.take(consumer, deliveries)
+    except Broken as error:
+        scene.schedule.interrupt(error)
+
+
+def _is_set(sharing: SharingModel, cursor: Cursor, target: Place) -> bool:
+    """Tell whether a revision is over: the subscription hears of it a while later."""
+    if not sharing.subscription.is_fenced:
+        return True
+    is_there = target.difference(cursor, sharing.handle.positions()) is None
+    return is_there and not cursor.revision.is_running
+
+
+def _ended(
+    scene: Scene,
+    sharing: SharingModel,
+    consumer: ConsumerModel,
+    error: errors.SubscriptionsError | None,
+) -> None:
+    scene.note(f"{sharing} {consumer} was let go: {error}")
+    sharing.leave(consumer)
+
+
+def bits(mask: int) -> list[int]:
+    """Return which bits are set."""
+    return [at for at in range(mask.bit_length()) if mask >> at & 1]

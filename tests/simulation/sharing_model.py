@@ -1,0 +1,228 @@
+"""Sharing model: one subscription and its consumers, and what each of them was given.
+
+Rule: a record is with one consumer at a time, and with nobody once it is acknowledged. Exclusive
+and failover get everything in order, without a gap, from the first that is owed whenever somebody
+may have sent them back; in key_shared nobody gets a record while somebody else has, or nobody has,
+one of that key from before.
+Must not know: how the dispatcher chooses.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ledger import Position
+from subscriptions.model import Delivery, Piece, SubscriptionType
+from subscriptions.subscription import Subscription
+from subscriptions.subscription_consumer import SubscriptionConsumer
+from tests.simulation.broken import Broken
+from tests.simulation.cursor_model import CursorModel
+from tests.simulation.entries import Key
+from tests.simulation.log_model import HandleModel
+from tests.simulation.store_model import StoreModel
+
+Record = tuple[Position, int]
+"""An entry and the place of a record in it."""
+
+SINGLE = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerModel:
+    """One consumer; `hold` is what it has of the subscription while it is there."""
+
+    name: str
+    type: SubscriptionType
+    unacked_max: int
+    hold: SubscriptionConsumer | None = None
+    permits: int = 0
+    records: set[Record] = field(default_factory=set)
+
+    def __str__(self) -> str:
+        return f"consumer {self.name}"
+
+
+class SharingModel:
+    """One opening of a subscription."""
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        cursor: CursorModel,
+        handle: HandleModel,
+        model: StoreModel,
+        unacked_max: int,
+    ) -> None:
+        """Args: unacked_max: of all consumers together."""
+        self.subscription = subscription
+        self.cursor = cursor
+        self.handle = handle
+        self.consumers: list[ConsumerModel] = []
+        self.unacked_max = unacked_max
+        self._model = model
+        self._given: set[Record] = set()
+        self._last: Position | None = None
+        self._may_go_back = False
+
+    def __str__(self) -> str:
+        return f"{self.handle} subscription {self.subscription.name}"
+
+    # Consumers
+
+    def join(self, consumer: ConsumerModel, hold: SubscriptionConsumer) -> None:
+        """Somebody is there; nothing is handed out before there are permits."""
+        consumer.hold = hold
+        self.consumers.append(consumer)
+        self._may_go_back = True
+
+    def leave(self, consumer: ConsumerModel) -> None:
+        """Somebody is gone, or has been let go: what it had is nobody's."""
+        if consumer in self.consumers:
+            self.consumers.remove(consumer)
+        consumer.records.clear()
+        self._may_go_back = True
+
+    def redeliver(self, consumer: ConsumerModel, pieces: Sequence[Piece] | None) -> None:
+        """Somebody wants records to come again: these, or all that it has."""
+        self._may_go_back = True
+        if pieces is None or consumer.type in SINGLE:
+            consumer.records.clear()
+        else:
+            for position, mask in pieces:
+                consumer.records -= {(position, at) for at in indexes(mask)}
+
+    def acknowledged(self) -> None:
+        """Somebody has acknowledged: nobody has what is not owed any more."""
+        for consumer in self.consumers:
+            gone = {each for each in consumer.records if not self._owes(each)}
+            consumer.records -= gone
+
+    def cleared(self) -> None:
+        """The position was set: counts begin anew, too."""
+        self._given.clear()
+        self._last = None
+
+    # Handing out
+
+    def take(self, consumer: ConsumerModel, deliveries: Sequence[Delivery]) -> None:
+        """Compare what a consumer is handed."""
+        if consumer not in self.consumers or consumer.hold is None or consumer.hold.is_ended:
+            raise Broken(f"{self}: {consumer} gets something, and is not there any more")
+        if self.subscription.is_fenced or self.subscription.cursor.revision.is_running:
+            raise Broken(f"{self}: {consumer} gets something while the position is being set")
+        before: Position | None = None
+        for each in deliveries:
+            # Records of one entry come apart when some of them were handed out before.
+            if consumer.permits <= 0 and each.position != before:
+                raise Broken(f"{self}: {consumer} gets {each.position} without a permit")
+            self._take_one(consumer, each)
+            before = each.position
+
+    def _take_one(self, consumer: ConsumerModel, delivery: Delivery) -> None:
+        position = delivery.position
+        self._model.recognise(self.handle.log, position, bytes(delivery.data))
+        owed = self.owed_of(position)
+        count = len(self._keys_of(position))
+        found = {(position, at) for at in indexes(delivery.records & ((1 << count) - 1))}
+        what = f"{self}: {consumer} gets {position} {sorted(at for _, at in found)}"
+        if not found or not found <= owed:
+            raise Broken(f"{what}, owed is {sorted(at for _, at in owed)}")
+        if delivery.redelivery_count and not found & self._given:
+            raise Broken(f"{what}, which nobody had, as handed out before")
+        if consumer.type in SINGLE:
+            self._check_single(what, position, found == owed)
+        else:
+            self._check_shared(what, consumer, found)
+            self._check_limits(what, consumer, position)
+        if consumer.type is SubscriptionType.KEY_SHARED:
+            self._check_keys(what, consumer, found)
+        consumer.permits -= len(found)
+        consumer.records |= found
+        self._given |= found
+
+    def _check_single(self, what: str, position: Position, is_whole: bool) -> None:
+        """In order, without a gap; whoever begins anew begins with the first that is owed."""
+        if not is_whole:
+            raise Broken(f"{what}, and not all that is owed of it")
+        before = [each for each in self._owed_positions() if each < position]
+        begins = self._may_go_back and not before
+        if not begins and (self._last is None or before[-1:] > [self._last]):
+            raise Broken(f"{what} behind {self._last}, owed before it: {before[-3:]}")
+        if self._last is not None and position <= self._last:
+            if not begins:
+                raise Broken(f"{what} behind {self._last}")
+            self._may_go_back = False
+        for consumer in self.consumers:
+            consumer.records = {each for each in consumer.records if each[0] < position}
+        self._last = position
+
+    def _check_shared(self, what: str, consumer: ConsumerModel, found: set[Record]) -> None:
+        for other in self.consumers:
+            if twice := found & other.records:
+                raise Broken(f"{what}, but {other} has {sorted(twice)}")
+
+    def _check_limits(self, what: str, consumer: ConsumerModel, position: Position) -> None:
+        """Who has as many as it may gets no more, but for the rest of an entry.
+
+        Entries of one turn are decided in their order, and arrive consumer by consumer.
+        """
+        before = [
+            sum(each[0] < position for each in other.records)
+            for other in (consumer, *self.consumers)
+        ]
+        if 0 < consumer.unacked_max <= before[0]:
+            raise Broken(f"{what}, and has {before[0]} of {consumer.unacked_max}")
+        if 0 < self.unacked_max <= sum(before[1:]):
+            raise Broken(f"{what}, all together have {sum(before[1:])} of {self.unacked_max}")
+
+    def _check_keys(self, what: str, consumer: ConsumerModel, found: set[Record]) -> None:
+        """Nobody else has, and nobody lacks, a record of a key from before."""
+        keys = {self._key_of(each) for each in found} - {None}
+        newest = max(found)
+        for position in self._owed_positions():
+            for each in sorted(self.owed_of(position)):
+                key = self._key_of(each)
+                if key not in keys or each >= newest or each in found | consumer.records:
+                    continue
+                if any(self._key_of(later) == key and later > each for later in found):
+                    raise Broken(f"{what} before {each} of the key {key!r}")
+
+    # What is owed
+
+    def owed_of(self, position: Position) -> set[Record]:
+        """Return the records of an entry that are not acknowledged."""
+        place = self.cursor.place
+        if not place.owes(position):
+            return set()
+        left = place.records_of(position)
+        return {
+            (position, at) for at in (range(len(self._keys_of(position))) if left is None else left)
+        }
+
+    def owed(self) -> set[Record]:
+        """Return every record that is not acknowledged."""
+        return {each for position in self._owed_positions() for each in self.owed_of(position)}
+
+    def _owed_positions(self) -> list[Position]:
+        return self.cursor.place.owed_of(self.handle.positions())
+
+    def size_of(self, position: Position) -> int:
+        """Return how many records an entry has."""
+        return len(self._keys_of(position))
+
+    def _owes(self, record: Record) -> bool:
+        return record in self.owed_of(record[0])
+
+    def _key_of(self, record: Record) -> Key:
+        position, at = record
+        return self._keys_of(position)[at]
+
+    def _keys_of(self, position: Position) -> Sequence[Key]:
+        """Return the keys of an entry's records; nobody knows those that nobody was told of."""
+        data = self.handle.log.data.get(position)
+        write = None if data is None else self._model.write_of(data)
+        return write.keys if write is not None else ()
+
+
+def indexes(mask: int) -> list[int]:
+    """Return which bits are set; all of them means of any batch here."""
+    return [at for at in range(64) if mask >> at & 1]
