@@ -104,7 +104,7 @@ class _Writer:
             return "[]"
         if one.is_fresh:
             return f"{self.out.constant('C', one.default)}()"
-        if one.default is None or isinstance(one.default, bool | int | str | bytes):
+        if one.default is None or isinstance(one.default, bool | int | float | str | bytes):
             return repr(one.default)
         return self.out.constant("D", one.default)
 

@@ -217,6 +217,6 @@ class _Writer:
         if one.is_fresh:
             inner = fields_of(one.default)
             return " or ".join(self._differs(part, f"{value}.{part.name}") for part in inner)
-        if isinstance(one.default, bool | int | str | bytes):
+        if isinstance(one.default, bool | int | float | str | bytes):
             return f"{value} != {one.default!r}"
         return f"{value} != {self.out.constant('D', one.default)}"

@@ -10,6 +10,8 @@ The annotation is the type, on the wire and for the type checker; `field` adds w
 default cannot say. Every field has Kafka's default, so a constructor takes only what differs;
 a default `[]` stands for a new list each time. A field with `| None` is nullable in all its
 versions unless `nullable` says otherwise. Instances have slots, compare by value and are mutable.
+Where Kafka has two structs of one name in a module, one is declared under another name and says
+`kafka_name`.
 
 Rule: declaring costs next to nothing; the constructor and the codec are compiled on first use.
 Must not know: bytes (that is `codec`), what a field means.
@@ -28,6 +30,8 @@ Int8 = Annotated[int, "int8"]
 Int16 = Annotated[int, "int16"]
 Int32 = Annotated[int, "int32"]
 Int64 = Annotated[int, "int64"]
+Uint16 = Annotated[int, "uint16"]
+Float64 = Annotated[float, "float64"]
 Records = Annotated[Buffer, "records"]
 """Record batches, as a view of the frame: they are large and are passed on as they are.
 Plain `bytes` fields are copied, because they are small and outlive the frame."""
@@ -91,6 +95,8 @@ SCALARS: Final = {
     "int16": WireType("int16", "h", 2),
     "int32": WireType("int32", "i", 4),
     "int64": WireType("int64", "q", 8),
+    "uint16": WireType("uint16", "H", 2),
+    "float64": WireType("float64", "d", 8),
     "bool": WireType("bool", "?", 1),
     "uuid": WireType("uuid", "16s", 16),
     "string": WireType("string"),
@@ -171,7 +177,13 @@ class StructMeta(type):
     """Turns annotations into slots; keeps the declaration for later."""
 
     def __new__(
-        mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **api: Any
+        mcs,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        kafka_name: str | None = None,
+        **api: Any,
     ) -> "StructMeta":
         declared = {
             key: (annotation, namespace.pop(key, _MISSING))
@@ -179,12 +191,18 @@ class StructMeta(type):
             if not key.startswith("__")
         }
         namespace["__slots__"] = tuple(declared)
-        cls = super().__new__(mcs, name, bases, namespace)
+        cls = super().__new__(mcs, kafka_name or name, bases, namespace)
         cls.__declared__ = declared  # type: ignore[attr-defined]
         return cls
 
     def __init__(
-        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **api: Any
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        kafka_name: str | None = None,
+        **api: Any,
     ) -> None:
         super().__init__(name, bases, namespace)
         if api:

@@ -51,6 +51,8 @@ def _value(kind: WireType, is_tame: bool) -> st.SearchStrategy[Any]:
         bits = INTS[kind.name]
         return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
     return {
+        "uint16": st.integers(0, 2**16 - 1),
+        "float64": st.floats(allow_nan=False),
         "bool": st.booleans(),
         "string": st.text(max_size=8) | st.just("long " * 40),
         "bytes": st.binary(max_size=8) | st.just(b"long " * 4000),
@@ -99,6 +101,10 @@ def _sample_value(kind: WireType) -> Any:
         return sample(kind.struct)
     if kind.name in INTS:
         return 77
+    if kind.name == "uint16":
+        return 50_000
+    if kind.name == "float64":
+        return 2.5
     return {
         "bool": True,
         "string": "té",

@@ -9,7 +9,7 @@ must be our bytes again. What they cannot do, and how the messages are tamed for
 - kafka-python reads an ApiVersions response that has an error as version 0, whatever the version
   (which is what a broker sends for a version it does not know), so that one has no error here.
   It accepts a null where none is allowed and reads records as a copy: it cannot check these.
-- kafka-python has no consumer groups of KIP-848.
+- kafka-python has no consumer groups of KIP-848, no delegation tokens and no telemetry.
 - Neither refuses a string of more than 32,767 bytes; none is drawn.
 """
 
@@ -32,7 +32,7 @@ from gateway.wire.schema import Message
 from tests.gateway.wire.facts import STEMS, messages, versions
 from tests.gateway.wire.random_messages import message_of, settle
 
-UNKNOWN_TO_KAFKA_PYTHON = {68, 69}
+UNKNOWN_TO_KAFKA_PYTHON = {38, 39, 40, 41, 68, 69, 71, 72}
 quick = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 every_message = pytest.mark.parametrize("cls", messages(), ids=lambda cls: cls.__name__)
 known_to_kafka_python = pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""DescribeAcls, key 29: which access rules there are."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+
+
+class DescribeAclsRequest(Message, key=29, versions="1-3", flexible="2+"):
+    """Rules to be described; what is null or "any" matches all."""
+
+    resource_type_filter: Int8 = 0
+    resource_name_filter: str | None = ""
+    pattern_type_filter: Int8 = 3
+    principal_filter: str | None = ""
+    host_filter: str | None = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class AclDescription(Struct):
+    """Who may, or may not, do one thing."""
+
+    principal: str = ""
+    host: str = ""
+    operation: Int8 = 0
+    permission_type: Int8 = 0
+
+
+class DescribeAclsResource(Struct):
+    """Rules of one resource."""
+
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    pattern_type: Int8 = 3
+    acls: list[AclDescription] = []
+
+
+class DescribeAclsResponse(Message, key=29, versions="1-3", flexible="2+"):
+    """The rules that match."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    resources: list[DescribeAclsResource] = []
+
+
+REQUEST = DescribeAclsRequest
+RESPONSE = DescribeAclsResponse

@@ -1,0 +1,48 @@
+"""AlterReplicaLogDirs, key 34: move replicas to another log folder."""
+
+from gateway.wire.schema import Int16, Int32, Message, Struct
+
+
+class AlterReplicaLogDirTopic(Struct):
+    """Partitions of one topic."""
+
+    name: str = ""
+    partitions: list[Int32] = []
+
+
+class AlterReplicaLogDir(Struct):
+    """A folder and the partitions that belong there."""
+
+    path: str = ""
+    topics: list[AlterReplicaLogDirTopic] = []
+
+
+class AlterReplicaLogDirsRequest(Message, key=34, versions="1-2", flexible="2+"):
+    """Where replicas of this node belong."""
+
+    dirs: list[AlterReplicaLogDir] = []
+
+
+class AlterReplicaLogDirPartitionResult(Struct):
+    """Outcome for one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+
+
+class AlterReplicaLogDirTopicResult(Struct):
+    """Outcomes for one topic."""
+
+    topic_name: str = ""
+    partitions: list[AlterReplicaLogDirPartitionResult] = []
+
+
+class AlterReplicaLogDirsResponse(Message, key=34, versions="1-2", flexible="2+"):
+    """Outcome for each partition."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlterReplicaLogDirTopicResult] = []
+
+
+REQUEST = AlterReplicaLogDirsRequest
+RESPONSE = AlterReplicaLogDirsResponse

@@ -1,0 +1,50 @@
+"""DescribeDelegationToken, key 41: which tokens there are."""
+
+from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+
+
+class DescribeDelegationTokenOwner(Struct):
+    """Somebody who owns tokens."""
+
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+class DescribeDelegationTokenRequest(Message, key=41, versions="1-3", flexible="2+"):
+    """Whose tokens to describe."""
+
+    owners: list[DescribeDelegationTokenOwner] | None = []
+
+
+class DescribedDelegationTokenRenewer(Struct):
+    """Somebody who may renew the token."""
+
+    principal_type: str = ""
+    principal_name: str = ""
+
+
+class DescribedDelegationToken(Struct):
+    """One token."""
+
+    principal_type: str = ""
+    principal_name: str = ""
+    token_requester_principal_type: str = field(versions="3+", default="")
+    token_requester_principal_name: str = field(versions="3+", default="")
+    issue_timestamp: Int64 = 0
+    expiry_timestamp: Int64 = 0
+    max_timestamp: Int64 = 0
+    token_id: str = ""
+    hmac: bytes = b""
+    renewers: list[DescribedDelegationTokenRenewer] = []
+
+
+class DescribeDelegationTokenResponse(Message, key=41, versions="1-3", flexible="2+"):
+    """The tokens that match."""
+
+    error_code: Int16 = 0
+    tokens: list[DescribedDelegationToken] = []
+    throttle_time_ms: Int32 = 0
+
+
+REQUEST = DescribeDelegationTokenRequest
+RESPONSE = DescribeDelegationTokenResponse

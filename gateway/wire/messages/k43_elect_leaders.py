@@ -1,0 +1,45 @@
+"""ElectLeaders, key 43: elect the leaders of partitions."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+
+
+class TopicPartitions(Struct):
+    """Partitions of one topic."""
+
+    topic: str = ""
+    partitions: list[Int32] = []
+
+
+class ElectLeadersRequest(Message, key=43, versions="0-2", flexible="2+"):
+    """Partitions that are to elect; null stands for all."""
+
+    election_type: Int8 = field(versions="1+", default=0)
+    topic_partitions: list[TopicPartitions] | None = []
+    timeout_ms: Int32 = 60000
+
+
+class PartitionResult(Struct):
+    """Outcome for one partition."""
+
+    partition_id: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = ""
+
+
+class ReplicaElectionResult(Struct):
+    """Outcomes for one topic."""
+
+    topic: str = ""
+    partition_result: list[PartitionResult] = []
+
+
+class ElectLeadersResponse(Message, key=43, versions="0-2", flexible="2+"):
+    """Outcome for each partition."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = field(versions="1+", default=0)
+    replica_election_results: list[ReplicaElectionResult] = []
+
+
+REQUEST = ElectLeadersRequest
+RESPONSE = ElectLeadersResponse

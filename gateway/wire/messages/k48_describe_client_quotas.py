@@ -1,0 +1,52 @@
+"""DescribeClientQuotas, key 48: how much clients may use."""
+
+from gateway.wire.schema import Float64, Int8, Int16, Int32, Message, Struct
+
+
+class ComponentData(Struct):
+    """What one part of an entity must be: exact (0), the default (1), any (2)."""
+
+    entity_type: str = ""
+    match_type: Int8 = 0
+    match: str | None = ""
+
+
+class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"):
+    """Entities to be described."""
+
+    components: list[ComponentData] = []
+    strict: bool = False
+
+
+class EntityData(Struct):
+    """One part of an entity; the name is null for the default."""
+
+    entity_type: str = ""
+    entity_name: str | None = ""
+
+
+class ValueData(Struct):
+    """One quota."""
+
+    key: str = ""
+    value: Float64 = 0.0
+
+
+class EntryData(Struct):
+    """Quotas of one entity."""
+
+    entity: list[EntityData] = []
+    values: list[ValueData] = []
+
+
+class DescribeClientQuotasResponse(Message, key=48, versions="0-1", flexible="1+"):
+    """Quotas of the entities that match."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = ""
+    entries: list[EntryData] | None = []
+
+
+REQUEST = DescribeClientQuotasRequest
+RESPONSE = DescribeClientQuotasResponse

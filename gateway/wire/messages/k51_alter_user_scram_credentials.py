@@ -1,0 +1,46 @@
+"""AlterUserScramCredentials, key 51: set and remove passwords."""
+
+from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+
+
+class ScramCredentialDeletion(Struct):
+    """A password to be removed."""
+
+    name: str = ""
+    mechanism: Int8 = 0
+
+
+class ScramCredentialUpsertion(Struct):
+    """A password to be set."""
+
+    name: str = ""
+    mechanism: Int8 = 0
+    iterations: Int32 = 0
+    salt: bytes = b""
+    salted_password: bytes = b""
+
+
+class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
+    """Passwords to be set and removed."""
+
+    deletions: list[ScramCredentialDeletion] = []
+    upsertions: list[ScramCredentialUpsertion] = []
+
+
+class AlterUserScramCredentialsResult(Struct):
+    """Outcome for one user."""
+
+    user: str = ""
+    error_code: Int16 = 0
+    error_message: str | None = ""
+
+
+class AlterUserScramCredentialsResponse(Message, key=51, versions="0", flexible="0+"):
+    """Outcome for each user."""
+
+    throttle_time_ms: Int32 = 0
+    results: list[AlterUserScramCredentialsResult] = []
+
+
+REQUEST = AlterUserScramCredentialsRequest
+RESPONSE = AlterUserScramCredentialsResponse

@@ -1,0 +1,83 @@
+"""DescribeQuorum, key 55: who keeps the metadata, and how far each of them is."""
+
+from uuid import UUID
+
+from gateway.wire.primitives import ZERO_UUID
+from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, Uint16, field
+
+
+class PartitionData(Struct):
+    """One partition of the metadata."""
+
+    partition_index: Int32 = 0
+
+
+class TopicData(Struct):
+    """Partitions of one topic."""
+
+    topic_name: str = ""
+    partitions: list[PartitionData] = []
+
+
+class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
+    """Partitions to be described."""
+
+    topics: list[TopicData] = []
+
+
+class ReplicaState(Struct):
+    """How far one node is."""
+
+    replica_id: Int32 = 0
+    replica_directory_id: UUID = field(versions="2+", default=ZERO_UUID)
+    log_end_offset: Int64 = 0
+    last_fetch_timestamp: Int64 = field(versions="1+", default=-1)
+    last_caught_up_timestamp: Int64 = field(versions="1+", default=-1)
+
+
+class DescribedPartition(Struct, kafka_name="PartitionData"):
+    """The quorum of one partition."""
+
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    error_message: str | None = field(versions="2+", default="")
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    high_watermark: Int64 = 0
+    current_voters: list[ReplicaState] = []
+    observers: list[ReplicaState] = []
+
+
+class DescribedTopic(Struct, kafka_name="TopicData"):
+    """The quorums of one topic."""
+
+    topic_name: str = ""
+    partitions: list[DescribedPartition] = []
+
+
+class Listener(Struct):
+    """Where a node can be reached."""
+
+    name: str = field(versions="2+", default="")
+    host: str = field(versions="2+", default="")
+    port: Uint16 = field(versions="2+", default=0)
+
+
+class Node(Struct):
+    """One voter."""
+
+    node_id: Int32 = field(versions="2+", default=0)
+    listeners: list[Listener] = field(versions="2+", default=[])
+
+
+class DescribeQuorumResponse(Message, key=55, versions="0-2", flexible="0+"):
+    """The quorum of each partition."""
+
+    error_code: Int16 = 0
+    error_message: str | None = field(versions="2+", default="")
+    topics: list[DescribedTopic] = []
+    nodes: list[Node] = field(versions="2+", default=[])
+
+
+REQUEST = DescribeQuorumRequest
+RESPONSE = DescribeQuorumResponse

@@ -1,0 +1,30 @@
+"""GetTelemetrySubscriptions, key 71: which metrics a client is to push."""
+
+from uuid import UUID
+
+from gateway.wire.primitives import ZERO_UUID
+from gateway.wire.schema import Int8, Int16, Int32, Message
+
+
+class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="0+"):
+    """Who asks; zero for one that has no id yet."""
+
+    client_instance_id: UUID = ZERO_UUID
+
+
+class GetTelemetrySubscriptionsResponse(Message, key=71, versions="0", flexible="0+"):
+    """What to push, and how often."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+    client_instance_id: UUID = ZERO_UUID
+    subscription_id: Int32 = 0
+    accepted_compression_types: list[Int8] = []
+    push_interval_ms: Int32 = 0
+    telemetry_max_bytes: Int32 = 0
+    delta_temporality: bool = False
+    requested_metrics: list[str] = []
+
+
+REQUEST = GetTelemetrySubscriptionsRequest
+RESPONSE = GetTelemetrySubscriptionsResponse

@@ -1,0 +1,27 @@
+"""PushTelemetry, key 72: metrics of a client."""
+
+from uuid import UUID
+
+from gateway.wire.primitives import ZERO_UUID
+from gateway.wire.schema import Int8, Int16, Int32, Message
+
+
+class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
+    """Metrics in the OpenTelemetry format."""
+
+    client_instance_id: UUID = ZERO_UUID
+    subscription_id: Int32 = 0
+    terminating: bool = False
+    compression_type: Int8 = 0
+    metrics: bytes = b""
+
+
+class PushTelemetryResponse(Message, key=72, versions="0", flexible="0+"):
+    """Whether they were taken."""
+
+    throttle_time_ms: Int32 = 0
+    error_code: Int16 = 0
+
+
+REQUEST = PushTelemetryRequest
+RESPONSE = PushTelemetryResponse
