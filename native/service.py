@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
+from batches.header import read_header
 from ledger import LedgerStore, Position
 from native.error_map import translating
 from native.errors import NotAllowed, TopicNotFound, TopicTerminated
@@ -33,7 +34,7 @@ from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.model import Deliver
 from subscriptions.subscription import Subscription
-from topics import Topic, TopicRegistry
+from topics import PartitionLog, Topic, TopicRegistry
 from topics.errors import TopicExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
@@ -102,12 +103,8 @@ class NativeService(ServiceAdmin):
     async def last_place(self, topic: str, partition: int) -> MessagePlace:
         """Return the newest record that can be read; see `native.seam.Broker`."""
         served = await self._partitions.open(topic, partition)
-        log = served.log
-        if log.high_watermark == log.log_start_offset:
-            return NO_PLACE
         with served.translating():
-            position, batch_index, batch_size = await log.locate(log.high_watermark - 1)
-        return MessagePlace(position, batch_index) if batch_size else NO_PLACE
+            return await _last_place(served.log)
 
     async def close(self) -> None:
         """End every link, close every subscription; may be repeated."""
@@ -119,6 +116,21 @@ class NativeService(ServiceAdmin):
                 return await self._registry.create(name)
             except TopicExists:  # somebody else was faster
                 return self._partitions.topic(name)
+
+
+async def _last_place(log: PartitionLog) -> MessagePlace:
+    """Find the newest record that is no transaction's marker."""
+    offset = log.high_watermark - 1
+    while offset >= log.log_start_offset:
+        position, batch_index, _ = await log.locate(offset)
+        entries = await log.managed_ledger.read_entries(position, 1, position)
+        if not entries:
+            break
+        header = read_header(entries[0].buffer)
+        if not header.is_control:
+            return MessagePlace(position, batch_index)
+        offset = header.base_offset - 1
+    return NO_PLACE
 
 
 async def _open_subscription(served: ServedPartition, request: ConsumerRequest) -> Subscription:

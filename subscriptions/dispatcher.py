@@ -10,12 +10,14 @@ Theory: docs/ARCHITECTURE.md, "Dispatchers".
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from ledger import (
     AlreadyClosed,
     Cursor,
     CursorState,
     Entry,
+    EntryPart,
     Fenced,
     LedgerError,
     NoMoreEntries,
@@ -29,7 +31,7 @@ from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
 from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
-from subscriptions.entry_view import mask_of
+from subscriptions.entry_view import is_marker, mask_of
 from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
 from subscriptions.key_shared_state import KeySharedState
 from subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
@@ -296,10 +298,20 @@ class Dispatcher:
                 retry_ms = await self._wait_after(error, retry_ms)
             else:
                 # It goes on over revisions: what it returns was read under the one of this moment.
-                self._held, self._held_number = entries, self._revision.number
+                self._held_number = self._revision.number
+                self._held = self._without_markers(entries)
                 self._hand_out_held()
                 retry_ms = RETRY_MIN_MS
                 await self._clock.sleep(0)  # entries in memory are read without a pause
+
+    def _without_markers(self, entries: list[Entry]) -> list[Entry]:
+        """Leave out the markers of transactions: nobody gets them, so nobody acknowledges them."""
+        markers = [EntryPart(each.position, None) for each in entries if is_marker(each.buffer)]
+        if not markers:
+            return entries
+        with suppress(LedgerError):  # whoever reads them again tries again
+            self._cursor.acknowledge_nowait(markers)
+        return [each for each in entries if not is_marker(each.buffer)]
 
     def _must_rest(self) -> bool:
         return self._revision.is_running or self._state.is_rewind_due

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from ledger import LATEST, Cursor, Entry, ManagedLedger
-from subscriptions.entry_view import mask_of, record_count
+from subscriptions.entry_view import is_marker, mask_of, record_count
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 20
 
 
 class OwedEntry(NamedTuple):
-    """An entry, and which of its records are not acknowledged."""
+    """An entry, and which of its records are not acknowledged; none of a transaction's marker."""
 
     entry: Entry
     records: int
@@ -39,5 +39,7 @@ async def owed_entries(cursor: Cursor, ledger: ManagedLedger) -> AsyncIterator[O
 
 def _owed(cursor: Cursor, entry: Entry) -> OwedEntry:
     size = record_count(entry.buffer)
+    if is_marker(entry.buffer):
+        return OwedEntry(entry, 0, size)
     left = cursor.batch_indexes(entry.position)
     return OwedEntry(entry, (1 << size) - 1 if left is None else mask_of(left), size)

@@ -136,7 +136,8 @@ class Subscription:
         found: list[Delivery] = []
         with translating():
             async for owed in owed_entries(self.cursor, self._host.ledger):
-                found.append(Delivery(owed.entry.position, owed.entry.buffer, owed.records, 0))
+                if owed.records:
+                    found.append(Delivery(owed.entry.position, owed.entry.buffer, owed.records, 0))
                 if len(found) == count:
                     break
         return found

@@ -18,6 +18,7 @@ from subscriptions.model import SubscriptionType
 from tests.batches.words import batch
 from tests.native.serving import Link, ack, serving, turns
 from tests.topics.words import all_values
+from topics.results import AppendResult
 
 LONG = "persistent://public/default/orders"
 
@@ -104,6 +105,44 @@ async def test_acknowledged_records_do_not_come_again() -> None:
         await consumer.close()
         stats = await serving_.service.subscription_stats("orders", "s")
         assert (0, 0, ()) == (stats.backlog, stats.unacknowledged, stats.consumers)
+
+
+@pytest.mark.parametrize("kind", SubscriptionType)
+async def test_markers_of_transactions_are_nobodys_messages(kind: SubscriptionType) -> None:
+    async with serving() as serving_:
+        log = await serving_.log()
+        places = []
+        for sequence, values in enumerate(("ab", "c")):
+            told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+            data = batch(*values, producer=7, sequence=2 * sequence, transactional=True)
+            log.append_nowait(memoryview(data), told.set_result, is_verified=True)
+            position = (await told).position
+            assert position is not None
+            places.append(position)
+            told = asyncio.get_running_loop().create_future()
+            log.append_marker_nowait(7, 0, told.set_result, is_commit=True, coordinator_epoch=0)
+            assert (await told).error is None
+        assert MessagePlace(places[1], 0) == await serving_.service.last_place("orders", 0)
+        await serving_.service.create_subscription("orders", "s", "earliest")
+        peeked = await serving_.service.peek("orders", "s", 9)
+        assert places == [position for _, position, _, _ in peeked]
+        link = Link()
+        consumer = await serving_.consume(link, kind=kind)
+        await turns()
+        assert ["a", "b", "c"] == link.values()
+        await consumer.acknowledge([ack(each) for each in link.deliveries])
+        stats = await serving_.service.subscription_stats("orders", "s")
+        assert (0, 0) == (stats.backlog, stats.unacknowledged)
+        await consumer.close()
+        await serving_.service.reset_subscription(
+            "orders", "s", "earliest", partition=0, inclusive=True
+        )
+        await serving_.service.skip_messages("orders", "s", 3)
+        again = Link()
+        await serving_.consume(again, kind=kind)
+        await turns()
+        assert [] == again.values()
+        assert 0 == (await serving_.service.subscription_stats("orders", "s")).backlog
 
 
 # Consumers: where they begin
