@@ -1,116 +1,29 @@
 """The dispatcher over a real cursor, whose storage answers when a test says so."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger import EARLIEST, Cursor, CursorState, LedgerStore, ManagedLedger, Position, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from ledger import EARLIEST, CursorState
 from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatcher import RETRY_MAX_MS, RETRY_MIN_MS, Dispatcher, state_for
+from subscriptions.dispatcher import RETRY_MAX_MS, RETRY_MIN_MS, state_for
 from subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     SubscriptionClosed,
     SubscriptionFenced,
 )
-from subscriptions.model import ConsumerOptions, Delivery, Piece, SubscriptionType
-from tests.subscriptions.dispatch_words import consumer, data_of, records_of
-from tests.subscriptions.steps import Steps, turns
+from subscriptions.model import Piece, SubscriptionType
+from tests.subscriptions.dispatch_words import consumer
+from tests.subscriptions.dispatcher_scene import Scene
+from tests.subscriptions.steps import turns
 
 EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
 SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
 ALL_TYPES = pytest.mark.parametrize("kind", list(SubscriptionType))
 SINGLE_TYPES = pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
 SHARING_TYPES = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
-
-
-class Scene:
-    """A cursor over a managed ledger without a cache; every read of it asks the storage."""
-
-    def __init__(self) -> None:
-        self.engine = FaultyEngine(None)
-        self.steps = Steps()
-        self.clock = ManualClock(1_000_000)
-        self.supervisor = Supervisor()
-        self.timers = Timers(self.clock, self.supervisor)
-        self.got: dict[int, list[Delivery]] = {}
-        self.places: list[Position] = []
-        self.store: LedgerStore
-        self.ledger: ManagedLedger
-        self.cursor: Cursor
-
-    async def open(self) -> None:
-        config = StoreConfig(cache_bytes=0)
-        self.store = await LedgerStore.open(
-            None,
-            engine=self.engine,
-            clock=self.clock,
-            config=config,
-            threads=self.steps.threads(),
-        )
-        self.ledger = await self.store.open_managed_ledger("orders")
-        self.cursor = await self.ledger.open_cursor("s", initial=EARLIEST)
-
-    async def add(self, *keys: bytes | None, due_ms: int | None = None) -> Position:
-        position = await self.ledger.add_entry(data_of(keys or (b"a",), due_ms))
-        self.places.append(position)
-        return position
-
-    def dispatcher(self, kind: SubscriptionType, **options: int) -> Dispatcher:
-        return Dispatcher(
-            self.cursor,
-            kind,
-            DispatchOptions(**options),
-            clock=self.clock,
-            timers=self.timers,
-            supervisor=self.supervisor,
-        )
-
-    def join(
-        self, dispatcher: Dispatcher, options: ConsumerOptions | None = None, permits: int = 99
-    ) -> int:
-        box: list[Delivery] = []
-
-        def deliver(deliveries: Sequence[Delivery]) -> None:
-            box.extend(deliveries)
-
-        number = dispatcher.add_consumer(options or consumer(), deliver)
-        self.got[number] = box
-        if permits:
-            dispatcher.add_permits(number, permits)
-        return number
-
-    def shown(self, number: int) -> list[str]:
-        """What a consumer got, as `entry.record`, entries by the order of their appends."""
-        return [
-            f"{self.places.index(position)}.{index}"
-            for delivery in self.got[number]
-            for position, index in records_of(delivery)
-        ]
-
-    async def acknowledge(self, dispatcher: Dispatcher, *numbers: int) -> None:
-        positions = [self.places[each] for each in numbers]
-        await self.cursor.delete(positions)
-        dispatcher.acknowledged([Piece(each) for each in positions])
-
-    def revise(self, dispatcher: Dispatcher, edit: Callable[[CursorState], object]) -> None:
-        """End a revision that has started, as a subscription does."""
-
-        def editor(state: CursorState) -> None:
-            edit(state)
-            dispatcher.clear()
-
-        self.cursor.revision.end(editor)
-        dispatcher.resume()
-
-    async def close(self) -> None:
-        self.steps.open()
-        await self.supervisor.close()
-        await self.store.close()
 
 
 @pytest.fixture
