@@ -15,7 +15,7 @@ from subscriptions.errors import (
     SubscriptionNotFound,
     SubscriptionsError,
 )
-from subscriptions.model import Place
+from subscriptions.model import Place, SubscriptionType
 from subscriptions.partition_subscriptions import PartitionSubscriptions
 from subscriptions.subscription import LINGER_MS
 from tests.subscriptions.house import BEGINNING, Client, House
@@ -235,7 +235,8 @@ async def test_what_lives_in_memory_is_forgotten_with_its_last_consumer(
     room: House, places: list[Position], *, is_durable: bool
 ) -> None:
     subscription = await room.subscription(is_durable=is_durable)
-    clients = [await Client(name).join(subscription, "shared") for name in "ab"]  # type: ignore[arg-type]
+    shared = SubscriptionType.SHARED
+    clients = [await Client(name).join(subscription, shared) for name in "ab"]
     await clients[0].hold.close()
     assert subscription is room.partition.get("s")
     await clients[1].hold.close()

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -177,8 +178,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.clients)
     @rule(pick=PICKS, permits=st.integers(1, 9))
     def add_permits(self, pick: int, permits: int) -> None:
-        self.pick(pick).hold.add_permits(permits)
-        self.run(turns())
+        self.run(self.permit(self.pick(pick), permits))
+
+    async def permit(self, client: Witness, permits: int) -> None:
+        client.hold.add_permits(permits)
+        await turns()
 
     def pick(self, pick: int) -> Witness:
         return self.clients[pick % len(self.clients)]
@@ -203,32 +207,30 @@ class SubscriptionMachine(RuleBasedStateMachine):
             return
         if not records:
             return
-        fails = how == "failing"
-        if fails:
-            self.house.engine.fail_next("commit")
         self.owed.difference_update(records)
         self.forget(records)
-        self.run(self.tell(client.acknowledge(*map(str, records)), fails=fails))
+        self.run(self.tell(client, records, fails=how == "failing"))
 
     def acknowledge_upto(self, client: Witness, records: list[int]) -> None:
         if records:
             upto = set(range(records[0] + 1))
             self.owed -= upto
             self.forget(upto)
-            self.run(self.tell(client.acknowledge_upto(str(records[0])), fails=False))
+            self.run(self.and_turns(client.acknowledge_upto(str(records[0]))))
+            self.durable = set(self.owed)
 
     def forget(self, records: Sequence[int] | set[int]) -> None:
         for client in self.clients:
             client.held.difference_update(records)
 
-    async def tell(self, work: Coroutine[Any, Any, None], *, fails: bool) -> None:
-        try:
-            await work
-        except StorageFailed:
-            assert fails
-        else:
-            assert not fails
-            self.durable = set(self.owed)
+    async def tell(self, client: Witness, records: list[int], *, fails: bool) -> None:
+        """What failed to become durable counts, and is durable when it is said again."""
+        if fails:
+            self.house.engine.fail_next("commit")
+            with pytest.raises(StorageFailed):
+                await client.acknowledge(*map(str, records))
+        await client.acknowledge(*map(str, records))
+        self.durable = set(self.owed)
         await turns()
 
     @precondition(lambda self: self.former)
@@ -248,11 +250,14 @@ class SubscriptionMachine(RuleBasedStateMachine):
         if self.wanted in {EXCLUSIVE, FAILOVER} or not picks:
             client.held.clear()
         client.held.difference_update(records)
-        if picks:
-            client.nack(*map(str, records))
-        else:
+        self.run(self.send_those_back(client, records if picks else None))
+
+    async def send_those_back(self, client: Witness, records: list[int] | None) -> None:
+        if records is None:
             client.hold.redeliver(None)
-        self.run(turns())
+        else:
+            client.nack(*map(str, records))
+        await turns()
 
     # Setting the position
 
