@@ -53,6 +53,7 @@ CURSORS: dict[str, Call] = {
 }
 HARMLESS: dict[str, Call] = {
     "close": lambda ml: ml.close(),
+    "pass_over": lambda ml: ml.pass_over(LATEST),
     "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
 }
 LISTENING = {"add_listener", "listen", "remove_listener"}
@@ -62,9 +63,9 @@ OF_COMMITTER_AND_STORE = {
 }  # fmt: skip
 ASKING = {
     "config", "cursors", "estimated_backlog_bytes", "find_newest_before", "find_newest_matching",
-    "first_position", "has_entries_from", "is_valid_position", "last_confirmed_entry", "ledgers",
-    "next_valid_position", "number_of_entries", "previous_position", "properties", "read_cached",
-    "read_entries", "read_entry", "state", "total_size",
+    "first_position", "has_cursors", "has_entries_from", "is_valid_position",
+    "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries", "previous_position", "properties", "read_cached",
+    "read_entries", "read_entry", "slowest_position", "state", "total_size",
 }  # fmt: skip
 
 
