@@ -156,11 +156,9 @@ class PartitionConsumer:
 
     def _ended(self, session: ConsumerSession, error: KledgerError | None) -> None:
         """The server has ended a link."""
-        if not session.is_alive:
-            return
         session.end(error)
         if session is not self._session:
-            return  # Whoever is opening it will see.
+            return  # It was left before, or is being opened: who opens it will see.
         self._session = None
         if is_final(error):
             assert error is not None, "a reset is never final"

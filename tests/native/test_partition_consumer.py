@@ -149,9 +149,6 @@ async def test_own_shadow_is_waited_for_but_not_for_ever() -> None:
 async def test_link_that_ends_while_it_is_opened_is_opened_again() -> None:
     async with consumer() as it:
         await it.consumer.open()
-        hold = it.rig.broker.hold_open = asyncio.Event()
-        it.link.ended(None)
-        await turns()
         opened = it.rig.broker.open_consumer
 
         async def ending(request: ConsumerRequest, **rest: Any) -> RecordingLink:
@@ -160,13 +157,14 @@ async def test_link_that_ends_while_it_is_opened_is_opened_again() -> None:
             return link
 
         it.rig.broker.open_consumer = ending  # type: ignore[method-assign]
-        hold.set()
+        it.link.ended(None)
         await turns()
+        assert it.consumer.session is None
         it.rig.broker.open_consumer = opened  # type: ignore[method-assign]
         await it.rig.pass_ms(1_000)
         assert it.consumer.session is not None
         assert it.consumer.session.is_alive
-        assert [] == it.failures
+        assert ([], 3) == (it.failures, len(it.requests))
 
 
 async def test_old_links_say_nothing_any_more() -> None:
