@@ -15,12 +15,13 @@ from subscriptions import errors
 from subscriptions.model import Acknowledgement, ConsumerOptions, Delivery, Piece, SubscriptionType
 from subscriptions.model import Place as Beginning
 from subscriptions.partition_subscriptions import PartitionSubscriptions
+from subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.simulation import cursors
 from tests.simulation.broken import Broken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.place import Place
 from tests.simulation.scene import SHARED, Scene
-from tests.simulation.sharing_model import SINGLE, ConsumerModel, Record, SharingModel
+from tests.simulation.sharing_model import SINGLE, ConsumerModel, Record, SharingModel, indexes
 
 CONSUMERS_MAX = 4
 DRAINED_MS = 6000
@@ -233,7 +234,7 @@ async def _acknowledging(
     sizes = {position: sharing.size_of(position) for position in masks}
     place = model.place
     for position, mask in masks.items():
-        place = place.without_records(position, bits(mask), sizes[position])
+        place = place.without_records(position, indexes(mask), sizes[position])
     acknowledgements = [
         Acknowledgement(position, mask, sizes[position]) for position, mask in masks.items()
     ]
@@ -259,7 +260,7 @@ async def _acknowledging_upto(
     size, mask = sharing.size_of(position), (1 << at + 1) - 1
     place = sharing.cursor.place
     place = Place(max(place.before, position), place.alone, place.parts)
-    place = place.without_records(position, bits(mask), size)
+    place = place.without_records(position, indexes(mask), size)
     acknowledgement = Acknowledgement(position, mask, size)
     await _taking(scene, sharing, hold, place, lambda: hold.acknowledge_upto(acknowledgement))
 
@@ -267,14 +268,14 @@ async def _acknowledging_upto(
 async def _taking(
     scene: Scene,
     sharing: SharingModel,
-    hold: object,
+    hold: SubscriptionConsumer,
     place: Place,
     make: Callable[[], Awaitable[None]],
 ) -> None:
     """Make an acknowledgement that leads to a place; of one who has left it is nothing."""
     model, handle = sharing.cursor, sharing.handle
     attempt = scene.attempt(handle)
-    is_there = not getattr(hold, "is_ended", True)
+    is_there = not hold.is_ended
     is_taken = is_there and handle.is_usable and not sharing.subscription.cursor.is_closed
     serial = 0
     if is_taken:
@@ -438,8 +439,3 @@ def _ended(
 ) -> None:
     scene.note(f"{sharing} {consumer} was let go: {error}")
     sharing.leave(consumer)
-
-
-def bits(mask: int) -> list[int]:
-    """Return which bits are set."""
-    return [at for at in range(mask.bit_length()) if mask >> at & 1]
