@@ -14,6 +14,10 @@ from topics import Topic, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
 
+NO_AUTHORIZER = "there is no authorizer: nobody is kept from anything here"
+USER, ANONYMOUS = "User", "ANONYMOUS"
+"""The principal of everybody who did not authenticate."""
+
 
 class Refused(Exception):
     """A request is wrong about one thing; the code is the one to answer for it."""

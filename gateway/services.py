@@ -41,6 +41,11 @@ class Services:
     entropy: Entropy = field(default_factory=SystemEntropy)
     metrics: Metrics = field(default_factory=Metrics)
 
+    @property
+    def log_dir(self) -> str:
+        """What admin answers call the folder of all partitions."""
+        return "memory" if self.store.path is None else str(self.store.path)
+
     def close(self) -> None:
         """Answer who waits for a coordinator, stop its timers. May be repeated."""
         self.transactions.close()

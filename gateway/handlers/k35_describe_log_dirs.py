@@ -34,7 +34,7 @@ async def handle(
 ) -> DescribeLogDirsResponse:
     """Tell the sizes of the partitions asked for."""
     path = context.services.store.path
-    result = DescribeLogDirsResult(log_dir="memory" if path is None else str(path))
+    result = DescribeLogDirsResult(log_dir=context.services.log_dir)
     try:
         result.topics = await _all_sizes(context, request)
     except TopicsError as error:

@@ -1,0 +1,20 @@
+"""DescribeAcls, key 29, versions 1-3.
+
+Behaviour:
+- There is no authorizer, so there are no rules to show: SECURITY_DISABLED, as Apache Kafka answers
+  without one.
+"""
+
+from gateway.context import RequestContext
+from gateway.refusals import NO_AUTHORIZER
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+KEY = 29
+MIN_VERSION = 1
+MAX_VERSION = 3
+
+
+def handle(_context: RequestContext, _request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """Say that there are no access rules."""
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -1,0 +1,37 @@
+"""CreateDelegationToken, key 38, versions 1-3.
+
+Behaviour:
+- A token stands for somebody who proved who he is, and here nobody does: Apache Kafka's answer on
+  a listener without authentication, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+
+Version notes:
+- v3 names the owner and who asks (KIP-373).
+"""
+
+from gateway.context import RequestContext
+from gateway.refusals import ANONYMOUS, USER
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k38_create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+
+KEY = 38
+MIN_VERSION = 1
+MAX_VERSION = 3
+
+
+def handle(
+    _context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    """Refuse."""
+    return CreateDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+        principal_type=request.owner_principal_type or USER,
+        principal_name=request.owner_principal_name or ANONYMOUS,
+        token_requester_principal_type=USER,
+        token_requester_principal_name=ANONYMOUS,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )

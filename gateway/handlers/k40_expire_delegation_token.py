@@ -1,0 +1,26 @@
+"""ExpireDelegationToken, key 40, versions 1-2.
+
+Behaviour:
+- Nobody authenticates here, so there are no tokens: Apache Kafka's answer on a listener without
+  authentication, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
+"""
+
+from gateway.context import RequestContext
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k40_expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+
+KEY = 40
+MIN_VERSION = 1
+MAX_VERSION = 2
+
+
+def handle(
+    _context: RequestContext, _request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    """Refuse."""
+    return ExpireDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+    )

@@ -1,0 +1,40 @@
+"""DescribeUserScramCredentials, key 50, version 0 (KIP-554).
+
+Behaviour:
+- No passwords are kept here. All users: an empty list. A user who is named: RESOURCE_NOT_FOUND, or
+  DUPLICATE_RESOURCE when he is named twice; he gets one entry then.
+"""
+
+from gateway.context import RequestContext
+from gateway.refusals import first_of_each
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k50_describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+KEY = 50
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+def handle(
+    _context: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Say of each user that there is no password."""
+    return DescribeUserScramCredentialsResponse(
+        error_message=None,
+        results=[
+            _outcome(user.name, count)
+            for user, count in first_of_each(request.users or (), lambda user: user.name)
+        ],
+    )
+
+
+def _outcome(user: str, count: int) -> DescribeUserScramCredentialsResult:
+    if count > 1:
+        code, message = ErrorCode.DUPLICATE_RESOURCE, f"{user!r} is named {count} times"
+    else:
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"{user!r} has no password here"
+    return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -1,0 +1,58 @@
+"""AlterUserScramCredentials, key 51, version 0 (KIP-554).
+
+Behaviour:
+- Listeners ask for no password, so none is kept: one that is to be set is refused as
+  UNSUPPORTED_SASL_MECHANISM, one that is to be removed is RESOURCE_NOT_FOUND.
+- Each user gets one entry. Named twice: DUPLICATE_RESOURCE; without a name:
+  UNACCEPTABLE_CREDENTIAL; with a mechanism that does not exist: UNSUPPORTED_SASL_MECHANISM.
+"""
+
+from gateway.context import RequestContext
+from gateway.refusals import first_of_each
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+KEY = 51
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+MECHANISMS = (1, 2)
+"""SCRAM-SHA-256 and SCRAM-SHA-512."""
+
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+def handle(
+    _context: RequestContext, request: AlterUserScramCredentialsRequest
+) -> AlterUserScramCredentialsResponse:
+    """Refuse every change."""
+    changes: list[Change] = [*request.deletions, *request.upsertions]
+    return AlterUserScramCredentialsResponse(
+        results=[
+            _outcome(change, count)
+            for change, count in first_of_each(changes, lambda change: change.name)
+        ]
+    )
+
+
+def _outcome(change: Change, count: int) -> AlterUserScramCredentialsResult:
+    """Four cases: no name, an unknown mechanism, twice, and what would be right elsewhere."""
+    if not change.name:
+        code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "expected a name, got none"
+    elif change.mechanism not in MECHANISMS:
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        message = f"expected mechanism 1 or 2, got {change.mechanism}"
+    elif count > 1:
+        code, message = ErrorCode.DUPLICATE_RESOURCE, f"{change.name!r} is named {count} times"
+    elif isinstance(change, ScramCredentialDeletion):
+        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"{change.name!r} has no password here"
+    else:
+        code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        message = "listeners ask for no password here, so none is kept"
+    return AlterUserScramCredentialsResult(user=change.name, error_code=code, error_message=message)

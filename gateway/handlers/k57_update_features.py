@@ -1,0 +1,58 @@
+"""UpdateFeatures, key 57, versions 0-2 (KIP-584).
+
+Behaviour:
+- The levels of features are fixed here. A level that already holds is set again; any other one is
+  INVALID_UPDATE_VERSION, also where Apache Kafka would raise or lower it.
+- One feature that is refused refuses the whole request; the reason names it.
+
+Version notes:
+- Up to v1 each feature that was set gets an entry (KIP-1022).
+"""
+
+from gateway.context import RequestContext
+from gateway.features import FEATURES
+from gateway.refusals import Refused
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+KEY = 57
+MIN_VERSION = 0
+MAX_VERSION = 2
+
+ENTRIES_UNTIL = 1
+
+
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Refuse what would change a level."""
+    try:
+        for update in request.feature_updates:
+            _check(update)
+    except Refused as refused:
+        return UpdateFeaturesResponse(error_code=refused.code, error_message=str(refused))
+    response = UpdateFeaturesResponse(error_message=None)
+    if context.version <= ENTRIES_UNTIL:
+        response.results = [
+            UpdatableFeatureResult(feature=update.feature, error_message=None)
+            for update in request.feature_updates
+        ]
+    return response
+
+
+def _check(update: FeatureUpdateKey) -> None:
+    levels = {feature.name: feature.level for feature in FEATURES}
+    if update.feature not in levels:
+        raise Refused(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{update.feature}: expected one of {', '.join(levels)}",
+        )
+    if update.max_version_level != levels[update.feature]:
+        raise Refused(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{update.feature}: expected level {levels[update.feature]}, which is fixed here, "
+            f"got {update.max_version_level}",
+        )
