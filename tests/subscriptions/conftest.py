@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.subscriptions.dispatcher_scene import Scene
 from tests.subscriptions.house import House, house
 
 
@@ -11,3 +12,12 @@ from tests.subscriptions.house import House, house
 async def room() -> AsyncIterator[House]:
     async with house() as made:
         yield made
+
+
+@pytest.fixture
+async def scene() -> AsyncIterator[Scene]:
+    """A cursor that a dispatcher may read."""
+    made = Scene()
+    await made.open()
+    yield made
+    await made.close()

@@ -242,7 +242,7 @@ class DispatchMachine(RuleBasedStateMachine):
 def machine(kind: SubscriptionType) -> type[TestCase]:
     made: type[DispatchMachine] = type(f"{kind}", (DispatchMachine,), {"kind": kind})
     case: type[TestCase] = made.TestCase
-    case.settings = settings(max_examples=60, stateful_step_count=12)  # type: ignore[attr-defined]
+    case.settings = settings(max_examples=30, stateful_step_count=10)  # type: ignore[attr-defined]
     return case
 
 

@@ -248,7 +248,7 @@ def play(kind: SubscriptionType, seed: int, count: int) -> None:
         runner.run(Storm(kind, seed).run(count))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.sampled_from(list(SubscriptionType)),
     st.integers(0, 1 << 32),

@@ -1,4 +1,4 @@
-"""Deciding modules (`*_state`, `*_plan`) reach no clock, I/O or shell, not even through others."""
+"""Deciding modules (`_state`, `_plan`, `_pick`) reach no clock, I/O or shell, nor do theirs."""
 
 import ast
 from collections.abc import Callable
@@ -50,7 +50,7 @@ def home_of(name: str, lookup: Lookup) -> str | None:
 
 def impure_imports(path: PurePosixPath, text: str, lookup: Lookup = module_text) -> list[str]:
     """Find what a deciding module must not import, directly or through our own modules."""
-    if not path.stem.endswith(("_state", "_plan")):
+    if not path.stem.endswith(("_state", "_plan", "_pick")):
         return []
     found: list[str] = []
     seen: set[str] = set()
