@@ -133,6 +133,16 @@ async def test_batch_asks_for_all_there_is_room_for() -> None:
         waiting.cancel()
 
 
+async def test_batch_larger_than_the_queue_does_not_wait_for_what_cannot_come() -> None:
+    async with consuming(receiver_queue_size=4) as (rig_, consumer):
+        waiting = asyncio.ensure_future(consumer.batch_receive(10, timeout_ms=60_000))
+        await turns()
+        rig_.broker.links[0].deliver([delivery(1, *[b"v"] * 4)])
+        await turns()
+        assert waiting.done()
+        assert 4 == len(await waiting)
+
+
 async def test_cancelled_batch_leaves_everything_in_the_queue() -> None:
     async with consuming() as (rig_, consumer):
         waiting = asyncio.ensure_future(consumer.batch_receive(5, timeout_ms=60_000))
