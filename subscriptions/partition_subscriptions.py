@@ -8,9 +8,10 @@ Must not know: topics, consumers' connections.
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from ledger import EARLIEST, LATEST, Cursor, LedgerState, ManagedLedger
+from ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -21,7 +22,7 @@ from subscriptions.errors import (
     SubscriptionsError,
 )
 from subscriptions.model import Place
-from subscriptions.subscription import Subscription, SubscriptionHost
+from subscriptions.subscription import Subscription, SubscriptionHost, check_place
 
 Result = TypeVar("Result")
 
@@ -90,6 +91,7 @@ class PartitionSubscriptions:
         """
         if not name:
             raise InvalidRequest("a subscription needs a name")
+        check_place(start)
         return await self._change(self._open_one(name, start, is_durable), f"open {name}")
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -161,9 +163,13 @@ class PartitionSubscriptions:
         else:
             # A crash before the reset leaves it at the beginning, which loses nothing.
             cursor = await self._ledger.open_cursor(name, initial=EARLIEST)
-        await cursor.reset(
-            start.position, acknowledged=range(start.batch_index), batch_size=start.batch_size
-        )
+        position, index, size = start
+        try:
+            await cursor.reset(position, acknowledged=range(index), batch_size=size)
+        except LedgerError:
+            with suppress(LedgerError):
+                await (self._ledger.delete_cursor(name) if is_durable else cursor.close())
+            raise
         return cursor
 
     async def _delete_one(self, name: str, force: bool) -> None:

@@ -216,9 +216,8 @@ class Subscription:
             StorageFailed: nothing was changed.
             SubscriptionClosed: it is over.
         """
+        check_place(place)
         position, index, size = place
-        if not 0 <= index <= max(size, 0):
-            raise InvalidRequest(f"record {index} of a batch of {size} at {position}")
 
         def edit(state: CursorState) -> None:
             state.reset_to(position, acknowledged=range(index), batch_size=size)
@@ -262,11 +261,11 @@ class Subscription:
         """
         self._check_can_end(force=force)
         self.end("closed")
-        async with self._turn:
-            await self._put_dispatcher_away()
-            self._host.forget(self)
-            with translating():
-                await self.cursor.close()
+        if self._host.supervisor.is_closed:
+            await self._close()
+        else:
+            # Stopped halfway, one that nobody asks for again would stay for ever.
+            await self._host.supervisor.finish(self._close(), f"close {self.name}")
 
     async def delete(self, *, force: bool = False) -> None:
         """Be no more; else as `close`.
@@ -291,6 +290,13 @@ class Subscription:
                 self.is_closed = self.cursor.is_closed
                 if self.is_closed:
                     self._host.forget(self)
+
+    async def _close(self) -> None:
+        async with self._turn:
+            await self._put_dispatcher_away()
+            self._host.forget(self)
+            with translating():
+                await self.cursor.close()
 
     # Inside: consumers
 
@@ -427,3 +433,11 @@ class Subscription:
     def _clear(self) -> None:
         if self._dispatcher is not None:
             self._dispatcher.clear()
+
+
+def check_place(place: Place) -> None:
+    """Raise InvalidRequest when a place is not within its batch."""
+    if not 0 <= place.batch_index <= max(place.batch_size, 0):
+        raise InvalidRequest(
+            f"record {place.batch_index} of a batch of {place.batch_size} at {place.position}"
+        )

@@ -173,6 +173,48 @@ async def test_names_and_kinds_that_cannot_be_are_refused(room: House) -> None:
         await room.subscription("reader")
 
 
+@pytest.mark.parametrize("is_durable", [True, False])
+async def test_a_place_that_cannot_be_makes_nothing(
+    room: House, places: list[Position], *, is_durable: bool
+) -> None:
+    """The cursor was made before its place was looked at, and stayed."""
+    for index, size in ((4, 3), (-1, 3), (1, 0)):
+        with pytest.raises(InvalidRequest):
+            await room.subscription(start=Place(places[0], index, size), is_durable=is_durable)
+    assert ([], None) == (room.partition.names(), room.partition.get("s"))
+    assert not room.ledger.has_cursors
+
+
+async def test_a_place_that_was_not_written_makes_nothing(
+    room: House, places: list[Position]
+) -> None:
+    hold = room.engine.hold_next("commit")
+    opening = asyncio.ensure_future(room.subscription(start=Place(places[1])))
+    await hold.reached()
+    room.engine.fail_next("commit")
+    hold.release()
+    with pytest.raises(StorageFailed):
+        await opening
+    assert [] == room.partition.names()
+    await room.subscription(start=Place(places[2]))
+    assert ["e", "f"] == await room.owed()
+
+
+async def test_a_closing_whose_caller_goes_away_comes_to_its_end(
+    room: House, places: list[Position]
+) -> None:
+    """A reader's subscription stayed for ever, with its cursor."""
+    subscription = await room.subscription(is_durable=False)
+    client = await Client().join(subscription)
+    leaving = asyncio.ensure_future(client.hold.close())
+    await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    await room.quiet()
+    assert (room.partition.get("s"), True) == (None, subscription.cursor.is_closed)
+
+
 async def test_a_partition_has_so_many_subscriptions_and_no_more(room: House) -> None:
     partition = PartitionSubscriptions(
         room.ledger,
