@@ -159,6 +159,9 @@ Reset
         test_a_reset_that_was_not_written_changes_nothing
         test_acknowledgements_on_their_way_when_a_reset_comes_are_told_and_do_not_count
         test_a_reset_to_a_time_goes_behind_the_newest_older_entry
+    ledger/cursors/test_cursor_revisions.py
+        test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_step
+        test_what_goes_along_with_a_revision_is_true_in_the_same_step
 Revision
     ledger/cursors/test_cursor_revision_state.py
         test_a_revision_sets_both_positions_and_counts
