@@ -77,6 +77,7 @@ class CursorWriter:
         self._waiting: list[asyncio.Future[None]] = []
         self._is_due = False
         self._is_flying = False
+        self._is_wanted = False
         self._is_closed = False
         self._timer: TimerHandle | None = None
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
@@ -206,7 +207,9 @@ class CursorWriter:
 
     def _write_soon(self) -> None:
         """Write at the end of this turn: what others acknowledge in it goes along."""
-        if not (self._is_due or self._is_flying or self._is_at_rest):
+        if self._is_flying:
+            self._is_wanted = True
+        elif not (self._is_due or self._is_at_rest):
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._write_now)
 
@@ -235,7 +238,8 @@ class CursorWriter:
                 self._has_progress = True
                 self._durable_position = place
             self._tell(version, waiting, error)
-            if self._waiting:
+            is_wanted, self._is_wanted = self._is_wanted, False
+            if self._waiting or (is_wanted and self._is_dirty):
                 self._write_soon()
             elif isinstance(error, StorageFailed) and not waiting:
                 self._write_later()  # nobody heard of it

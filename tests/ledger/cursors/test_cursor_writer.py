@@ -201,3 +201,29 @@ async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_els
     engine.drop_unsynced()
     _, ml = await opened(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
+
+
+@pytest.mark.parametrize("how", ["pace", "note"])
+async def test_what_falls_due_during_a_write_is_written_behind_it(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str
+) -> None:
+    """Nobody waited for it, so the end of the write forgot it."""
+    config = {"cursor_persist_per_second": 1} if how == "pace" else {}
+    store, ml = await opened(engine, open_store, **config)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("sync")
+    first = asyncio.ensure_future(cursor.mark_delete(places[0]))
+    await hold.reached()
+    if how == "pace":
+        await cursor.mark_delete(places[1])
+        await settled(clock, 1001)
+    else:
+        ml.pass_over(places[2])
+    hold.release()
+    await first
+    await settled(clock)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position
