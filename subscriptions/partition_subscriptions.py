@@ -60,7 +60,7 @@ class PartitionSubscriptions:
         self._open: dict[str, Subscription] = {}
         self._changing = asyncio.Lock()
         self._in_making: str | None = None
-        self._is_closed = False
+        self._is_closed = ledger.state in _OVER  # then nobody will tell
         self._stop_listening = ledger.listen(self._look)
 
     def names(self) -> list[str]:

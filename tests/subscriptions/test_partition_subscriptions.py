@@ -420,3 +420,20 @@ async def test_consumers_are_served_again_after_a_deletion_of_the_log_that_faile
         await deleting
     room.clock.advance(RETRY_MAX_MS)
     assert ["a", "b"] == await client.got(2)
+
+
+async def test_over_a_log_that_has_another_owner_there_is_nothing(room: House) -> None:
+    """Its cursors are still there to be looked at, so a consumer joined and waited for ever."""
+    await room.subscription()
+    before = room.ledger
+    await room.open_partition("orders", ledger.ManagedLedgerConfig())
+    late = PartitionSubscriptions(
+        before,
+        partition_index=0,
+        clock=room.clock,
+        timers=room.timers,
+        supervisor=room.supervisor,
+    )
+    with pytest.raises(SubscriptionClosed):
+        await late.open("s")
+    assert late.get("s") is None
