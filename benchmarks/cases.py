@@ -12,7 +12,7 @@ from typing import Literal
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
-    "ledger", "many-ledgers",
+    "ledger", "many-ledgers", "cursor-holes",
     "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
@@ -50,6 +50,7 @@ class Case:
     in_flight: int = 5
     repeats: int = 1
     seconds: float = 0.0
+    ranges_max: int = 0
     subjects: tuple[str, ...] = SUBJECTS
 
     @property
@@ -70,6 +71,12 @@ def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case
 
 def _ledger(name: str, record_bytes: int, records: int) -> Case:
     return Case(name=name, kind="ledger", record_bytes=record_bytes, records=records, subjects=_OWN)
+
+
+def _holes(name: str, holes: int, ranges_max: int) -> Case:
+    return Case(
+        name=name, kind="cursor-holes", records=holes, ranges_max=ranges_max, subjects=(FSYNC,)
+    )
 
 
 def _native(work: str, size: str, records: int, *, consumers: int = 1) -> Case:
@@ -115,6 +122,8 @@ CASES = (
     Case(
         name="many-ledgers", kind="many-ledgers", partitions=10_000, repeats=10, subjects=_OWN
     ),
+    _holes("cursor-holes", 1_000_000, 10_000),
+    _holes("cursor-holes-all-kept", 1_000_000, 1_000_000),
     _ledger("ledger-100b", 100, 40_000),
     _ledger("ledger-64k", 65_536, 900),
     _produce("produce-10k", 10_000, 30_000),

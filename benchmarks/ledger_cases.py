@@ -20,6 +20,12 @@ def many_ledgers(case: Case, subject: str, testbed: Testbed) -> Figures:
     return _measure("many_ledgers", subject, testbed, *words)
 
 
+def cursor_holes(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Acknowledge every second entry of a log, and recover that."""
+    words = ("--holes", str(case.records), "--ranges-max", str(case.ranges_max))
+    return _measure("cursor_holes", subject, testbed, *words)
+
+
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
     durability = "os" if subject == OS else "fsync"
     place = ("--durability", durability, "--data", str(testbed.folder))

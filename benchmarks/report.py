@@ -31,6 +31,13 @@ _UNITS = {
     "tail_read_cpu_us": "read from memory CPU µs", "cold_read_us": "read from the files µs",
     "cold_read_cpu_us": "read from the files CPU µs",
     "store_rss_mb": "memory of the open store MB", "ledgers": "ledgers",
+    "holes": "holes", "holes_mb": "memory of the holes MB",
+    "ack_us": "acknowledged in calls of 1,000, each entry µs",
+    "ack_cpu_us": "acknowledged in calls of 1,000, each entry CPU µs",
+    "single_ack_ms": "acknowledged alone, with all holes there, ms",
+    "cursor_open_s": "managed ledger open after a kill s",
+    "first_read_s": "first 100 owed entries read s", "holes_kept": "holes found after it",
+    "owed_again": "acknowledged entries owed again",
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, 1,000 at a time",
@@ -138,6 +145,9 @@ def describe(case: Case) -> str:
         words += ["16 adds under way", "each figure for one entry"]
     elif case.kind == "many-ledgers":
         words = [f"{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one"]
+    elif case.kind == "cursor-holes":
+        words = [f"every second of {2 * case.records:,} entries acknowledged with one cursor"]
+        words += [f"`cursor_ranges_max` {case.ranges_max:,}"]
     elif case.kind.startswith("native-"):
         words = [f"{case.records:,} records of {case.record_bytes:,} B on kledger fsync"]
         words += [_NATIVE_WORK[case.kind]]

@@ -36,13 +36,16 @@ _MEASURES: dict[str, _Measure] = {
     "space": space_cases.space,
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
+    "cursor-holes": ledger_cases.cursor_holes,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,
     "native-drain": native_cases.load,
 }
 # A mass of idle connections is the same mass a second time.
-_ROUNDS_OF_KIND = {"idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1}
+_ROUNDS_OF_KIND = {
+    "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
+}  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 
 
