@@ -56,6 +56,7 @@ class CursorModel:
         self._forgotten = range(0)
         self._returned = 0
         self._revision: Revision | None = None
+        self._looked: object = None
 
     def __str__(self) -> str:
         return f"{self.handle} cursor {self.name}"
@@ -201,13 +202,16 @@ class CursorModel:
 
     # Looking
 
-    def check(self) -> None:
-        """Compare it with what it says; nothing may be about to be told to its owner."""
+    def check(self, positions: Sequence[Position]) -> None:
+        """Compare it with what it says. `positions`: what there is of its managed ledger."""
         cursor, handle = self.cursor, self.handle
         if cursor is None or handle is None or not handle.is_usable:
             return
         self.follow()
-        positions = handle.positions()
+        now = (cursor.state.version, cursor.mark_delete_position, self._moments[-1][0], positions)
+        if now == self._looked:
+            return
+        self._looked = now
         if difference := self.place.difference(cursor, positions):
             raise Broken(f"{self}: {difference}, expected {self.place}")
         place = cursor.mark_delete_position
@@ -225,4 +229,5 @@ class CursorModel:
         self.cursor, self.handle = cursor, handle
         self.exists = {True}
         self.next_read, self.was_sent_back, self.seen = EARLIEST, False, None
+        self._looked = None
         self._revision = None

@@ -224,8 +224,10 @@ def settle_cursors(handle: HandleModel) -> None:
 
 def check_cursors(handle: HandleModel) -> None:
     """Compare all cursors of an owner with what they should say."""
-    for model in (*handle.log.cursors.values(), *handle.passing):
-        model.check()
+    models = [*handle.log.cursors.values(), *handle.passing]
+    positions = handle.positions() if models else []
+    for model in models:
+        model.check(positions)
 
 
 def use_of(model: CursorModel) -> Use | None:
