@@ -394,6 +394,7 @@ class Cursor:
         target = self.state.copy()
         edit(target)
         self._start_revision()
+        self._revision.target = target
         work = self._replace(target, alongside)
         await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
 
@@ -456,7 +457,6 @@ class Cursor:
 
     async def _replace(self, target: CursorState, alongside: Callable[[], None] | None) -> None:
         writer = self.writer
-        self._revision.target = target
         try:
             if writer is not None:
                 await writer.replace(target)

@@ -16,6 +16,7 @@ import copy
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from ledger import keys
 from ledger.cursors.cursor_records import encode_cursor
@@ -33,6 +34,14 @@ logger = logging.getLogger(__name__)
 SNAPSHOT_RANGES_MAX = 1_000
 """A cursor with more ranges, or more batches in parts, keeps its progress row when it is closed."""
 WARNINGS_PER_SECOND = 1
+
+
+class _Replacement(NamedTuple):
+    """What is written in place of the cursor's state, as it was when its row left."""
+
+    state: CursorState
+    version: int
+    position: Position
 
 
 class CursorWriter:
@@ -63,7 +72,7 @@ class CursorWriter:
             on_durable: called when `durable_position` may have moved.
         """
         self._durable_position = written
-        self._held_at: Position | None = None
+        self._held: _Replacement | None = None
         self._name = name
         self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
         self._progress_key = keys.cursor_progress_key(managed_ledger_id, name)
@@ -85,9 +94,9 @@ class CursorWriter:
     @property
     def durable_position(self) -> Position:
         """The mark-delete position that a crash cannot take back; nor a reset on its way."""
-        if self._held_at is None:
+        if self._held is None:
             return self._durable_position
-        return min(self._held_at, self._durable_position)
+        return min(self._held.position, self._durable_position)
 
     def check_open(self) -> None:
         """Raise AlreadyClosed when nothing can be written any more."""
@@ -122,19 +131,23 @@ class CursorWriter:
         """
         self._check()
         self.check_open()
-        self._held_at = target.mark_delete_position
+        self._held = _Replacement(target, target.version, target.mark_delete_position)
         row = (self._progress_key, self._encoded_state(target, self._limit)[0])
         await submitted(lambda done: self._services.committer.submit_rows([row], done))
         self._has_progress = True
 
     def release(self, *, is_replaced: bool) -> None:
         """Go on after `replace`; if it was written, the state is now as that was."""
-        if self._held_at is None:
+        held, self._held = self._held, None
+        if held is None:
             return
-        self._held_at = None
         if is_replaced:
+            self._durable_position = held.position
+            # What was passed over meanwhile is not in the row.
+            is_behind = held.state.version != held.version
             # Whoever waits for an acknowledgement from before learns that it is settled.
-            self._tell(self._state.version, self._take_waiting(), None)
+            self._tell(self._state.version - is_behind, self._take_waiting(), None)
+            self.note()
         elif self._is_closed:
             error = AlreadyClosed(f"cursor {self._name} was closed before this was durable")
             self._tell(0, self._take_waiting(), error)
@@ -189,7 +202,7 @@ class CursorWriter:
 
     @property
     def _is_held(self) -> bool:
-        return self._held_at is not None
+        return self._held is not None
 
     @property
     def _is_at_rest(self) -> bool:

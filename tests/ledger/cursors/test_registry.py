@@ -176,6 +176,47 @@ async def test_what_is_passed_over_stays_so_when_a_revision_ends(
     assert numbers(5, 9) == datas(await cursor.read(20))
 
 
+async def test_what_is_passed_over_while_a_revision_is_about_to_be_written_stays_so(
+    ml: ManagedLedger, store: LedgerStore, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """What the revision would set was decided, but nobody could know of it yet."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[8])
+    resetting = asyncio.ensure_future(cursor.reset(places[1]))
+    asyncio.get_running_loop().call_soon(
+        lambda: ml.pass_over(places[5], records=2, batch_size=3)
+    )  # behind the first step of the reset, before the first step of its work
+    await resetting
+    assert (places[4], frozenset({2})) == (
+        cursor.mark_delete_position,
+        cursor.batch_indexes(places[5]),
+    )
+
+
+async def test_what_is_passed_over_during_a_revision_is_durable_soon(
+    ml: ManagedLedger, store: LedgerStore, engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """It was taken for written with the revision, whose row had left before."""
+    places = await add_all(ml, numbers(0, 9))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    hold = engine.hold_next("commit")
+    resetting = asyncio.ensure_future(cursor.reset(places[1]))
+    await hold.reached()
+    ml.pass_over(places[5], records=2, batch_size=3)
+    hold.release()
+    await resetting
+    assert places[0] == ml.slowest_position
+    await turns()
+    await store.flush()
+    engine.drop_unsynced()
+    again = (await reopened(engine, open_store)).cursors["c"]
+    assert (places[4], frozenset({2})) == (
+        again.mark_delete_position,
+        again.batch_indexes(places[5]),
+    )
+
+
 async def test_passing_over_everything_leaves_no_backlog(ml: ManagedLedger) -> None:
     places = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
