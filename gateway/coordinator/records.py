@@ -1,7 +1,8 @@
-"""Records: the stored form of a group.
+"""Records: the stored form of a classic group.
 
 Rule: one row per group, replaced as a whole; every text and byte string is preceded by its length.
-The layout has a version byte. Committed offsets are rows of `offsets`, not of this record.
+The version byte tells the layout; another one under the same key is a group of the consumer
+protocol (`consumer_records`). Committed offsets are rows of `offsets`, not of this record.
 Must not know: when rows are written, what the bytes of members mean.
 
 Key:   `group` 0x01, group id (UTF-8)
@@ -18,18 +19,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.coordinator.group_messages import Protocols
+from gateway.coordinator.row_bytes import (
+    COUNT,
+    RowReader,
+    UnknownGroupVersion,
+    put_bytes,
+    put_text,
+)
 
 KEY_PREFIX: Final = b"group\x01"
 VALUE_VERSION: Final = 1
 
 _HEAD = struct.Struct(">Bqi")
-_LENGTH = struct.Struct(">i")
-_COUNT = struct.Struct(">I")
 _TIMEOUTS = struct.Struct(">ii")
-
-
-class UnknownGroupVersion(ValueError):
-    """A row was written by a newer program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +83,8 @@ def encode_group(record: GroupRecord, saved_ms: int) -> bytes:
     """Return the row of a group, written at wall time `saved_ms`."""
     parts = [_HEAD.pack(VALUE_VERSION, saved_ms, record.generation)]
     for text in (record.protocol_type, record.protocol_name, record.leader):
-        _put_text(parts, text)
-    parts.append(_COUNT.pack(len(record.members)))
+        put_text(parts, text)
+    parts.append(COUNT.pack(len(record.members)))
     for member in record.members:
         _put_member(parts, member)
     return b"".join(parts)
@@ -97,9 +99,9 @@ def decode_group(group_id: str, value: bytes) -> tuple[GroupRecord, int]:
     version, saved_ms, generation = _HEAD.unpack_from(value)
     if version != VALUE_VERSION:
         raise UnknownGroupVersion(f"group row of version {version}, expected {VALUE_VERSION}")
-    row = _Row(value, _HEAD.size)
+    row = RowReader(value, _HEAD.size)
     protocol_type, protocol_name, leader = row.text(), row.text(), row.text()
-    member_count: int = row.take(_COUNT)[0]
+    member_count: int = row.take(COUNT)[0]
     members = tuple(_member(row) for _ in range(member_count))
     record = GroupRecord(
         group_id=group_id,
@@ -114,21 +116,21 @@ def decode_group(group_id: str, value: bytes) -> tuple[GroupRecord, int]:
 
 def _put_member(parts: list[bytes], member: MemberRecord) -> None:
     for text in (member.member_id, member.instance_id, member.client_id, member.client_host):
-        _put_text(parts, text)
+        put_text(parts, text)
     parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
-    _put_bytes(parts, member.assignment)
-    parts.append(_COUNT.pack(len(member.protocols)))
+    put_bytes(parts, member.assignment)
+    parts.append(COUNT.pack(len(member.protocols)))
     for name, metadata in member.protocols:
-        _put_text(parts, name)
-        _put_bytes(parts, metadata)
+        put_text(parts, name)
+        put_bytes(parts, metadata)
 
 
-def _member(row: "_Row") -> MemberRecord:
+def _member(row: RowReader) -> MemberRecord:
     member_id, instance_id = row.text(), row.text()
     client_id, client_host = row.text(), row.text()
     session_timeout_ms, rebalance_timeout_ms = row.take(_TIMEOUTS)
     assignment = row.content() or b""
-    protocol_count: int = row.take(_COUNT)[0]
+    protocol_count: int = row.take(COUNT)[0]
     protocols = tuple((row.text() or "", row.content() or b"") for _ in range(protocol_count))
     return MemberRecord(
         member_id=member_id or "",
@@ -140,41 +142,3 @@ def _member(row: "_Row") -> MemberRecord:
         protocols=protocols,
         assignment=assignment,
     )
-
-
-def _put_text(parts: list[bytes], text: str | None) -> None:
-    _put_bytes(parts, None if text is None else text.encode())
-
-
-def _put_bytes(parts: list[bytes], content: bytes | None) -> None:
-    if content is None:
-        parts.append(_LENGTH.pack(-1))
-    else:
-        parts += (_LENGTH.pack(len(content)), content)
-
-
-class _Row:
-    """A row being read from front to back."""
-
-    __slots__ = ("_position", "_value")
-
-    def __init__(self, value: bytes, position: int) -> None:
-        self._value = value
-        self._position = position
-
-    def take(self, layout: struct.Struct) -> tuple[int, ...]:
-        values = layout.unpack_from(self._value, self._position)
-        self._position += layout.size
-        return values
-
-    def content(self) -> bytes | None:
-        (length,) = self.take(_LENGTH)
-        if length < 0:
-            return None
-        start = self._position
-        self._position = start + length
-        return self._value[start : self._position]
-
-    def text(self) -> str | None:
-        content = self.content()
-        return None if content is None else content.decode()

@@ -10,12 +10,12 @@ from gateway.coordinator.records import (
     KEY_PREFIX,
     GroupRecord,
     MemberRecord,
-    UnknownGroupVersion,
     decode_group,
     decode_key,
     encode_group,
     encode_key,
 )
+from gateway.coordinator.row_bytes import UnknownGroupVersion
 
 texts = st.text(max_size=20)
 timeouts = st.integers(0, 2**31 - 1)
