@@ -7,6 +7,7 @@ Must not know: where values come from (files, flags, environment); `kledger.sett
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Literal
 
 MIB = 1024 * 1024
 
@@ -39,6 +40,13 @@ class GatewayConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_size: int = 2_147_483_647
+    group_consumer_assignors: Literal["uniform,range", "range,uniform", "uniform", "range"] = (
+        "uniform,range"
+    )
+    """The first is taken where no member asks for one."""
 
     # Transactions.
     transaction_max_timeout_ms: int = 900_000

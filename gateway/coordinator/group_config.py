@@ -7,6 +7,8 @@ Must not know: where the values come from.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from gateway.coordinator.consumer_assignor_plan import ASSIGNORS
+
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
 
@@ -24,7 +26,9 @@ class GroupConfig:
         group_id_bytes_max: longer ids are INVALID_GROUP_ID.
         groups_max: one more group is POLICY_VIOLATION.
         pending_members_max: ids given out with MEMBER_ID_REQUIRED and not used yet, per group.
-        member_metadata_bytes_max: names and metadata of all protocols of one JoinGroup.
+        consumer_assignors: that members may ask for; the first one is for those who do not.
+        member_metadata_bytes_max: names and metadata of all protocols of one JoinGroup; names and
+            expression of one ConsumerGroupHeartbeat.
         group_record_bytes_max: members and assignments of one group, as they are stored.
         new_member_join_timeout_ms: how long a member may wait for its first generation.
         offsets_expiry_batch_max: rows deleted in one write.
@@ -37,6 +41,10 @@ class GroupConfig:
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
+    consumer_session_timeout_ms: int = 45_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_max_size: int = MEMBERS_PER_GROUP_MAX
+    consumer_assignors: tuple[str, ...] = tuple(ASSIGNORS)
     group_id_bytes_max: int = 4_096
     groups_max: int = 100_000
     pending_members_max: int = 10_000
@@ -56,6 +64,10 @@ class GroupConfig:
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_minutes=config.offsets_retention_minutes,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            consumer_max_size=min(config.group_consumer_max_size, MEMBERS_PER_GROUP_MAX),
+            consumer_assignors=tuple(config.group_consumer_assignors.split(",")),
         )
 
     @property

@@ -97,11 +97,16 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who sends a heartbeat or a commit, and for which generation."""
+    """Who sends a heartbeat or a commit, and for which generation, or member epoch.
+
+    Attributes:
+        speaks_epochs: whether the request could carry a member epoch (OffsetCommit 9 on).
+    """
 
     member_id: str
     generation: int
     instance_id: str | None = None
+    speaks_epochs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

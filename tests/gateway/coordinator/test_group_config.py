@@ -17,3 +17,9 @@ def test_group_size_has_an_upper_bound() -> None:
 
 def test_retention_is_counted_in_ms() -> None:
     assert GroupConfig(offsets_retention_minutes=2).offsets_retention_ms == 120_000
+
+
+def test_assignors_are_a_list_in_their_order() -> None:
+    gateway = GatewayConfig(group_consumer_assignors="range,uniform", group_consumer_max_size=9)
+    config = GroupConfig.from_gateway(gateway)
+    assert (("range", "uniform"), 9) == (config.consumer_assignors, config.consumer_max_size)

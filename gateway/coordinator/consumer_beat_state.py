@@ -1,0 +1,225 @@
+"""Consumer beat state: how a heartbeat lets a member join a consumer group, move on and leave.
+
+Rule: pure; a heartbeat is refused before anything has changed, or taken in as a whole.
+Must not know: API versions, rows.
+
+Source: KIP-848 (the protocol), KIP-345 (static members).
+"""
+
+from dataclasses import replace
+
+from gateway.coordinator.consumer_group_state import ConsumerGroup
+from gateway.coordinator.consumer_interest_plan import InvalidRegex, check_regex
+from gateway.coordinator.consumer_member_state import (
+    NOTHING,
+    ConsumerMember,
+    MemberState,
+    reconciled,
+    updated,
+)
+from gateway.coordinator.consumer_messages import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    BeatCommand,
+    BeatResult,
+    TopicCatalog,
+)
+from gateway.coordinator.consumer_target_state import renew_target
+from gateway.coordinator.outcome import Effect, Turn
+from gateway.wire.error_codes import ErrorCode
+
+
+class _Refused(Exception):
+    """A heartbeat gets an error, and nothing has changed."""
+
+    def __init__(self, error: ErrorCode, message: str) -> None:
+        self.result = BeatResult(error=error, message=message)
+        super().__init__(message)
+
+
+def beat(
+    group: ConsumerGroup, command: BeatCommand, catalog: TopicCatalog, now_ms: int
+) -> list[Effect]:
+    """Let a member join, stay or leave, and move it on."""
+    turn = Turn(now_ms)
+    if group.is_dead:
+        turn.answer(command.waiter, BeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return turn.effects
+    try:
+        if command.epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
+            result = _leave(group, command, turn)
+        else:
+            result = _stay(group, command, catalog, turn)
+    except _Refused as refused:
+        assert not group.is_changed, f"{group.group_id} changed and refused"
+        turn.answer(command.waiter, refused.result)
+    else:
+        group.store(turn, (command.waiter, result))
+    return turn.effects
+
+
+def _stay(
+    group: ConsumerGroup, command: BeatCommand, catalog: TopicCatalog, turn: Turn
+) -> BeatResult:
+    known = _admit(group, command)
+    if command.topic_regex:
+        _refuse_wrong_regex(command.topic_regex)
+    _take_over(group, known, command, turn)
+    renew_target(group, catalog)
+    before = group.roster.member(command.member_id)
+    after = reconciled(
+        before,
+        target_epoch=group.assignment_epoch,
+        owned=command.owned,
+        is_free=group.roster.is_free,
+    )
+    group.replace_member(after)
+    group.timers.watch(before, after, turn)
+    is_news = command.is_full or after.assigned != before.assigned
+    return BeatResult(
+        member_id=after.member_id,
+        epoch=after.epoch,
+        heartbeat_interval_ms=group.config.consumer_heartbeat_interval_ms,
+        assignment=after.assigned if is_news else None,
+    )
+
+
+def _admit(group: ConsumerGroup, command: BeatCommand) -> ConsumerMember | None:
+    """Return who the sender was so far, None if it is new.
+
+    Raises:
+        _Refused: it is not who it claims to be, or there is no room.
+    """
+    size_max = group.config.consumer_max_size
+    if command.member_id not in group.roster and len(group.roster) >= size_max:
+        raise _Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"the group has {len(group.roster)} members, which is as many as it may have",
+        )
+    if command.instance_id is not None:
+        return _admit_static(group, command, command.instance_id)
+    if command.epoch == JOIN_EPOCH:
+        return group.roster.get(command.member_id)
+    member = _known(group, command.member_id)
+    _check_epoch(member, command)
+    return member
+
+
+def _admit_static(
+    group: ConsumerGroup, command: BeatCommand, instance_id: str
+) -> ConsumerMember | None:
+    if command.epoch != JOIN_EPOCH:
+        member = _holder(group, command, instance_id)
+        _check_epoch(member, command)
+        return member
+    holder = group.roster.holder_of(instance_id)
+    if holder is None:
+        return group.roster.get(command.member_id)
+    if holder.epoch != STATIC_LEAVE_EPOCH:
+        raise _Refused(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"instance {instance_id} is in use by member {holder.member_id}",
+        )
+    return holder
+
+
+def _take_over(
+    group: ConsumerGroup, known: ConsumerMember | None, command: BeatCommand, turn: Turn
+) -> None:
+    """Take in what the heartbeat says.
+
+    Three cases: 1. a new member; 2. a static member that comes back, under any id, and goes on with
+    what it had; 3. a member that was here all the time.
+    """
+    if known is None:
+        member = ConsumerMember(
+            member_id=command.member_id,
+            instance_id=command.instance_id,
+            rack_id=None,
+            client_id=command.client_id,
+            client_host=command.client_host,
+            rebalance_timeout_ms=command.rebalance_timeout_ms,
+        )
+    elif known.epoch == STATIC_LEAVE_EPOCH:
+        group.forget(known, turn)
+        member = replace(
+            known,
+            member_id=command.member_id,
+            epoch=JOIN_EPOCH,
+            previous_epoch=JOIN_EPOCH,
+        )
+    else:
+        member = replace(known, instance_id=command.instance_id or known.instance_id)
+    member = updated(member, command)
+    if known is None or not member.has_same_interests(known):
+        group.grow_epoch()
+    group.replace_member(member)
+    group.timers.renew_session(member.member_id, turn)
+
+
+def _leave(group: ConsumerGroup, command: BeatCommand, turn: Turn) -> BeatResult:
+    """Let a member go for good, or keep the place of a static one for a session."""
+    if command.instance_id is not None:
+        member = _holder(group, command, command.instance_id)
+    else:
+        member = _known(group, command.member_id)
+    if command.epoch == LEAVE_EPOCH:
+        group.remove(member, turn)
+    else:
+        group.timers.stop_watching(member, turn)
+        away = replace(
+            member,
+            epoch=STATIC_LEAVE_EPOCH,
+            previous_epoch=STATIC_LEAVE_EPOCH,
+            state=MemberState.STABLE,
+            revoking=NOTHING,
+        )
+        group.replace_member(away)
+    return BeatResult(member_id=member.member_id, epoch=command.epoch)
+
+
+def _known(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    member = group.roster.get(member_id)
+    if member is None:
+        raise _Refused(
+            ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has no member {member_id}"
+        )
+    return member
+
+
+def _holder(group: ConsumerGroup, command: BeatCommand, instance_id: str) -> ConsumerMember:
+    """Return the static member that the sender claims to be."""
+    holder = group.roster.holder_of(instance_id)
+    if holder is None:
+        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
+    if holder.member_id != command.member_id:
+        raise _Refused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"instance {instance_id} is member {holder.member_id}, not {command.member_id}",
+        )
+    return holder
+
+
+def _check_epoch(member: ConsumerMember, command: BeatCommand) -> None:
+    """Let a member in with its epoch, or with the one before if the answer may have been lost."""
+    missed_one = (
+        command.epoch == member.previous_epoch
+        and command.owned is not None
+        and command.owned <= member.assigned
+    )
+    if command.epoch != member.epoch and not missed_one:
+        raise _Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"member epoch {command.epoch}, expected {member.epoch}: give up all partitions and "
+            "join again",
+        )
+
+
+def _refuse_wrong_regex(text: str) -> None:
+    try:
+        check_regex(text)
+    except InvalidRegex as error:
+        raise _Refused(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"expression {text!r}: {error}"
+        ) from None

@@ -1,0 +1,292 @@
+"""Consumer group state: one group of the consumer protocol (KIP-848), its members and its timers.
+
+Rule: pure. Every entry point takes the monotonic time and returns effects. A change holds in memory
+at once and is answered when it is durable; when it cannot be stored, the group goes back to what
+is, and everybody who waits is told to ask again.
+Must not know: API versions, rows, committed offsets.
+
+`consumer_beat_state` (a heartbeat) and `consumer_target_state` (who is to own what) work on the
+group through its transitions; `consumer_roster` knows who has which partition.
+
+Three epochs grow one behind the other: the group's, whenever members, subscriptions or topics
+change; the assignment's, when the assignor has taken that in; and each member's, when it has given
+up what it must for it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from gateway.coordinator.consumer_member_state import (
+    ConsumerMember,
+    MemberState,
+)
+from gateway.coordinator.consumer_messages import (
+    BeatResult,
+    ConsumerGroupDescription,
+    TopicFact,
+)
+from gateway.coordinator.consumer_records import ConsumerGroupRecord
+from gateway.coordinator.consumer_roster import ConsumerRoster
+from gateway.coordinator.consumer_timers import MemberTimers
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.outcome import Effect, TimerKey, Turn
+from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from gateway.wire.error_codes import ErrorCode
+
+
+class ConsumerGroupState(StrEnum):
+    """Where a group stands, as tools are told; the values are Kafka's names.
+
+    EMPTY: no members, at most offsets. The first heartbeat that joins leads on.
+    ASSIGNING: something has changed that the target assignment does not know yet; the next
+        heartbeat works it out.
+    RECONCILING: members are on their way to it.
+    STABLE: everybody has what it should have.
+    DEAD: deleted; everything gets COORDINATOR_NOT_AVAILABLE, so that the sender asks again.
+    """
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@dataclass(slots=True)
+class _Write:
+    """A record being stored, and who is told of it."""
+
+    record: ConsumerGroupRecord
+    answers: list[tuple[int, BeatResult]]
+
+
+class ConsumerGroup:
+    """One group of the protocol of ConsumerGroupHeartbeat."""
+
+    kind: Final = "consumer"
+    protocol_type: Final = CONSUMER_PROTOCOL
+
+    __slots__ = (
+        "_is_dead",
+        "_revision",
+        "_writes",
+        "assignment_epoch",
+        "assignor",
+        "catalog_epoch",
+        "config",
+        "durable",
+        "epoch",
+        "group_id",
+        "is_changed",
+        "roster",
+        "timers",
+        "topics",
+    )
+
+    def __init__(self, group_id: str, config: GroupConfig) -> None:
+        self.group_id = group_id
+        self.config = config
+        self.epoch = 0
+        self.assignment_epoch = 0
+        self.assignor = config.consumer_assignors[0]
+        self.topics: dict[str, TopicFact] = {}
+        self.roster = ConsumerRoster()
+        self.timers = MemberTimers(config.consumer_session_timeout_ms)
+        self.catalog_epoch: int | None = None
+        self.durable = ConsumerGroupRecord(group_id=group_id, assignor=self.assignor)
+        self.is_changed = False
+        self._is_dead = False
+        self._revision = 0
+        self._writes: dict[int, _Write] = {}
+
+    @classmethod
+    def from_record(
+        cls, record: ConsumerGroupRecord, config: GroupConfig, now_ms: int
+    ) -> tuple["ConsumerGroup", list[Effect]]:
+        """Bring a group back after a restart; its members get a whole session to say hello."""
+        group = cls(record.group_id, config)
+        group.durable = record
+        turn = Turn(now_ms)
+        group._go_back(turn)
+        return group, turn.effects
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it may be deleted; a static member that is away counts as a member."""
+        return not len(self.roster) and not self._is_dead
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is a member, or about to be."""
+        return self.is_empty
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was deleted."""
+        return self._is_dead
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """Where the group stands."""
+        if self._is_dead:
+            return ConsumerGroupState.DEAD
+        if not len(self.roster):
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        is_done = all(
+            member.state is MemberState.STABLE and member.epoch == self.assignment_epoch
+            for member in self.roster
+        )
+        return ConsumerGroupState.STABLE if is_done else ConsumerGroupState.RECONCILING
+
+    @property
+    def topics_in_use(self) -> Iterable[str]:
+        """Return the topics that members read."""
+        return self.topics if len(self.roster) else ()
+
+    # Requests.
+
+    def check_commit(
+        self, sender: Sender, _now_ms: int, *, is_transactional: bool = False
+    ) -> ErrorCode:
+        """Say whether the sender may commit offsets. Signs of life are heartbeats alone.
+
+        Four cases: 1. nobody is in the group and the sender claims no epoch: a tool. 2. a
+        transaction of somebody who need not be a member (KIP-447). 3. a member in its epoch.
+        4. anybody else: it may have lost the partitions that it commits for.
+        """
+        if self._is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if sender.generation < 0 and self.is_empty:
+            return ErrorCode.NONE
+        is_nobody = not sender.member_id and sender.instance_id is None
+        if is_transactional and sender.generation < 0 and is_nobody:
+            return ErrorCode.NONE
+        member = self.roster.get(sender.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if not is_transactional and not sender.speaks_epochs:
+            return ErrorCode.UNSUPPORTED_VERSION
+        if sender.generation == member.epoch:
+            return ErrorCode.NONE
+        return ErrorCode.ILLEGAL_GENERATION if is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+
+    def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether who asks for offsets is who it claims to be; tools claim nothing."""
+        if member_id is None and epoch < 0:
+            return ErrorCode.NONE
+        member = self.roster.get(member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.STALE_MEMBER_EPOCH
+
+    def describe(self) -> ConsumerGroupDescription:
+        """Return what tools may see."""
+        return ConsumerGroupDescription(
+            group_id=self.group_id,
+            state=self.state.value,
+            epoch=self.epoch,
+            assignment_epoch=self.assignment_epoch,
+            assignor=self.assignor,
+            members=tuple(self.roster),
+        )
+
+    # Events that no request brings.
+
+    def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
+        """End a membership if its time is really up."""
+        turn = Turn(now_ms)
+        member = self.roster.get(key.subject)
+        if member is None or self._is_dead or not self.timers.is_up(key, member, turn):
+            return turn.effects
+        self.remove(member, turn)
+        self.store(turn)
+        return turn.effects
+
+    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
+        """Answer who waited for the write, or go back to what was durable before it.
+
+        Whatever was handed out behind a write that failed fails too, before anything else happens.
+        """
+        turn = Turn(now_ms)
+        write = self._writes.pop(revision)
+        if failed:
+            self._go_back(turn)
+        else:
+            self.durable = write.record
+        again = BeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for waiter, result in write.answers:
+            turn.answer(waiter, again if failed else result)
+        return turn.effects
+
+    def abandon(self, _waiter: int, _now_ms: int) -> list[Effect]:
+        """Do nothing: a member is not its connection, and its next heartbeat tells it all."""
+        return []
+
+    def kill(self, _now_ms: int) -> list[Effect]:
+        """End the group after its deletion; only an empty one can be deleted."""
+        assert self.is_empty, f"{self.group_id} is {self.state}"
+        self._is_dead = True
+        return []
+
+    # Transitions, also used by `consumer_beat_state` and `consumer_target_state`.
+
+    def remove(self, member: ConsumerMember, turn: Turn) -> None:
+        """End a membership; what it had is free."""
+        self.forget(member, turn)
+        self.grow_epoch()
+
+    def forget(self, member: ConsumerMember, turn: Turn) -> None:
+        """Take a member out, to be put in again under another id."""
+        self.roster.remove(member.member_id)
+        self.timers.forget(member, turn)
+        self.is_changed = True
+
+    def replace_member(self, member: ConsumerMember) -> None:
+        """Take a member in, or its new value."""
+        self.is_changed |= self.roster.put(member)
+
+    def grow_epoch(self) -> None:
+        """Note that the target assignment is out of date."""
+        self.epoch += 1
+        self.catalog_epoch = None
+        self.is_changed = True
+
+    # What is durable.
+
+    def store(self, turn: Turn, *answers: tuple[int, BeatResult]) -> None:
+        """Have a change stored and answer behind it; nobody hears of what is not durable yet."""
+        if self.is_changed:
+            self.is_changed = False
+            self._revision += 1
+            record = self._snapshot()
+            self._writes[self._revision] = _Write(record, list(answers))
+            turn.persist(self._revision, record)
+        elif self._writes:
+            self._writes[max(self._writes)].answers += answers
+        else:
+            for waiter, result in answers:
+                turn.answer(waiter, result)
+
+    def _snapshot(self) -> ConsumerGroupRecord:
+        return ConsumerGroupRecord(
+            group_id=self.group_id,
+            epoch=self.epoch,
+            assignment_epoch=self.assignment_epoch,
+            assignor=self.assignor,
+            topics=self.topics,
+            members=tuple(self.roster),
+        )
+
+    def _go_back(self, turn: Turn) -> None:
+        """Be what is durable; members that are back get a whole session."""
+        record = self.durable
+        self.epoch, self.assignment_epoch = record.epoch, record.assignment_epoch
+        self.assignor, self.topics = record.assignor, record.topics
+        self.catalog_epoch = None
+        self.timers.restart(self.roster, record.members, turn)
+        self.roster = ConsumerRoster(record.members)

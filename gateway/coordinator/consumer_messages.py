@@ -1,0 +1,115 @@
+"""Consumer messages: what is asked of a group of the consumer protocol, and what it answers.
+
+Rule: commands and results are frozen values, free of API versions. Partitions go by the id of their
+topic, so that a topic made anew under an old name is another one.
+Must not know: the wire's message classes, the state that handles them.
+
+Source: KIP-848.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from uuid import UUID
+
+from gateway.wire.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from gateway.coordinator.consumer_member_state import ConsumerMember
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+NO_TIMEOUT: Final = -1
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic_id: UUID
+    partition: int
+
+
+class TopicFact(NamedTuple):
+    """A topic as far as groups care."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+
+
+class TopicCatalog(Protocol):
+    """The topics that exist; looked at, never changed.
+
+    Attributes:
+        epoch: changes whenever a topic comes, goes or grows.
+    """
+
+    @property
+    def epoch(self) -> int:
+        """Return the number of the last change."""
+        ...
+
+    def find(self, name: str) -> TopicFact | None:
+        """Return a topic by any spelling of its name."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatCommand:
+    """One heartbeat of a member; what is None has not changed since the last one.
+
+    Attributes:
+        waiter: under which the answer is awaited; filled in by the coordinator.
+        owned: the partitions that the member still has.
+    """
+
+    group_id: str
+    member_id: str
+    epoch: int
+    client_id: str
+    client_host: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = NO_TIMEOUT
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: frozenset[TopicPartition] | None = None
+    waiter: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the member says everything, as it does when it lost track of the answers."""
+        has_subscription = self.topic_names is not None or self.topic_regex is not None
+        return self.epoch == JOIN_EPOCH or (
+            self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatResult:
+    """The answer to a heartbeat; no assignment means that it has not changed."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: frozenset[TopicPartition] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupDescription:
+    """A group of the consumer protocol as tools see it."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    assignor: str
+    members: tuple["ConsumerMember", ...] = ()

@@ -1,0 +1,87 @@
+"""Consumer timers: how long a member of a consumer group may be silent, and may hold on.
+
+Rule: pure. A heartbeat only moves the session's deadline; the timer finds that out when it fires,
+and is set again. So a heartbeat costs one assignment.
+Must not know: groups, what happens when a time is up.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from gateway.coordinator.consumer_member_state import ConsumerMember, MemberState
+from gateway.coordinator.outcome import TimerKey, Turn
+
+SESSION_KIND: Final = "session"
+REBALANCE_KIND: Final = "rebalance"
+
+
+class MemberTimers:
+    """The timers of all members of one group."""
+
+    __slots__ = ("_deadlines", "_session_timeout_ms")
+
+    def __init__(self, session_timeout_ms: int) -> None:
+        self._session_timeout_ms = session_timeout_ms
+        self._deadlines: dict[str, tuple[int, int]] = {}
+
+    def renew_session(self, member_id: str, turn: Turn) -> None:
+        """Begin a member's session anew."""
+        deadline_ms = turn.now_ms + self._session_timeout_ms
+        _, timer_ms = self._deadlines.get(member_id, (0, 0))
+        if timer_ms <= turn.now_ms:
+            timer_ms = deadline_ms
+            turn.schedule(_session_timer(member_id), self._session_timeout_ms)
+        self._deadlines[member_id] = (deadline_ms, timer_ms)
+
+    def is_up(self, key: TimerKey, member: ConsumerMember, turn: Turn) -> bool:
+        """Whether the time of a timer that fired is really up; sets it again if it is not."""
+        if key.kind == REBALANCE_KIND:
+            return member.state is MemberState.REVOKING
+        deadline_ms, _ = self._deadlines[member.member_id]
+        if deadline_ms <= turn.now_ms:
+            return True
+        self._deadlines[member.member_id] = (deadline_ms, deadline_ms)
+        turn.schedule(key, deadline_ms - turn.now_ms)
+        return False
+
+    def watch(self, before: ConsumerMember, after: ConsumerMember, turn: Turn) -> None:
+        """Give a member time to let go of partitions, from when it is told to."""
+        if after.state is not MemberState.REVOKING:
+            if before.state is MemberState.REVOKING:
+                self.stop_watching(after, turn)
+        elif before.state is not MemberState.REVOKING or before.epoch != after.epoch:
+            turn.schedule(_rebalance_timer(after), after.rebalance_timeout_ms)
+
+    def stop_watching(self, member: ConsumerMember, turn: Turn) -> None:
+        """Let a member hold on as long as it has a session."""
+        turn.cancel(_rebalance_timer(member))
+
+    def forget(self, member: ConsumerMember, turn: Turn) -> None:
+        """Stop everything of a member that is gone."""
+        del self._deadlines[member.member_id]
+        turn.cancel(_session_timer(member.member_id))
+        self.stop_watching(member, turn)
+
+    def restart(
+        self, before: Iterable[ConsumerMember], members: Collection[ConsumerMember], turn: Turn
+    ) -> None:
+        """Go over to other members; those that had no session get a whole one."""
+        kept = {member.member_id for member in members}
+        for member in before:
+            if member.member_id in kept:
+                self.stop_watching(member, turn)
+            else:
+                self.forget(member, turn)
+        for member in members:
+            if member.member_id not in self._deadlines:
+                self.renew_session(member.member_id, turn)
+            if member.state is MemberState.REVOKING:
+                turn.schedule(_rebalance_timer(member), member.rebalance_timeout_ms)
+
+
+def _session_timer(member_id: str) -> TimerKey:
+    return TimerKey(SESSION_KIND, member_id)
+
+
+def _rebalance_timer(member: ConsumerMember) -> TimerKey:
+    return TimerKey(REBALANCE_KIND, member.member_id)

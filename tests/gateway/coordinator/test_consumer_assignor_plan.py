@@ -1,0 +1,103 @@
+"""Assignors: everything is assigned once, shares are fair, little moves."""
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.coordinator.consumer_assignor_plan import (
+    ASSIGNORS,
+    Assignment,
+    Interest,
+    assign_range,
+    assign_uniform,
+)
+from gateway.coordinator.consumer_messages import TopicPartition
+
+TOPICS = {UUID(int=number): count for number, count in enumerate((3, 4, 1, 6))}
+topic_sets = st.frozensets(st.sampled_from(sorted(TOPICS)), max_size=4)
+groups = st.dictionaries(st.sampled_from("abcdefg"), topic_sets, min_size=1)
+
+
+def interests(
+    wanted: dict[str, frozenset[UUID]], before: Assignment | None = None
+) -> dict[str, Interest]:
+    return {
+        member_id: Interest(member_id, topics, (before or {}).get(member_id, frozenset()))
+        for member_id, topics in wanted.items()
+    }
+
+
+def check_whole(wanted: dict[str, frozenset[UUID]], plan: Assignment) -> None:
+    """Every wanted partition has one owner, who wants it."""
+    assert set(plan) == set(wanted)
+    for member_id, share in plan.items():
+        assert {one.topic_id for one in share} <= wanted[member_id]
+    owned = sorted(one for share in plan.values() for one in share)
+    all_wanted = frozenset().union(*wanted.values())
+    assert owned == [
+        TopicPartition(topic_id, number)
+        for topic_id in sorted(all_wanted)
+        for number in range(TOPICS[topic_id])
+    ]
+
+
+@given(groups, st.sampled_from(sorted(ASSIGNORS)))
+def test_every_partition_has_one_owner(wanted: dict[str, frozenset[UUID]], name: str) -> None:
+    check_whole(wanted, ASSIGNORS[name](interests(wanted), TOPICS))
+
+
+@given(groups, groups)
+def test_uniform_stays_whole_from_any_start(
+    wanted: dict[str, frozenset[UUID]], earlier: dict[str, frozenset[UUID]]
+) -> None:
+    before = assign_uniform(interests(earlier), TOPICS)
+    plan = assign_uniform(interests(wanted, before), TOPICS)
+    check_whole(wanted, plan)
+    assert plan == assign_uniform(interests(wanted, plan), TOPICS), "what is fair stays"
+
+
+@given(groups)
+def test_uniform_leaves_no_move_that_would_be_fairer(wanted: dict[str, frozenset[UUID]]) -> None:
+    plan = assign_uniform(interests(wanted), TOPICS)
+    for owner, share in plan.items():
+        for topic_id in {one.topic_id for one in share}:
+            for other, topics in wanted.items():
+                if topic_id in topics:
+                    assert len(share) - len(plan[other]) < 2, f"{owner} could give to {other}"
+
+
+@given(st.integers(1, 7), st.integers(1, 7))
+def test_uniform_moves_only_what_it_must(before_count: int, after_count: int) -> None:
+    """With the same topics for all, nobody who stays loses more than its surplus."""
+    topics = frozenset(TOPICS)
+    total = sum(TOPICS.values())
+    first = dict.fromkeys("abcdefg"[:before_count], topics)
+    then = dict.fromkeys("abcdefg"[:after_count], topics)
+    before = assign_uniform(interests(first), TOPICS)
+    after = assign_uniform(interests(then, before), TOPICS)
+    assert {total // after_count, -(-total // after_count)} >= set(map(len, after.values()))
+    for name in first.keys() & then.keys():
+        kept = len(before[name] & after[name])
+        assert kept == min(len(before[name]), len(after[name]))
+
+
+def test_range_gives_neighbours_and_the_first_get_more() -> None:
+    topic = UUID(int=3)
+    plan = assign_range(interests(dict.fromkeys("abcd", frozenset({topic}))), TOPICS)
+    numbers = {name: sorted(one.partition for one in share) for name, share in plan.items()}
+    assert {"a": [0, 1], "b": [2, 3], "c": [4], "d": [5]} == numbers
+
+
+def test_range_ranks_static_members_by_their_instance() -> None:
+    topic = frozenset({UUID(int=0)})
+    wanted = {"a": Interest("z", topic, frozenset()), "b": Interest("b", topic, frozenset())}
+    plan = assign_range(wanted, TOPICS)
+    assert [0, 1] == sorted(one.partition for one in plan["b"])
+
+
+def test_vanished_topics_are_not_assigned() -> None:
+    gone = frozenset({UUID(int=99)})
+    kept = frozenset({TopicPartition(UUID(int=99), 0)})
+    for assign in ASSIGNORS.values():
+        assert {"a": frozenset()} == assign({"a": Interest("a", gone, kept)}, TOPICS)

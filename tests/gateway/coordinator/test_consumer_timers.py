@@ -1,0 +1,69 @@
+"""Timers of members: what a heartbeat moves, what a restart sets again."""
+
+from dataclasses import replace
+
+from gateway.coordinator.consumer_member_state import MemberState
+from gateway.coordinator.consumer_timers import MemberTimers
+from gateway.coordinator.outcome import Cancel, Effect, Schedule, TimerKey, Turn
+from tests.gateway.coordinator.test_consumer_member_state import MEMBER
+
+SESSION = TimerKey("session", "m")
+REBALANCE = TimerKey("rebalance", "m")
+REVOKING = replace(MEMBER, state=MemberState.REVOKING)
+
+
+def timers_of_member() -> MemberTimers:
+    timers = MemberTimers(10_000)
+    timers.renew_session("m", Turn(0))
+    return timers
+
+
+def test_heartbeats_move_the_deadline_and_set_no_timer() -> None:
+    timers = MemberTimers(10_000)
+    first, second, early, late = Turn(0), Turn(4_000), Turn(10_000), Turn(14_000)
+    timers.renew_session("m", first)
+    timers.renew_session("m", second)
+    assert [Schedule(SESSION, 10_000)] == first.effects
+    assert [] == second.effects
+    assert not timers.is_up(SESSION, MEMBER, early)
+    assert [Schedule(SESSION, 4_000)] == early.effects
+    assert timers.is_up(SESSION, MEMBER, late)
+
+
+def test_member_is_watched_from_when_it_is_told_to_let_go() -> None:
+    timers = timers_of_member()
+
+    def effects(before: MemberState, after: MemberState, epoch: int = 5) -> list[Effect]:
+        turn = Turn(0)
+        timers.watch(replace(MEMBER, state=before), replace(MEMBER, state=after, epoch=epoch), turn)
+        return turn.effects
+
+    stable, revoking = MemberState.STABLE, MemberState.REVOKING
+    assert [Schedule(REBALANCE, 60_000)] == effects(stable, revoking)
+    assert [] == effects(revoking, revoking)
+    assert [Schedule(REBALANCE, 60_000)] == effects(revoking, revoking, epoch=6)
+    assert [Cancel(REBALANCE)] == effects(revoking, stable)
+    assert [] == effects(stable, stable)
+
+
+def test_only_who_still_holds_on_is_late() -> None:
+    timers = timers_of_member()
+    assert timers.is_up(REBALANCE, REVOKING, Turn(0))
+    assert not timers.is_up(REBALANCE, MEMBER, Turn(0))
+
+
+def test_restart_keeps_running_sessions_and_begins_missing_ones() -> None:
+    timers = timers_of_member()
+    other = replace(REVOKING, member_id="n")
+    turn = Turn(1_000)
+    timers.restart([MEMBER], [other], turn)
+    assert [
+        Cancel(SESSION),
+        Cancel(REBALANCE),
+        Schedule(TimerKey("session", "n"), 10_000),
+        Schedule(TimerKey("rebalance", "n"), 60_000),
+    ] == turn.effects
+    again = Turn(2_000)
+    timers.restart([other], [other], again)
+    rebalance = TimerKey("rebalance", "n")
+    assert [Cancel(rebalance), Schedule(rebalance, 60_000)] == again.effects
