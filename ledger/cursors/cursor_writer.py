@@ -87,6 +87,7 @@ class CursorWriter:
         self._is_due = False
         self._is_flying = False
         self._is_wanted = False
+        self._has_promised = False
         self._is_closed = False
         self._timer: TimerHandle | None = None
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
@@ -114,6 +115,7 @@ class CursorWriter:
         if self._pace.try_take(self._services.clock.monotonic_ms()):
             await self._write()
         else:
+            self._has_promised = True
             self._write_later()
 
     def note(self) -> None:
@@ -250,12 +252,13 @@ class CursorWriter:
             if error is None:
                 self._has_progress = True
                 self._durable_position = place
+                self._has_promised = self._has_promised and version < self._state.version
             self._tell(version, waiting, error)
             is_wanted, self._is_wanted = self._is_wanted, False
             if self._waiting or (is_wanted and self._is_dirty):
                 self._write_soon()
-            elif isinstance(error, StorageFailed) and not waiting:
-                self._write_later()  # nobody heard of it
+            elif isinstance(error, StorageFailed) and (self._has_promised or not waiting):
+                self._write_later()  # not everybody heard of it
 
         self._is_flying = True
         try:

@@ -227,3 +227,22 @@ async def test_what_falls_due_during_a_write_is_written_behind_it(
     engine.drop_unsynced()
     _, ml = await opened(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
+
+
+async def test_what_returned_early_is_written_later_when_its_group_fails(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
+) -> None:
+    """The one that waited heard of the failure, the one that did not was forgotten."""
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    engine.fail_next("commit")
+    outcomes = await asyncio.gather(
+        cursor.mark_delete(places[0]), cursor.mark_delete(places[1]), return_exceptions=True
+    )
+    assert [StorageFailed, type(None)] == [type(each) for each in outcomes]
+    await settled(clock, 1001)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position
