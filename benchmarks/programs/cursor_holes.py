@@ -31,7 +31,10 @@ _CURSOR = "subscriber"
 
 def config(durability: str, ranges_max: int) -> StoreConfig:
     """Return the settings of the store."""
-    return StoreConfig(durability=durability, cursor_ranges_max=ranges_max)  # type: ignore[arg-type]
+    return StoreConfig(
+        durability=durability,  # type: ignore[arg-type]
+        cursor_ranges_max=ranges_max,
+    )
 
 
 async def fill(ml: ManagedLedger, entries: int) -> None:
