@@ -16,6 +16,9 @@ class Feature(NamedTuple):
     level: int
 
 
-FEATURES: Final = (Feature("transaction.version", 0, 2, 2),)
+FEATURES: Final = (
+    Feature("group.version", 0, 1, 1),
+    Feature("transaction.version", 0, 2, 2),
+)
 FEATURES_EPOCH: Final = 0
 """Rises whenever a level changes, which none does while a server runs."""

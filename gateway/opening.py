@@ -8,6 +8,7 @@ from gateway.config import GatewayConfig
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.groups import GroupCoordinator
 from gateway.coordinator.producer_ids import ProducerIds
+from gateway.coordinator.topic_catalog import RegistryCatalog
 from gateway.coordinator.transactions import TransactionCoordinator
 from gateway.services import Services
 from ledger import LedgerStore
@@ -33,6 +34,7 @@ def open_services(
     """Load groups, offsets and transactions, and begin to serve them."""
     groups = GroupCoordinator.open(
         store,
+        catalog=RegistryCatalog(registry),
         config=GroupConfig.from_gateway(config),
         clock=clock,
         timers=timers,

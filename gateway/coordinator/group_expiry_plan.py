@@ -1,13 +1,14 @@
 """Group expiry plan: from when the offsets of a group are counted, and which it still uses.
 
 Rule: pure; offsets of a group that lives are kept as long as a member reads the topic, those of an
-empty group are counted from the moment it became empty, those of tools and of consumers without a
-group from each commit.
+empty group are counted from the moment it became empty, those of tools, of consumers without a
+group and of groups of the consumer protocol from each commit.
 Must not know: rows, timers.
 
 Source: KIP-211.
 """
 
+from gateway.coordinator.consumer_group_state import ConsumerGroup
 from gateway.coordinator.group_state import ClassicGroup, GroupState
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL, subscribed_topics
 from offsets import ExpiryRule
@@ -15,9 +16,16 @@ from topics.topic_names import resolve_name
 
 
 def expiry_rule(
-    group: ClassicGroup, *, empty_since_ms: int | None, now_ms: int, retention_ms: int
+    group: ClassicGroup | ConsumerGroup,
+    *,
+    empty_since_ms: int | None,
+    now_ms: int,
+    retention_ms: int,
 ) -> ExpiryRule | None:
     """Return what expires in this group now; None when nothing may."""
+    if isinstance(group, ConsumerGroup):
+        kept = frozenset(group.topics_in_use)
+        return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, kept_topics=kept)
     if group.protocol_type is None:
         return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms)
     if group.state is GroupState.EMPTY:
@@ -29,8 +37,10 @@ def expiry_rule(
     return None
 
 
-def topics_in_use(group: ClassicGroup) -> frozenset[str] | None:
+def topics_in_use(group: ClassicGroup | ConsumerGroup) -> frozenset[str] | None:
     """Return the topics that members read; None when that cannot be known: then all are in use."""
+    if isinstance(group, ConsumerGroup):
+        return frozenset(group.topics_in_use)
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
     topics = subscribed_topics(

@@ -11,6 +11,7 @@ from functools import partial
 from uuid import UUID
 
 from gateway.coordinator import records
+from gateway.coordinator.consumer_group_state import ConsumerGroup
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
 from gateway.coordinator.group_messages import Sender
@@ -81,6 +82,13 @@ class GroupOffsets:
         """Return every durable commit of a group; a view, valid until the next await."""
         return self._store.state.all_committed(group_id)
 
+    def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
+        """Say whether a member of the consumer protocol may read; others are never refused."""
+        host = self._table.get(group_id)
+        if host is None or not isinstance(host.group, ConsumerGroup):
+            return ErrorCode.NONE
+        return host.group.check_fetch(member_id, epoch)
+
     def is_unstable(self, group_id: str, place: Place) -> bool:
         """Whether an open transaction may still change that offset."""
         return self._store.state.has_pending(group_id, place)
@@ -121,7 +129,8 @@ class GroupOffsets:
                 sender, self._clock.monotonic_ms(), is_transactional=is_transactional
             )
         if sender.generation >= 0:
-            return ErrorCode.ILLEGAL_GENERATION
+            is_epoch = sender.speaks_epochs
+            return ErrorCode.GROUP_ID_NOT_FOUND if is_epoch else ErrorCode.ILLEGAL_GENERATION
         if len(group_id.encode()) > self._config.group_id_bytes_max:
             return ErrorCode.INVALID_GROUP_ID
         return ErrorCode.POLICY_VIOLATION if self._table.is_full else ErrorCode.NONE
@@ -138,9 +147,9 @@ class GroupOffsets:
     ) -> tuple[ErrorCode, list[ErrorCode]]:
         """Delete offsets that no member uses; return the request's error and one per place."""
         host = self._table.get(group_id)
-        if host is None or host.group.state is GroupState.DEAD:
+        if host is None or host.group.state == GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
-        is_empty = host.group.state is GroupState.EMPTY
+        is_empty = host.group.is_empty
         if not is_empty and host.group.protocol_type != CONSUMER_PROTOCOL:
             return ErrorCode.NON_EMPTY_GROUP, []
         in_use = frozenset() if is_empty else topics_in_use(host.group)
@@ -180,7 +189,7 @@ class GroupOffsets:
         host = self._table.get(group_id)
         if host is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if host.group.state is not GroupState.EMPTY:
+        if not host.group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         ended = _Ended()
         self._delete_group(host, self._store.places(group_id), ended.done)
@@ -237,8 +246,7 @@ class GroupOffsets:
         batch_max = self._config.offsets_expiry_batch_max
         expired = state.expired(group_id, rule)[:batch_max]
         is_used_up = len(expired) == len(state.all_committed(group_id))
-        is_idle = host.group.state is GroupState.EMPTY and not host.group.roster.pending
-        if is_used_up and is_idle:
+        if is_used_up and host.group.is_unused:
             self._delete_group(host, expired, _ignore)
         elif expired:
             self._store.delete_nowait(group_id, expired, _ignore)

@@ -63,6 +63,8 @@ class GroupState(StrEnum):
 class ClassicGroup:
     """One group of the protocol of JoinGroup and SyncGroup."""
 
+    kind: Final = "classic"
+
     __slots__ = (
         "_delay_left_ms",
         "_delay_ms",
@@ -107,6 +109,16 @@ class ClassicGroup:
         for member in group.roster.members.values():
             group.renew_session(member, turn)
         return group, turn.effects
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it may be deleted."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nobody is a member, or about to be."""
+        return self.is_empty and not self.roster.pending
 
     # Requests.
 
@@ -345,23 +357,20 @@ class ClassicGroup:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.NONE if holder == member_id else ErrorCode.FENCED_INSTANCE_ID
 
-    def joined_members(self) -> tuple[JoinedMember, ...]:
-        """Return what the leader needs to assign."""
-        return tuple(
-            JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name))
-            for m in self.roster.members.values()
-        )
-
     def join_result(self, member: Member) -> JoinResult:
         """Return the running generation as `member` sees it; only the leader sees the others."""
         is_leader = member.member_id == self.roster.leader_id
+        members = tuple(
+            JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol_name))
+            for each in (self.roster.members.values() if is_leader else ())
+        )
         return JoinResult(
             member_id=member.member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.roster.leader_id or "",
-            members=self.joined_members() if is_leader else (),
+            members=members,
         )
 
     @property

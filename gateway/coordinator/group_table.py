@@ -6,8 +6,10 @@ Must not know: what requests mean, who may do what.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
-from gateway.coordinator import records, write_state
+from gateway.coordinator import consumer_records, records, write_state
+from gateway.coordinator.consumer_group_state import ConsumerGroup
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_state import ClassicGroup
 from gateway.coordinator.outcome import Effect, TimerKey
@@ -16,9 +18,11 @@ from ledger import LedgerStore
 from offsets import OffsetStore
 from runtime.clock import Clock
 
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+
 
 class GroupMachine:
-    """A classic group behind the face that the runtime serves.
+    """A group of either protocol behind the face that the runtime serves.
 
     Attributes:
         empty_since_ms: wall time at which the group was last stored without members, or None.
@@ -26,9 +30,7 @@ class GroupMachine:
 
     __slots__ = ("_clock", "empty_since_ms", "group")
 
-    def __init__(
-        self, group: ClassicGroup, clock: Clock, empty_since_ms: int | None = None
-    ) -> None:
+    def __init__(self, group: AnyGroup, clock: Clock, empty_since_ms: int | None = None) -> None:
         self.group = group
         self.empty_since_ms = empty_since_ms
         self._clock = clock
@@ -39,6 +41,8 @@ class GroupMachine:
 
     def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
         """Go on after a write."""
+        if isinstance(self.group, ConsumerGroup):
+            return self.group.persisted(revision, failed=failed, now_ms=now_ms)
         return write_state.persisted(self.group, revision, failed=failed, now_ms=now_ms)
 
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
@@ -47,10 +51,14 @@ class GroupMachine:
 
     def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
         """Return the group's row, stamped with the wall time."""
-        assert isinstance(record, records.GroupRecord), f"not a group record: {record!r}"
         saved_ms = self._clock.now_ms()
+        if isinstance(record, consumer_records.ConsumerGroupRecord):
+            row = consumer_records.encode_consumer_group(record, saved_ms)
+        else:
+            assert isinstance(record, records.GroupRecord), f"not a group record: {record!r}"
+            row = records.encode_group(record, saved_ms)
         self.empty_since_ms = None if record.members else saved_ms
-        return [(records.encode_key(record.group_id), records.encode_group(record, saved_ms))]
+        return [(records.encode_key(record.group_id), row)]
 
 
 class GroupHost(Host):
@@ -86,11 +94,7 @@ class GroupTable:
     def load(self, store: LedgerStore, offsets: OffsetStore, runtime: CoordinatorRuntime) -> None:
         """Bring back every group that has a row, then those that have offsets alone."""
         for key, value in store.scan_rows(records.KEY_PREFIX):
-            record, saved_ms = records.decode_group(records.decode_key(key), value)
-            group, effects = ClassicGroup.from_record(
-                record, self._config, self._clock.monotonic_ms()
-            )
-            host = self._add(group, None if record.members else saved_ms)
+            host, effects = self._loaded(records.decode_key(key), value)
             runtime.perform(host, effects)
         for group_id in offsets.state.groups():
             self.ensure(group_id)
@@ -112,12 +116,42 @@ class GroupTable:
         """Undo `remove` after a failed deletion, unless a new group took the place meanwhile."""
         if host.group.group_id in self._hosts:
             return
-        group = ClassicGroup(host.group.group_id, self._config)
-        group.generation = host.group.generation
-        group.protocol_type = host.group.protocol_type
-        self._add(group, host.group_machine.empty_since_ms)
+        now_ms = self._clock.monotonic_ms()
+        old = host.group
+        if isinstance(old, ConsumerGroup):
+            again: AnyGroup = ConsumerGroup.from_record(old.durable, self._config, now_ms)[0]
+        else:
+            again = ClassicGroup(old.group_id, self._config)
+            again.generation = old.generation
+            again.protocol_type = old.protocol_type
+        self._add(again, host.group_machine.empty_since_ms)
 
-    def _add(self, group: ClassicGroup, empty_since_ms: int | None = None) -> GroupHost:
+    def new_host(self, group: AnyGroup) -> GroupHost:
+        """Return a host that is not in the table yet."""
+        return GroupHost(GroupMachine(group, self._clock))
+
+    def replace(self, host: GroupHost, runtime: CoordinatorRuntime) -> None:
+        """Take a group in, in place of an empty one of the same id if there is one."""
+        before = self._hosts.get(host.group.group_id)
+        if before is not None:
+            runtime.perform(before, before.group.kill(self._clock.monotonic_ms()))
+            runtime.retire(before)
+        self._hosts[host.group.group_id] = host
+
+    def _loaded(self, group_id: str, value: bytes) -> tuple[GroupHost, list[Effect]]:
+        now_ms = self._clock.monotonic_ms()
+        group: AnyGroup
+        if consumer_records.is_consumer_row(value):
+            record, saved_ms = consumer_records.decode_consumer_group(group_id, value)
+            group, effects = ConsumerGroup.from_record(record, self._config, now_ms)
+            is_empty = not record.members
+        else:
+            classic, saved_ms = records.decode_group(group_id, value)
+            group, effects = ClassicGroup.from_record(classic, self._config, now_ms)
+            is_empty = not classic.members
+        return self._add(group, saved_ms if is_empty else None), effects
+
+    def _add(self, group: AnyGroup, empty_since_ms: int | None = None) -> GroupHost:
         host = GroupHost(GroupMachine(group, self._clock, empty_since_ms))
         self._hosts[group.group_id] = host
         return host

@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from gateway.coordinator import join_state, sync_state
+from gateway.coordinator.consumer_group_state import ConsumerGroup
+from gateway.coordinator.consumer_groups import ConsumerGroups
+from gateway.coordinator.consumer_messages import TopicCatalog
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_messages import (
     GroupDescription,
@@ -23,7 +26,8 @@ from gateway.coordinator.group_messages import (
     SyncResult,
 )
 from gateway.coordinator.group_offsets import GroupOffsets
-from gateway.coordinator.group_table import GroupTable
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.group_table import GroupHost, GroupTable
 from gateway.coordinator.runtime import CoordinatorRuntime
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
@@ -41,6 +45,7 @@ class GroupCoordinator:
     Attributes:
         config: the settings in force.
         offsets: commits, reads and deletions of offsets, and the deletion of groups.
+        consumers: the groups of the consumer protocol.
     """
 
     def __init__(
@@ -49,12 +54,14 @@ class GroupCoordinator:
         table: GroupTable,
         runtime: CoordinatorRuntime,
         offsets: GroupOffsets,
+        consumers: ConsumerGroups,
         config: GroupConfig,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         self.config = config
         self.offsets = offsets
+        self.consumers = consumers
         self._table = table
         self._runtime = runtime
         self._clock = clock
@@ -66,6 +73,7 @@ class GroupCoordinator:
         cls,
         store: LedgerStore,
         *,
+        catalog: TopicCatalog,
         config: GroupConfig,
         clock: Clock,
         timers: Timers,
@@ -85,10 +93,19 @@ class GroupCoordinator:
             timers=timers,
         )
         offsets.start_expiry()
+        consumers = ConsumerGroups(
+            table=table,
+            runtime=runtime,
+            catalog=catalog,
+            config=config,
+            clock=clock,
+            entropy=entropy,
+        )
         return cls(
             table=table,
             runtime=runtime,
             offsets=offsets,
+            consumers=consumers,
             config=config,
             clock=clock,
             entropy=entropy,
@@ -97,6 +114,7 @@ class GroupCoordinator:
     def close(self) -> None:
         """Answer who waits, stop every timer. May be repeated."""
         self._is_closed = True
+        self.consumers.close()
         self.offsets.stop_expiry()
         self._runtime.refuse_all()
         for host in self._table:
@@ -122,8 +140,8 @@ class GroupCoordinator:
             return JoinResult(error=error, member_id=command.member_id)
         waiter = self._runtime.register(JoinResult(error=CLOSING, member_id=command.member_id))
         command = replace(command, waiter=waiter, new_member_id=self._new_member_id(command))
-        host = self._table.ensure(command.group_id)
-        effects = join_state.join(host.group, command, self._clock.monotonic_ms())
+        host, group = self._classic_to_join(command.group_id)
+        effects = join_state.join(group, command, self._clock.monotonic_ms())
         result = await self._runtime.run(host, waiter, effects)
         assert isinstance(result, JoinResult), f"not the answer to a join: {result!r}"
         return result
@@ -137,12 +155,12 @@ class GroupCoordinator:
             return SyncResult(error=CLOSING)
         if not command.group_id:
             return SyncResult(error=ErrorCode.INVALID_GROUP_ID)
-        host = self._table.get(command.group_id)
-        if host is None:
+        host, group = self._classic(command.group_id)
+        if host is None or group is None:
             return SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
         waiter = self._runtime.register(SyncResult(error=CLOSING))
         command = replace(command, waiter=waiter)
-        effects = sync_state.sync(host.group, command, self._clock.monotonic_ms())
+        effects = sync_state.sync(group, command, self._clock.monotonic_ms())
         result = await self._runtime.run(host, waiter, effects)
         assert isinstance(result, SyncResult), f"not the answer to a sync: {result!r}"
         return result
@@ -153,10 +171,10 @@ class GroupCoordinator:
             return CLOSING
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        host = self._table.get(group_id)
-        if host is None:
+        _, group = self._classic(group_id)
+        if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return host.group.heartbeat(sender, self._clock.monotonic_ms())
+        return group.heartbeat(sender, self._clock.monotonic_ms())
 
     def leave(
         self, group_id: str, leavers: tuple[Leaver, ...]
@@ -166,17 +184,17 @@ class GroupCoordinator:
             return CLOSING, []
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, []
-        host = self._table.get(group_id)
-        if host is None:
+        host, group = self._classic(group_id)
+        if host is None or group is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
-        errors, effects = host.group.leave(leavers, self._clock.monotonic_ms())
+        errors, effects = group.leave(leavers, self._clock.monotonic_ms())
         self._runtime.perform(host, effects)
         return ErrorCode.NONE, errors
 
     def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what tools may see of a group; None when there is none."""
-        host = self._table.get(group_id)
-        return None if host is None else host.group.describe()
+        """Return what tools may see of a classic group; None when there is none."""
+        _, group = self._classic(group_id)
+        return None if group is None else group.describe()
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -186,7 +204,10 @@ class GroupCoordinator:
         wanted_types = {kind.lower() for kind in types}
         listings = (
             GroupListing(
-                host.group.group_id, host.group.protocol_type or "", host.group.state.value
+                host.group.group_id,
+                host.group.protocol_type or "",
+                host.group.state.value,
+                host.group.kind,
             )
             for host in self._table
         )
@@ -212,11 +233,32 @@ class GroupCoordinator:
         size = sum(len(name) + len(metadata) for name, metadata in command.protocols)
         if size > config.member_metadata_bytes_max:
             return ErrorCode.INVALID_REQUEST
-        if self._table.get(command.group_id) is not None:
-            return ErrorCode.NONE
+        host = self._table.get(command.group_id)
+        if host is not None:
+            is_other = isinstance(host.group, ConsumerGroup) and not host.group.is_empty
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_other else ErrorCode.NONE
         if command.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.POLICY_VIOLATION if self._table.is_full else ErrorCode.NONE
+
+    def _classic(self, group_id: str) -> tuple[GroupHost | None, ClassicGroup | None]:
+        """Return a classic group; one of the consumer protocol has none of these members."""
+        host = self._table.get(group_id)
+        group = None if host is None else host.group
+        return host, group if isinstance(group, ClassicGroup) else None
+
+    def _classic_to_join(self, group_id: str) -> tuple[GroupHost, ClassicGroup]:
+        """Return a group to join, in place of one of the other protocol that nobody uses.
+
+        Its row is replaced by the first generation.
+        """
+        host = self._table.ensure(group_id)
+        if isinstance(host.group, ClassicGroup):
+            return host, host.group
+        group = ClassicGroup(group_id, self.config)
+        host = self._table.new_host(group)
+        self._table.replace(host, self._runtime)
+        return host, group
 
     def _new_member_id(self, command: JoinCommand) -> str:
         """Return an id that begins with the name under which people know the client."""

@@ -84,6 +84,8 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(61, 0, 0, "k61_describe_producers"),
     _spec(65, 0, 0, "k65_describe_transactions"),
     _spec(66, 0, 2, "k66_list_transactions"),
+    _spec(68, 0, 1, "k68_consumer_group_heartbeat"),
+    _spec(69, 0, 1, "k69_consumer_group_describe"),
     _spec(75, 0, 0, "k75_describe_topic_partitions"),
 )
 

@@ -10,7 +10,9 @@ Behaviour:
 Version notes:
 - v2-4 bring a retention time of their own, v5 takes it away (KIP-211).
 - v6 adds the leader epoch (KIP-320), v7 the instance id (KIP-345).
-- v9 renames the generation for consumer groups (KIP-848), v10 names topics by id.
+- v9 takes the member epoch of the consumer protocol in place of the generation (KIP-848), whose
+  members cannot commit with less: UNSUPPORTED_VERSION. An old epoch is STALE_MEMBER_EPOCH.
+- v10 names topics by id.
 """
 
 from gateway.context import RequestContext
@@ -32,6 +34,7 @@ KEY = 8
 MIN_VERSION = 2
 MAX_VERSION = 10
 
+FIRST_VERSION_WITH_EPOCHS = 9
 FIRST_VERSION_BY_ID = 10
 
 
@@ -67,6 +70,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
+            speaks_epochs=context.version >= FIRST_VERSION_WITH_EPOCHS,
         )
         error = await context.services.groups.offsets.commit(request.group_id, sender, offsets)
         if error is not ErrorCode.NONE:

@@ -10,7 +10,8 @@ Behaviour:
 Version notes:
 - v2 adds the null list and the error of the whole answer, v5 leader epochs (KIP-320).
 - v7 adds require_stable (KIP-447), v8 several groups in one request (KIP-709).
-- v9 adds member and epoch (KIP-848), which classic groups do not check; v10 names topics by id.
+- v9 adds member and epoch (KIP-848), which classic groups do not check: UNKNOWN_MEMBER_ID and
+  STALE_MEMBER_EPOCH are the group's. v10 names topics by id.
 """
 
 from collections.abc import Iterable
@@ -37,6 +38,7 @@ MIN_VERSION = 1
 MAX_VERSION = 10
 
 FIRST_VERSION_WITH_GROUPS = 8
+FIRST_VERSION_WITH_EPOCHS = 9
 FIRST_VERSION_BY_ID = 10
 NO_OFFSET = -1
 
@@ -60,6 +62,11 @@ def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchR
 def _group(
     context: RequestContext, asked: OffsetFetchRequestGroup, require_stable: bool
 ) -> OffsetFetchResponseGroup:
+    if context.version >= FIRST_VERSION_WITH_EPOCHS:
+        offsets = context.services.groups.offsets
+        error = offsets.check_fetch(asked.group_id, asked.member_id, asked.member_epoch)
+        if error is not ErrorCode.NONE:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error)
     wanted = _everything(context, asked.group_id) if asked.topics is None else asked.topics
     topics = [_topic(context, asked.group_id, topic, require_stable) for topic in wanted]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)

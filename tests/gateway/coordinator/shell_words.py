@@ -21,6 +21,7 @@ from offsets import NO_EXPIRY, CommittedOffset, Place
 from runtime.entropy import SeededEntropy
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
+from tests.gateway.coordinator.consumer_words import CatalogOfTest
 from tests.gateway.coordinator.group_words import join_command, sync_command
 
 TOPIC_ID = uuid.UUID(int=1)
@@ -100,6 +101,7 @@ async def coordinator(
     *,
     engine: FaultyEngine | None = None,
     clock: ManualClock | None = None,
+    catalog: CatalogOfTest | None = None,
 ) -> AsyncIterator[CoordinatorBench]:
     """Run a coordinator; with the engine of an earlier one this is a restart."""
     clock = clock or ManualClock(1_000_000)
@@ -108,6 +110,7 @@ async def coordinator(
     async with LedgerStore.open(None, config=settings, clock=clock, engine=engine) as store:
         groups = GroupCoordinator.open(
             store,
+            catalog=catalog or CatalogOfTest(),
             config=config or GroupConfig(),
             clock=clock,
             timers=Timers(clock, supervisor),

@@ -2,6 +2,7 @@
 
 from gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
 from offsets import ExpiryRule
+from tests.gateway.coordinator.consumer_words import ConsumerWorld
 from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.test_subscription_plan import subscription
 
@@ -64,3 +65,19 @@ def test_longer_spellings_of_a_topic_count_as_the_topic() -> None:
     world.stable("a", protocols=(("range", subscription(spelling)),))
 
     assert topics_in_use(world.group) == frozenset({"t"})
+
+
+def test_group_of_the_consumer_protocol_keeps_what_it_reads_and_counts_from_each_commit() -> None:
+    world = ConsumerWorld()
+    world.join("a")
+    rule = ExpiryRule(now_ms=5_000, retention_ms=1_000, kept_topics=frozenset({"t"}))
+
+    def rule_now(empty_since_ms: int | None) -> ExpiryRule | None:
+        return expiry_rule(
+            world.group, empty_since_ms=empty_since_ms, now_ms=5_000, retention_ms=1_000
+        )
+
+    assert rule == rule_now(None)
+    assert frozenset({"t"}) == topics_in_use(world.group)
+    world.beat("a", -1)
+    assert ExpiryRule(now_ms=5_000, retention_ms=1_000) == rule_now(4_000)

@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_table import GroupTable
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.group_table import GroupHost, GroupTable
 from gateway.coordinator.records import GroupRecord, encode_group, encode_key
 from gateway.coordinator.runtime import CoordinatorRuntime
 from ledger import LedgerStore, StoreConfig
@@ -15,8 +16,14 @@ from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.shell_words import at, settle
 
 
-def table(**settings: int) -> GroupTable:
-    return GroupTable(GroupConfig(**settings), ManualClock(50_000))
+def table(config: GroupConfig | None = None) -> GroupTable:
+    return GroupTable(config or GroupConfig(), ManualClock(50_000))
+
+
+def classic(host: GroupHost | None) -> ClassicGroup:
+    assert host is not None
+    assert isinstance(host.group, ClassicGroup)
+    return host.group
 
 
 async def test_groups_come_back_from_rows_and_from_offsets_alone() -> None:
@@ -53,11 +60,11 @@ async def test_groups_come_back_from_rows_and_from_offsets_alone() -> None:
     }
     since = {name: host.group_machine.empty_since_ms for name, host in hosts.items()}
     assert since == {"g": None, "empty": 30_000, "tools": None}
-    assert hosts["empty"].group.generation == 5
+    assert classic(hosts["empty"]).generation == 5
 
 
 def test_ensure_makes_a_group_once() -> None:
-    groups = table(groups_max=1)
+    groups = table(GroupConfig(groups_max=1))
     assert not groups.is_full
 
     host = groups.ensure("g")
@@ -70,8 +77,8 @@ def test_ensure_makes_a_group_once() -> None:
 def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
     groups = table()
     old = groups.ensure("g")
-    old.group.generation = 7
-    old.group.protocol_type = "consumer"
+    classic(old).generation = 7
+    classic(old).protocol_type = "consumer"
     old.group_machine.empty_since_ms = 3
     groups.remove("g")
     old.group.kill(0)
@@ -81,7 +88,7 @@ def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
     back = groups.get("g")
     assert back is not None
     assert back is not old
-    assert (back.group.state.value, back.group.generation) == ("Empty", 7)
+    assert (back.group.state.value, classic(back).generation) == ("Empty", 7)
     assert (back.group.protocol_type, back.group_machine.empty_since_ms) == ("consumer", 3)
 
 

@@ -18,6 +18,9 @@ from gateway.wire.messages.k09_offset_fetch import (
 )
 from offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
+from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
+    join as join_consumer_group,
+)
 
 NOTHING = OffsetFetchResponsePartitions(partition_index=0, committed_offset=-1, metadata="")
 
@@ -178,3 +181,24 @@ async def test_member_and_epoch_do_not_matter_to_classic_groups(version: int) ->
         )
 
         assert fetch(bench, version, request).groups[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [8, 9, 10])
+async def test_row_108_member_of_the_consumer_protocol_reads_with_its_epoch(version: int) -> None:
+    async with group_bench() as bench:
+        await join_consumer_group(bench, "a")
+
+        def error_of(member_id: str | None, epoch: int) -> int:
+            group = OffsetFetchRequestGroup(
+                group_id="g",
+                member_id=member_id,
+                member_epoch=epoch,
+                topics=[OffsetFetchRequestTopics(name="t", topic_id=bench.topic.id)],
+            )
+            response = fetch(bench, version, OffsetFetchRequest(groups=[group]))
+            return response.groups[0].error_code
+
+        stale = ErrorCode.STALE_MEMBER_EPOCH if version >= 9 else ErrorCode.NONE
+        unknown = ErrorCode.UNKNOWN_MEMBER_ID if version >= 9 else ErrorCode.NONE
+        errors = [error_of("a", 1), error_of("a", 2), error_of("x", 1), error_of(None, -1)]
+        assert [ErrorCode.NONE, stale, unknown, ErrorCode.NONE] == errors

@@ -10,6 +10,9 @@ from gateway.wire.messages.k16_list_groups import (
     ListGroupsResponse,
 )
 from tests.gateway.handlers.group_bench import group_bench
+from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
+    join as join_consumer_group,
+)
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -49,3 +52,18 @@ async def test_filters(states: list[str], types: list[str], expected: list[str])
         response = k16_list_groups.handle(bench.context(5), request)
 
         assert [group.group_id for group in response.groups] == expected
+
+
+async def test_groups_of_both_protocols_are_told_apart() -> None:
+    async with group_bench() as bench:
+        await bench.stable(group_id="old")
+        await join_consumer_group(bench, "a")
+
+        def listed(*types: str) -> list[tuple[str, str, str]]:
+            request = ListGroupsRequest(types_filter=list(types))
+            response = k16_list_groups.handle(bench.context(5), request)
+            return [(one.group_id, one.protocol_type, one.group_type) for one in response.groups]
+
+        assert [("g", "consumer", "consumer")] == listed("Consumer")
+        assert [("old", "consumer", "classic")] == listed("classic")
+        assert 2 == len(listed())

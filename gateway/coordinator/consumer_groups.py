@@ -1,0 +1,111 @@
+"""Consumer groups: the coordinator of groups of the consumer protocol, as handlers see it.
+
+Rule: looks up the group, lets its state decide, performs the effects. A group exists from the
+moment in which a member joins; a classic group without members makes room for it.
+Must not know: API versions, message classes, committed offsets.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from gateway.coordinator import consumer_beat_state
+from gateway.coordinator.consumer_beat_plan import refuse_beat
+from gateway.coordinator.consumer_group_state import ConsumerGroup
+from gateway.coordinator.consumer_messages import (
+    JOIN_EPOCH,
+    BeatCommand,
+    BeatResult,
+    ConsumerGroupDescription,
+    TopicCatalog,
+)
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_table import GroupHost, GroupTable
+from gateway.coordinator.runtime import CoordinatorRuntime
+from gateway.wire.error_codes import ErrorCode
+from runtime.clock import Clock
+from runtime.entropy import Entropy
+
+CLOSING: Final = BeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class ConsumerGroups:
+    """All groups of the consumer protocol of this node."""
+
+    def __init__(
+        self,
+        *,
+        table: GroupTable,
+        runtime: CoordinatorRuntime,
+        catalog: TopicCatalog,
+        config: GroupConfig,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._table = table
+        self._runtime = runtime
+        self._catalog = catalog
+        self._config = config
+        self._clock = clock
+        self._entropy = entropy
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse everything from now on."""
+        self._is_closed = True
+
+    async def heartbeat(self, command: BeatCommand) -> BeatResult:
+        """Let a member join, stay or leave; returns when what that changes is durable.
+
+        The command's `waiter` is filled in here.
+        """
+        if self._is_closed:
+            return CLOSING
+        refused = refuse_beat(
+            command,
+            assignors=self._config.consumer_assignors,
+            bytes_max=self._config.member_metadata_bytes_max,
+        )
+        if refused is not None:
+            return refused
+        host = self._host(command)
+        if isinstance(host, BeatResult):
+            return host
+        group = host.group
+        assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
+        waiter = self._runtime.register(CLOSING)
+        command = replace(command, waiter=waiter)
+        now_ms = self._clock.monotonic_ms()
+        effects = consumer_beat_state.beat(group, command, self._catalog, now_ms)
+        if not group.is_empty and self._table.get(group.group_id) is not host:
+            self._table.replace(host, self._runtime)
+        result = await self._runtime.run(host, waiter, effects)
+        assert isinstance(result, BeatResult), f"not the answer to a heartbeat: {result!r}"
+        return result
+
+    def new_member_id(self) -> str:
+        """Return an id for a member whose request may come without one."""
+        return str(self._entropy.uuid4())
+
+    def describe(self, group_id: str) -> ConsumerGroupDescription | None:
+        """Return what tools may see of a group; None when there is none of this protocol."""
+        host = self._table.get(group_id)
+        if host is None or not isinstance(host.group, ConsumerGroup):
+            return None
+        return host.group.describe()
+
+    def _host(self, command: BeatCommand) -> GroupHost | BeatResult:
+        """Return the group of a heartbeat, which is not in the table before somebody joins it."""
+        host = self._table.get(command.group_id)
+        if host is not None and isinstance(host.group, ConsumerGroup):
+            return host
+        is_joining = command.epoch == JOIN_EPOCH
+        if not is_joining or (host is not None and not host.group.is_empty):
+            return BeatResult(
+                error=ErrorCode.GROUP_ID_NOT_FOUND,
+                message=f"there is no group {command.group_id} of the consumer protocol",
+            )
+        if len(command.group_id.encode()) > self._config.group_id_bytes_max:
+            return BeatResult(error=ErrorCode.INVALID_GROUP_ID, message="the group id is too long")
+        if host is None and self._table.is_full:
+            return BeatResult(error=ErrorCode.POLICY_VIOLATION, message="there are too many groups")
+        return self._table.new_host(ConsumerGroup(command.group_id, self._config))

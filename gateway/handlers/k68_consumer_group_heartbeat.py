@@ -1,0 +1,89 @@
+"""ConsumerGroupHeartbeat, key 68, versions 0-1 (KIP-848).
+
+Behaviour:
+- One request for joining (epoch 0), staying, moving on, and leaving (-1; -2 for a static member
+  that comes back soon). What changes is answered when it is durable.
+- An assignment is sent when it has changed, and to who says everything anew.
+- An old epoch is FENCED_MEMBER_EPOCH: the member gives everything up and joins again.
+- New and grown topics are seen with the next heartbeat of any member.
+
+Version notes:
+- v0 gives ids to members that come without one.
+- v1 adds the expression, in RE2's syntax, and members make up their own ids (KIP-1082).
+"""
+
+from gateway.context import RequestContext
+from gateway.coordinator.consumer_messages import (
+    JOIN_EPOCH,
+    BeatCommand,
+    BeatResult,
+    TopicPartition,
+)
+from gateway.wire.messages.k68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+KEY = 68
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+FIRST_VERSION_WITH_OWN_IDS = 1
+
+
+async def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> ConsumerGroupHeartbeatResponse:
+    """Hand the heartbeat to its group."""
+    consumers = context.services.groups.consumers
+    member_id = request.member_id
+    may_get_id = context.version < FIRST_VERSION_WITH_OWN_IDS and request.member_epoch == JOIN_EPOCH
+    if may_get_id and not member_id:
+        member_id = consumers.new_member_id()
+    names = request.subscribed_topic_names
+    command = BeatCommand(
+        group_id=request.group_id,
+        member_id=member_id,
+        epoch=request.member_epoch,
+        client_id=context.client_id or "",
+        client_host=f"/{context.peer_host}",
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if names is None else tuple(names),
+        topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=_owned(request.topic_partitions),
+    )
+    return _response(await consumers.heartbeat(command))
+
+
+def _owned(topics: list[TopicPartitions] | None) -> frozenset[TopicPartition] | None:
+    if topics is None:
+        return None
+    return frozenset(
+        TopicPartition(topic.topic_id, partition)
+        for topic in topics
+        for partition in topic.partitions
+    )
+
+
+def _response(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(
+        error_code=result.error,
+        error_message=result.message,
+        member_id=result.member_id,
+        member_epoch=result.epoch,
+        heartbeat_interval_ms=result.heartbeat_interval_ms,
+        assignment=None if result.assignment is None else _assignment(result.assignment),
+    )
+
+
+def _assignment(partitions: frozenset[TopicPartition]) -> Assignment:
+    topics: dict[object, TopicPartitions] = {}
+    for topic_id, partition in sorted(partitions):
+        topic = topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id, partitions=[]))
+        topic.partitions.append(partition)
+    return Assignment(topic_partitions=list(topics.values()))

@@ -1,0 +1,164 @@
+"""The coordinator of the consumer protocol over a real store: groups that come, change and stay."""
+
+from dataclasses import replace
+
+from gateway.coordinator.consumer_messages import BeatCommand, BeatResult
+from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_messages import Sender
+from gateway.wire.error_codes import ErrorCode
+from ledger.testing import FaultyEngine
+from offsets import Place
+from tests.gateway.coordinator.consumer_words import (
+    SESSION_MS,
+    CatalogOfTest,
+    command,
+    join_command,
+)
+from tests.gateway.coordinator.group_words import join_command as classic_join
+from tests.gateway.coordinator.shell_words import CoordinatorBench, at, coordinator
+
+PLACE = Place("t", 0)
+
+
+async def ask(bench: CoordinatorBench, asked: BeatCommand) -> BeatResult:
+    return await bench.groups.consumers.heartbeat(asked)
+
+
+async def join(bench: CoordinatorBench, member_id: str = "a") -> BeatResult:
+    return await ask(bench, join_command(member_id, "t"))
+
+
+def kinds(bench: CoordinatorBench) -> list[tuple[str, str, str]]:
+    return [(one.group_id, one.group_type, one.state) for one in bench.groups.list_groups()]
+
+
+async def test_group_exists_from_its_first_member_on() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 1))).error
+        refused = await ask(bench, join_command("a", topic_regex="("))
+        assert ErrorCode.INVALID_REGULAR_EXPRESSION == refused.error
+        assert [] == kinds(bench)
+        assert ErrorCode.NONE == (await join(bench)).error
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        description = bench.groups.consumers.describe("g")
+        assert description is not None
+        assert "a" == description.members[0].member_id
+        assert bench.groups.describe("g") is None
+        assert bench.groups.consumers.describe("x") is None
+
+
+async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        joined = await join(bench)
+        before = bench.groups.consumers.describe("g")
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert before == bench.groups.consumers.describe("g")
+        assert ErrorCode.NONE == (await ask(bench, command("a", joined.epoch))).error
+        await bench.advance(SESSION_MS)
+        await bench.written()
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+
+
+async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cannot_be() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        assert ErrorCode.NONE == (await join(bench)).error
+        before = bench.groups.consumers.describe("g")
+        engine.fail_next("commit")
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench, "b")).error
+        assert before == bench.groups.consumers.describe("g")
+        assert ErrorCode.NONE == (await join(bench, "b")).error
+
+
+async def test_protocols_follow_each_other_but_never_mix() -> None:
+    """Row 109: who comes with the other protocol is refused until the group is empty."""
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        classic = await bench.stable()
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
+        await bench.commit(PLACE, at(7), Sender(classic.member_id, classic.generation))
+        left = bench.groups.heartbeat("g", Sender(classic.member_id, classic.generation))
+        assert ErrorCode.NONE == left
+        await bench.advance(60_000)
+        assert [("g", "classic", "Empty")] == kinds(bench)
+        assert ErrorCode.NONE == (await join(bench)).error
+        assert 7 == offset_of(bench)
+        refused = await bench.groups.join(classic_join())
+        assert ErrorCode.INCONSISTENT_GROUP_PROTOCOL == refused.error
+        assert ErrorCode.UNKNOWN_MEMBER_ID == bench.groups.heartbeat("g", Sender("a", 1))
+        await ask(bench, command("a", -1))
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+        await bench.stable()
+        await bench.written()
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "classic", "Stable")] == kinds(bench)
+        assert 7 == offset_of(bench)
+
+
+def offset_of(bench: CoordinatorBench) -> int | None:
+    committed = bench.groups.offsets.committed("g", PLACE)
+    return None if committed is None else committed.offset
+
+
+async def test_fenced_member_cannot_commit() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        joined = await join(bench)
+        sender = Sender("a", joined.epoch, speaks_epochs=True)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(3), sender)
+        old = replace(sender, generation=joined.epoch - 1)
+        assert ErrorCode.STALE_MEMBER_EPOCH == await bench.commit(PLACE, at(4), old)
+        await bench.advance(SESSION_MS)
+        assert ErrorCode.UNKNOWN_MEMBER_ID == await bench.commit(PLACE, at(5), sender)
+        assert 3 == offset_of(bench)
+        unknown = await bench.commit(PLACE, at(1), sender, group="other")
+        assert ErrorCode.GROUP_ID_NOT_FOUND == unknown
+
+
+async def test_offsets_are_read_with_the_epoch_of_the_group() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        joined = await join(bench)
+        check = bench.groups.offsets.check_fetch
+        assert ErrorCode.NONE == check("g", "a", joined.epoch)
+        assert ErrorCode.STALE_MEMBER_EPOCH == check("g", "a", 9)
+        assert ErrorCode.NONE == check("other", "a", 9)
+
+
+async def test_group_is_deleted_when_it_is_empty_and_its_topics_are_kept_before() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        joined = await join(bench)
+        await bench.commit(PLACE, at(3), Sender("a", joined.epoch, speaks_epochs=True))
+        assert [ErrorCode.NON_EMPTY_GROUP] == await bench.groups.offsets.delete_groups(["g"])
+        kept = await bench.groups.offsets.delete("g", [PLACE, Place("u", 0)])
+        assert (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]) == kept
+        await ask(bench, command("a", -1))
+        engine.fail_next("commit")
+        refused = await bench.groups.offsets.delete_groups(["g"])
+        assert [ErrorCode.COORDINATOR_NOT_AVAILABLE] == refused
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+        assert [ErrorCode.NONE] == await bench.groups.offsets.delete_groups(["g"])
+        assert [] == kinds(bench)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [] == kinds(bench)
+
+
+async def test_limits_and_closing() -> None:
+    config = GroupConfig(groups_max=1, group_id_bytes_max=3)
+    async with coordinator(config, catalog=CatalogOfTest(t=2)) as bench:
+        too_long = await ask(bench, join_command("a", "t", group_id="long"))
+        assert ErrorCode.INVALID_GROUP_ID == too_long.error
+        assert ErrorCode.NONE == (await join(bench)).error
+        one_more = await ask(bench, join_command("a", "t", group_id="h"))
+        assert ErrorCode.POLICY_VIOLATION == one_more.error
+        assert ErrorCode.INVALID_REQUEST == (await ask(bench, command("", 1))).error
+        first, second = (bench.groups.consumers.new_member_id() for _ in range(2))
+        assert first != second
+        bench.groups.close()
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
