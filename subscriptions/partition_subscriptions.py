@@ -142,7 +142,7 @@ class PartitionSubscriptions:
             if known is None:
                 if len({*self._ledger.cursors, *self._open, name}) > self._subscriptions_max:
                     raise InvalidRequest(f"there are {self._subscriptions_max} subscriptions")
-                self._in_making = name  # its cursor is there before it stands where it shall
+                self._in_making = name  # its cursor is there before it is
                 try:
                     with translating():
                         return self._keep(name, await self._cursor(name, start, is_durable))
@@ -154,21 +154,17 @@ class PartitionSubscriptions:
             return known
 
     async def _cursor(self, name: str, start: Place, is_durable: bool) -> Cursor:
-        is_edge = start in {Place(EARLIEST), END}
-        if not is_durable:
-            cursor = await self._ledger.new_non_durable_cursor(EARLIEST)
-        elif name in self._ledger.cursors or is_edge:
-            initial = start.position if is_edge else LATEST
-            return await self._ledger.open_cursor(name, initial=initial)
-        else:
-            # A crash before the reset leaves it at the beginning, which loses nothing.
-            cursor = await self._ledger.open_cursor(name, initial=EARLIEST)
         position, index, size = start
+        if is_durable:
+            return await self._ledger.open_cursor_at(
+                name, position, acknowledged=range(index), batch_size=size
+            )
+        cursor = await self._ledger.new_non_durable_cursor(EARLIEST)
         try:
             await cursor.reset(position, acknowledged=range(index), batch_size=size)
         except LedgerError:
             with suppress(LedgerError):
-                await (self._ledger.delete_cursor(name) if is_durable else cursor.close())
+                await cursor.close()
             raise
         return cursor
 

@@ -4,9 +4,10 @@ Rule: every call goes to the registry; nothing of the append or the fetch path c
 Must not know: appends, states.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ledger.cursors.cursor import Cursor
+from ledger.cursors.cursor_state import EntryPart
 from ledger.cursors.registry import CursorRegistry
 from ledger.position import LATEST, Position
 
@@ -28,6 +29,30 @@ class CursorHolder:
             StorageFailed: it was not made.
         """
         return await self._cursors.open(name, initial)
+
+    async def open_cursor_at(
+        self,
+        name: str,
+        position: Position,
+        *,
+        acknowledged: Collection[int] = (),
+        batch_size: int = 0,
+    ) -> Cursor:
+        """Open a durable cursor, or make one that stands where `Cursor.reset` would put it.
+
+        A new one is durable with its place, or not there.
+
+        Args:
+            name: unique in this managed ledger.
+            position: of a new one, the next entry to be read.
+            acknowledged: records of that entry that it is not owed.
+            batch_size: how many records it has.
+
+        Raises:
+            InvalidArgument: a record is not within the batch.
+            Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
+        """
+        return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
 
     async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
         """Make a cursor that lives in memory and holds back nothing.

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from ledger import keys
 from ledger.cursors.cursor import Cursor, CursorHost
 from ledger.cursors.cursor_metrics import CursorMetrics
-from ledger.cursors.cursor_records import CursorRecord, encode_cursor
+from ledger.cursors.cursor_records import encode_cursor
 from ledger.cursors.cursor_recovery_plan import StoredCursor
 from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.cursors.cursor_writer import CursorWriter
@@ -77,17 +77,23 @@ class CursorRegistry:
             services.metrics, cluster=services.config.cluster, managed_ledger=name
         )
         self._lock = asyncio.Lock()
-        self._making_at: Position | None = None
+        self._in_making: Cursor | None = None
 
     # For the user, by way of the managed ledger
 
     async def open(self, name: str, initial: Position) -> Cursor:
         """Return the durable cursor of a name; make it if there is none."""
-        _check_name(name)
         if initial not in {EARLIEST, LATEST}:
             raise InvalidArgument(f"initial: expected EARLIEST or LATEST, got {initial!r}")
+        return await self.open_at(name, EntryPart(initial, ()))
+
+    async def open_at(self, name: str, start: EntryPart) -> Cursor:
+        """The same, with any place; what `start` names of its entry a new cursor is not owed."""
+        _check_name(name)
+        if not isinstance(start.position, Position):
+            raise InvalidArgument(f"position: expected a Position, got {start.position!r}")
         self._check()
-        work = self._open(name, initial)
+        work = self._open(name, start)
         return await self._services.supervisor.finish(work, f"open cursor {name}")
 
     async def delete(self, name: str) -> None:
@@ -132,10 +138,8 @@ class CursorRegistry:
     @property
     def slowest(self) -> Position | None:
         """The lowest durable mark-delete position; None without durable cursors."""
-        writers = (cursor.writer for cursor in self._durable.values())
-        places = [each.durable_position for each in writers if each is not None]
-        if self._making_at is not None:
-            places.append(self._making_at)
+        writers = (cursor.writer for cursor in self._known())
+        places = (each.durable_position for each in writers if each is not None)
         return min(places, default=None)
 
     def pass_removed(self, ledger_ids: Sequence[int]) -> None:
@@ -152,7 +156,7 @@ class CursorRegistry:
             self.times.forget(ledger_id)
         if last is None:
             return
-        for cursor in (*self._durable.values(), *self._non_durable.values()):
+        for cursor in self._known():
             cursor.state.pass_removed(last)
             if cursor.writer is not None:
                 cursor.writer.pass_removed(last)
@@ -161,9 +165,9 @@ class CursorRegistry:
         """Owe nobody what lies before a position, nor the first records of its entry."""
         last = self._ledgers.previous(position)
         part = EntryPart(position, range(records), batch_size)
-        for cursor in (*self._durable.values(), *self._non_durable.values()):
+        for cursor in self._known():
             cursor.revision.pass_over(last, part)
-            if cursor.writer is not None:
+            if cursor.writer is not None and cursor is not self._in_making:
                 cursor.writer.note()
 
     def close(self) -> None:
@@ -174,12 +178,17 @@ class CursorRegistry:
 
     # Inside
 
-    async def _open(self, name: str, initial: Position) -> Cursor:
+    def _known(self) -> list[Cursor]:
+        """Return all cursors, and the one that is about to be."""
+        making = () if self._in_making is None else (self._in_making,)
+        return [*self._durable.values(), *self._non_durable.values(), *making]
+
+    async def _open(self, name: str, start: EntryPart) -> Cursor:
         async with self._lock:
             self._check()
             cursor = self._durable.get(name)
             if cursor is None:
-                cursor = await self._create(name, initial)
+                cursor = await self._create(name, start)
             elif cursor.is_closed:
                 assert cursor.writer is not None
                 cursor.writer.reopen()
@@ -190,25 +199,25 @@ class CursorRegistry:
             self._metrics.show(cursor)
             return cursor
 
-    async def _create(self, name: str, initial: Position) -> Cursor:
-        ledgers = self._ledgers
-        key = keys.cursor_key(ledgers.head.managed_ledger_id, name)
-        written = ledgers.first_position if initial == EARLIEST else ledgers.lac
-        row = (key, encode_cursor(CursorRecord(mark_delete_position=written)))
-        self._making_at = written
+    async def _create(self, name: str, start: EntryPart) -> Cursor:
+        ledgers, limit = self._ledgers, self._services.config.cursor_ranges_max
+        state = CursorState(ledgers, ledgers.lac)
+        state.reset_to(
+            start.position, acknowledged=start.indexes or (), batch_size=start.batch_size
+        )
+        record, _ = state.record(ranges_max=limit, batches_max=limit)
+        row = (keys.cursor_key(ledgers.head.managed_ledger_id, name), encode_cursor(record))
+        writer = self._writer(name, state, state.mark_delete_position, has_progress=False)
+        self._in_making = cursor = Cursor(name, state, self._host, writer)
         try:
             await submitted(lambda done: self._services.committer.submit_rows([row], done))
         finally:
-            self._making_at = None
+            self._in_making = None
         self._check()
-        # What was appended, or trimmed, meanwhile is before the new cursor.
-        place = ledgers.first_position if initial == EARLIEST else ledgers.lac
-        state = CursorState(ledgers, place)
-        writer = self._writer(name, state, written, has_progress=False)
-        if place != written:
-            state.version += 1
-            writer.note()
-        return Cursor(name, state, self._host, writer)
+        if start.position == LATEST and state.has_unread:
+            state.reset_to(LATEST)  # what was appended meanwhile is before it
+        writer.note()
+        return cursor
 
     async def _delete(self, name: str) -> None:
         async with self._lock:

@@ -50,6 +50,7 @@ CURSORS: dict[str, Call] = {
     "delete_cursor": lambda ml: ml.delete_cursor("c"),
     "new_non_durable_cursor": lambda ml: ml.new_non_durable_cursor(),
     "open_cursor": lambda ml: ml.open_cursor("c"),
+    "open_cursor_at": lambda ml: ml.open_cursor_at("c", LATEST),
 }
 HARMLESS: dict[str, Call] = {
     "close": lambda ml: ml.close(),

@@ -8,17 +8,20 @@ import asyncio
 import pytest
 
 from ledger import (
+    LATEST,
     Cursor,
     EntryPart,
+    InvalidArgument,
     InvalidPosition,
     LedgerStore,
+    ManagedLedger,
     Position,
     ResetInProgress,
     StorageFailed,
 )
 from ledger.testing import FaultyEngine
 from tests.ledger.cursors.words import crashed, owed
-from tests.ledger.words import OpenStore, numbers
+from tests.ledger.words import OpenStore, datas, numbers
 
 
 async def test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_step(
@@ -37,6 +40,49 @@ async def test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_s
     ml = await crashed(store, engine, open_store)
     assert numbers(2, 9) == await owed(ml)
     assert frozenset({3, 4}) == ml.cursors["c"].batch_indexes(places[2])
+
+
+async def test_a_new_cursor_is_durable_with_its_place_or_not_there(
+    store: LedgerStore,
+    ml: ManagedLedger,
+    engine: FaultyEngine,
+    open_store: OpenStore,
+    places: list[Position],
+) -> None:
+    """It was made at the first entry, and set in a second write: a crash left it between."""
+    commits = engine.calls["commit"]
+    cursor = await ml.open_cursor_at("c", places[2], acknowledged=range(3), batch_size=5)
+    assert commits + 1 == engine.calls["commit"]
+    expected = (8, frozenset({3, 4}))
+    assert expected == (cursor.backlog, cursor.batch_indexes(places[2]))
+    assert numbers(2, 9) == datas(await cursor.read(20))
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await ml.open_cursor_at("d", places[4])
+    with pytest.raises(InvalidArgument):
+        await ml.open_cursor_at("d", places[4], acknowledged=[5], batch_size=5)
+    ml = await crashed(store, engine, open_store)
+    assert ["c"] == list(ml.cursors)
+    assert expected == (ml.cursors["c"].backlog, ml.cursors["c"].batch_indexes(places[2]))
+
+
+@pytest.mark.parametrize(("start", "owed_then"), [(LATEST, []), (2, numbers(5, 9))])
+async def test_what_is_passed_over_while_a_cursor_is_made_is_not_owed(
+    ml: ManagedLedger,
+    engine: FaultyEngine,
+    places: list[Position],
+    start: Position | int,
+    owed_then: list[bytes],
+) -> None:
+    place = places[start] if isinstance(start, int) else start
+    hold = engine.hold_next("commit")
+    opening = asyncio.ensure_future(ml.open_cursor_at("c", place))
+    await hold.reached()
+    ml.pass_over(places[5], records=1, batch_size=2)
+    hold.release()
+    cursor = await opening
+    assert owed_then == datas(await cursor.read(20))
+    assert (frozenset({1}) if owed_then else None) == cursor.batch_indexes(places[5])
 
 
 async def test_a_reset_into_a_batch_that_was_not_written_changes_nothing(

@@ -12,7 +12,7 @@ def test_the_face_has_these_names() -> None:
         opening["initial"].default,
         opening["initial"].kind,
     )
-    for name in ("open_cursor", "new_non_durable_cursor", "delete_cursor"):
+    for name in ("open_cursor", "open_cursor_at", "new_non_durable_cursor", "delete_cursor"):
         assert inspect.iscoroutinefunction(getattr(ManagedLedger, name))
     assert isinstance(inspect.getattr_static(ManagedLedger, "cursors"), property)
 
@@ -21,5 +21,6 @@ async def test_each_goes_to_the_registry(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     assert {"c": cursor} == dict(ml.cursors)
     assert not (await ml.new_non_durable_cursor()).is_durable
+    assert cursor is await ml.open_cursor_at("c", LATEST)
     await ml.delete_cursor("c")
     assert {} == dict(ml.cursors)
