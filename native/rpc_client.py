@@ -45,6 +45,8 @@ from subscriptions.model import Deliver
 
 CONNECT_TIMEOUT_MS = 10_000
 """How long the first connection may take."""
+CONNECT_PATIENCE_MS = 1_000
+"""How long the first connection is tried again when it is refused: mostly there is no server."""
 
 
 class RpcClient:
@@ -79,14 +81,23 @@ class RpcClient:
         )
         self._links: set[RpcLink[Any, Any]] = set()
 
-    async def connect(self, *, timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+    async def connect(
+        self,
+        *,
+        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        patience_ms: int | None = CONNECT_PATIENCE_MS,
+    ) -> None:
         """Make the connection and agree on a version.
+
+        Args:
+            timeout_ms: how long to wait.
+            patience_ms: how long to try again when tries fail; None: for all that time.
 
         Raises:
             Unavailable: nobody answers.
             NotAllowed: there is no version that both sides speak.
         """
-        await self._connection.ready(timeout_ms)
+        await self._connection.ready(timeout_ms, patience_ms=patience_ms)
 
     async def close(self) -> None:
         """Close every link, then the connection; may be repeated."""

@@ -66,7 +66,7 @@ class RpcConnection:
         self._backoff = Backoff(entropy, first_ms=RECONNECT_FIRST_MS, max_ms=RECONNECT_MAX_MS)
         self._channel: Any = grpc.aio.insecure_channel(address, options=_options(keepalive_ms))
         self._is_closed = False
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._waiters: dict[asyncio.Future[None], int | None] = {}  # until when, and no longer
         self._trying: asyncio.Task[None] | None = None
         self._failure: KledgerError | None = None
         self.version = 0
@@ -74,8 +74,14 @@ class RpcConnection:
         self.message_bytes_max = 0
         """What the server takes."""
 
-    async def ready(self, timeout_ms: int = CALL_TIMEOUT_MS) -> None:
+    async def ready(
+        self, timeout_ms: int = CALL_TIMEOUT_MS, *, patience_ms: int | None = None
+    ) -> None:
         """Return when both sides have agreed, at once if they have.
+
+        Args:
+            timeout_ms: how long to wait.
+            patience_ms: how long to try again when tries fail; None: for all that time.
 
         Raises:
             Unavailable: there was no connection in that time.
@@ -87,7 +93,8 @@ class RpcConnection:
         if self.version:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[waiter] = None
+        until_ms = None if patience_ms is None else self.clock.monotonic_ms() + patience_ms
+        self._waiters[waiter] = until_ms
         if self._trying is None:
             self._trying = self.supervisor.spawn(self._try(), "native connection")
         timer = self.timers.call_after(timeout_ms, lambda: self._give_up(waiter, timeout_ms))
@@ -147,7 +154,10 @@ class RpcConnection:
                     self._wake(failure)
                     return
                 self._failure = failure
-                await self.clock.sleep(self._backoff.next_ms())
+                pause_ms = self._backoff.next_ms()
+                self._tell_impatient(failure, self.clock.monotonic_ms() + pause_ms)
+                if self._waiters:
+                    await self.clock.sleep(pause_ms)
         finally:
             self._trying = None
 
@@ -188,6 +198,14 @@ class RpcConnection:
                 waiter.set_result(None)
             else:
                 waiter.set_exception(type(failure)(*failure.args))
+
+    def _tell_impatient(self, failure: KledgerError, next_try_ms: int) -> None:
+        """End the waits of those who will not wait for the next try."""
+        for waiter, until_ms in list(self._waiters.items()):
+            if until_ms is not None and until_ms < next_try_ms:
+                del self._waiters[waiter]
+                if not waiter.done():
+                    waiter.set_exception(type(failure)(*failure.args))
 
     def _give_up(self, waiter: asyncio.Future[None], timeout_ms: int) -> None:
         if not waiter.done():

@@ -94,6 +94,29 @@ async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
     await link.supervisor.close()
 
 
+class LeapingClock(ImpatientClock):
+    """A pause takes no time and moves the clock."""
+
+    def monotonic_ms(self) -> int:
+        return sum(self.pauses)
+
+
+async def test_first_connection_that_is_refused_is_told_within_a_second() -> None:
+    """It was tried for ten seconds, while somebody looked at a command that said nothing."""
+    clock = LeapingClock()
+    client = RpcClient("127.0.0.1:1", clock=clock, entropy=LargestEntropy())
+    async with asyncio.timeout(TEST_SECONDS):
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
+            await client.connect()
+        assert [100, 200, 400] == clock.pauses
+        patient = asyncio.ensure_future(client.connect(patience_ms=None))
+        await clock.enough.wait()
+        assert not patient.done()
+        await client.close()
+        with pytest.raises(AlreadyClosed):
+            await patient
+
+
 async def test_closing_ends_every_wait() -> None:
     link = connection("127.0.0.1:1")
     waiting = asyncio.ensure_future(link.ready(20_000))
