@@ -12,6 +12,7 @@ from typing import Literal
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
+    "transactions", "rebalance", "many-topics", "session-fetches",
     "ledger", "many-ledgers", "cursor-holes",
     "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
@@ -48,6 +49,7 @@ class Case:
     partitions: int = 1
     consumers: int = 1
     in_flight: int = 5
+    protocol: Literal[1, 2] = 1
     repeats: int = 1
     seconds: float = 0.0
     ranges_max: int = 0
@@ -67,6 +69,11 @@ def _produce(name: str, record_bytes: int, records: int, **more: object) -> Case
 def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case:
     case = _produce(name, record_bytes, records, subjects=_PAIR)
     return replace(case, **({"kind": "consume"} | more))  # type: ignore[arg-type]
+
+
+def _transactions(name: str, transactions: int, **more: object) -> Case:
+    case = Case(name=name, kind="transactions", record_bytes=100, records=transactions)
+    return replace(case, **({"subjects": _PAIR} | more))  # type: ignore[arg-type]
 
 
 def _ledger(name: str, record_bytes: int, records: int) -> Case:
@@ -113,6 +120,17 @@ CASES = (
     Case(name="idle-connections", kind="idle-connections", seconds=10, subjects=_PAIR),
     Case(
         name="idle-fetches", kind="idle-fetches", partitions=100_000, seconds=10, subjects=(OS,)
+    ),
+    _transactions("transactions-librdkafka", 400),
+    _transactions("transactions-raw-1", 1_000, client="raw"),
+    _transactions("transactions-raw-2", 1_000, client="raw", protocol=2),
+    Case(name="rebalance-50", kind="rebalance", consumers=50, repeats=40, subjects=_PAIR),
+    Case(
+        name="many-topics", kind="many-topics", partitions=20_000, repeats=50, subjects=_PAIR
+    ),
+    Case(
+        name="session-fetches", kind="session-fetches", partitions=1_000, records=400,
+        subjects=_PAIR,
     ),
     Case(name="restart-1g", kind="restart", record_bytes=10_000, records=107_400, subjects=_PAIR),
     Case(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from benchmarks import clients, wire
 from benchmarks.cases import Case
 from benchmarks.clients import Figures
+from benchmarks.exchange import Exchange, exchanges, read_response
 from benchmarks.programs.raw_load import connect
 from benchmarks.shared_cases import rates
 from benchmarks.testbed import Testbed, create_topic, measured
@@ -147,6 +147,36 @@ def idle_fetches(case: Case, subject: str, testbed: Testbed) -> Figures:
         }
 
 
+def session_fetches(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Fetch from partitions in which nothing happens: in a session, and naming all each time."""
+    with testbed.own_server(subject) as server:
+        server.start()
+        name = create_topic(subject, server.bootstrap, case.partitions)
+        places = {name: list(range(case.partitions))}
+        wait(_SETTLE_S)
+        with exchanges(server.bootstrap, 1) as (exchange,):
+            for count in (4 * case.records, case.records):  # the first to warm up
+                plain = fetch_cost(server, exchange, [wire.fetch_request(places, wait_ms=1)], count)
+                first = wire.fetch_request(places, wait_ms=1, session=wire.NEW_SESSION)
+                session_id = wire.fetch_session_id(exchange.ask(first))
+                following = [
+                    wire.fetch_request({}, wait_ms=1, session=(session_id, epoch))
+                    for epoch in range(1, count + 1)
+                ]
+                in_session = fetch_cost(server, exchange, following, count)
+        return {"session_cpu_us_per_fetch": in_session, "cpu_us_per_fetch": plain}
+
+
+def fetch_cost(
+    server: ServerProcess, exchange: Exchange, requests: list[bytes], count: int
+) -> float:
+    """Send fetches one after the other, going round; give the server's CPU for one in µs."""
+    with measured(server) as usage:
+        for number in range(count):
+            wire.fetch_session_id(exchange.ask(requests[number % len(requests)]))
+    return usage.cpu_s * 1e6 / count
+
+
 def wait_until_quiet(server: ServerProcess) -> None:
     """Wait until a second passes in which the server does next to nothing."""
     for _ in range(_PARKED_MS // 2000):
@@ -167,20 +197,3 @@ def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]
     """Open connections and close them behind the body."""
     with ExitStack() as exits:
         yield [exits.enter_context(connect(bootstrap)) for _ in range(count)]
-
-
-def read_response(connection: socket.socket) -> bytes:
-    """Read one response without its size."""
-    (size,) = struct.unpack(">i", read_exactly(connection, 4))
-    return read_exactly(connection, size)
-
-
-def read_exactly(connection: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes."""
-    pieces = bytearray()
-    while len(pieces) < size:
-        piece = connection.recv(size - len(pieces))
-        if not piece:
-            raise clients.ClientFailed("the server closed an idle connection")
-        pieces += piece
-    return bytes(pieces)

@@ -22,6 +22,16 @@ _UNITS = {
     "ready_s": "log readable s", "cpu_percent": "CPU % of a core",
     "cpu_percent_without": "CPU % without them", "kb_each": "memory KB each",
     "parking_us_per_partition": "CPU µs to park a partition",
+    "session_cpu_us_per_fetch": "server CPU µs/fetch in a session",
+    "cpu_us_per_fetch": "server CPU µs/fetch that names all",
+    "transactions_per_s": "transactions/s",
+    "cpu_us_per_transaction": "server CPU µs/transaction",
+    "join_ms": "one more joins ms", "leave_ms": "one leaves ms",
+    "client_cpu_ms": "of which CPU of the members ms",
+    "cpu_ms_per_rebalance": "server CPU ms/rebalance",
+    "create_s": "all created and listed s", "create_cpu_s": "server CPU for it s",
+    "metadata_ms": "all listed again ms", "metadata_cpu_ms": "server CPU for it ms",
+    "listed_s": "all listed after a start s",
     "idle_s": "seconds, server idle", "busy_s": "seconds, beside a producer",
     "disk_mb_full": "disk before MB", "disk_mb_left": "disk after MB",
     "p50_ms_without": "producer's p50 ms before", "p99_ms_without": "producer's p99 ms before",
@@ -44,6 +54,28 @@ _NATIVE_WORK = {
     "native-consume": "read and acknowledged 1,000 at a time",
     "native-shared": "a shared subscription, each record acknowledged for itself",
     "native-drain": "a backlog read, every tenth record acknowledged for itself, then all up to it",
+}
+_REQUESTS = "one record of {case.record_bytes} B a request, {case.in_flight} in flight"
+_WORK = {
+    "request": _REQUESTS,
+    "round-trip": _REQUESTS,
+    "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
+    "restart": "killed with {gib:.1f} GiB of log",
+    "start": "an empty folder; memory two seconds later",
+    "idle-connections": "1,000 connections that asked once, then nothing",
+    "idle-fetches": "{case.partitions:,} partitions parked in fetches of 1,000",
+    "session-fetches": "{case.records:,} fetches of 1 ms over {case.partitions:,} empty partitions",
+    "rebalance": "a classic group of {case.consumers} members that answer at once, one more comes"
+    " and goes {case.repeats} times, no initial delay",
+    "many-topics": "{case.partitions:,} partitions, or as many as there may be files, ten in each"
+    " topic; all listed {case.repeats} times",
+    "space": "nine of ten topics of {gib:.1f} GiB deleted, seconds until the disk use is below 1.3"
+    " of what is alive",
+    "ledger": "the ledger without a server, {case.records:,} entries of {case.record_bytes:,} B,"
+    " 16 adds under way, each figure for one entry",
+    "many-ledgers": "{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one",
+    "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
+    " `cursor_ranges_max` {case.ranges_max:,}",
 }
 _HEAD = """\
 # Benchmarks
@@ -123,39 +155,24 @@ def describe(case: Case) -> str:
     if case.kind in {"produce", "consume", "cold-consume"}:
         words = [case.client, f"{case.records:,} records of {case.record_bytes:,} B", case.codec]
         words += [f"acks={case.acks}"] if case.kind == "produce" else []
-        words += ["1 partition" if case.partitions == 1 else f"{case.partitions} partitions"]
+        words += [_partitions(case)]
         words += [f"{case.repeats} times"] if case.repeats > 1 else []
-    elif case.kind in {"request", "round-trip"}:
-        words = [f"one record of {case.record_bytes} B a request", f"{case.in_flight} in flight"]
-    elif case.kind == "latency":
-        words = ["librdkafka, 1,000 records/s, from produce() to the consumer"]
-    elif case.kind == "restart":
-        words = [f"killed with {case.payload_bytes / (1 << 30):.1f} GiB of log"]
-    elif case.kind == "start":
-        words = ["an empty folder; memory two seconds later"]
-    elif case.kind == "idle-connections":
-        words = ["1,000 connections that asked once, then nothing"]
-    elif case.kind == "space":
-        words = [f"nine of ten topics of {case.payload_bytes / (1 << 30):.1f} GiB deleted"]
-        words += ["seconds until the disk use is below 1.3 of what is alive"]
-    elif case.kind == "ledger":
-        words = [
-            f"the ledger without a server, {case.records:,} entries of {case.record_bytes:,} B"
-        ]
-        words += ["16 adds under way", "each figure for one entry"]
-    elif case.kind == "many-ledgers":
-        words = [f"{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one"]
-    elif case.kind == "cursor-holes":
-        words = [f"every second of {2 * case.records:,} entries acknowledged with one cursor"]
-        words += [f"`cursor_ranges_max` {case.ranges_max:,}"]
+    elif case.kind == "transactions":
+        words = [case.client, f"{case.records:,} transactions of one record"]
+        words += [f"protocol {case.protocol}"] if case.client == "raw" else []
+        words += [_partitions(case)]
     elif case.kind.startswith("native-"):
         words = [f"{case.records:,} records of {case.record_bytes:,} B on kledger fsync"]
         words += [_NATIVE_WORK[case.kind]]
         words += [f"{case.consumers} consumers"] if case.consumers > 1 else []
-        words += ["1 partition" if case.partitions == 1 else f"{case.partitions} partitions"]
-    elif case.kind == "idle-fetches":
-        words = [f"{case.partitions:,} partitions parked in fetches of 1,000"]
+        words += [_partitions(case)]
+    else:
+        words = [_WORK[case.kind].format(case=case, gib=case.payload_bytes / (1 << 30))]
     return ", ".join(words)
+
+
+def _partitions(case: Case) -> str:
+    return "1 partition" if case.partitions == 1 else f"{case.partitions} partitions"
 
 
 def _cell(found: list[float]) -> str:

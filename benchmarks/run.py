@@ -13,7 +13,15 @@ from contextlib import ExitStack
 
 from confluent_kafka import KafkaException
 
-from benchmarks import ledger_cases, native_cases, own_server_cases, shared_cases, space_cases
+from benchmarks import (
+    coordinator_cases,
+    ledger_cases,
+    many_topics_cases,
+    native_cases,
+    own_server_cases,
+    shared_cases,
+    space_cases,
+)
 from benchmarks.cases import Case
 from benchmarks.clients import ClientFailed, Figures
 from benchmarks.report import describe
@@ -33,6 +41,10 @@ _MEASURES: dict[str, _Measure] = {
     "cold-consume": own_server_cases.cold_consume,
     "idle-connections": own_server_cases.idle_connections,
     "idle-fetches": own_server_cases.idle_fetches,
+    "session-fetches": own_server_cases.session_fetches,
+    "transactions": coordinator_cases.transactions,
+    "rebalance": coordinator_cases.rebalance,
+    "many-topics": many_topics_cases.many_topics,
     "space": space_cases.space,
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
@@ -45,6 +57,7 @@ _MEASURES: dict[str, _Measure] = {
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
+    "many-topics": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 

@@ -69,10 +69,21 @@ def _time(what: str, case: str, figure: str, subject: str, against: str) -> Targ
     return Target(what=what, case=case, figure=figure, subject=subject, against=against, limit=1.0)
 
 
+def _ours(what: str, case: str, figure: str) -> Target:
+    return _time(what, case, figure, OS, KAFKA)
+
+
 def _plain(what: str, case: str, figure: str, limit: float, unit: str) -> Target:
     return Target(
         what=what, case=case, figure=figure, subject=OS, against=None, limit=limit, unit=unit
     )
+
+
+_TRANSACTIONS = {
+    "transactions-librdkafka": "librdkafka",
+    "transactions-raw-1": "protocol 1",
+    "transactions-raw-2": "protocol 2",
+}
 
 
 def _all() -> Iterator[Target]:
@@ -107,6 +118,18 @@ def _all() -> Iterator[Target]:
     for subject, against in ((OS, KAFKA), (FSYNC, KAFKA_SYNC)):
         what = "end-to-end latency at 1,000 records/s, p99"
         yield _time(what, "latency-1000", "p99_ms", subject, against)
+    for name, words in _TRANSACTIONS.items():
+        yield Target(
+            what=f"transactions of one record per second, {words}", case=name,
+            figure="transactions_per_s", subject=OS, against=KAFKA, limit=1.0, better="higher",
+        )  # fmt: skip
+    yield _ours("rebalance of 50 members, one joins", "rebalance-50", "join_ms")
+    yield _ours("rebalance of 50 members, one leaves", "rebalance-50", "leave_ms")
+    yield _ours("creation of 2,000 topics of 10 partitions", "many-topics", "create_s")
+    yield _ours("metadata of 2,000 topics of 10 partitions", "many-topics", "metadata_ms")
+    yield _ours("start with 2,000 topics of 10 partitions", "many-topics", "listed_s")
+    what = "CPU of an idle fetch of 1,000 partitions in a session"
+    yield _ours(what, "session-fetches", "session_cpu_us_per_fetch")
     yield _rate("cold consume 1 KB", "cold-consume-1k", 0.8)
     yield _plain("start to first answered Metadata", "start", "start_s", 0.3, " s")
     yield _plain("idle memory", "start", "idle_rss_mb", 80, " MB")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +29,25 @@ _SETTLE_S_MAX = 40
 _numbers = itertools.count(1)
 
 
-def make_server(subject: str, folder: Path, *, is_native: bool = False) -> ServerProcess:
-    """Build the server of a subject, not started; kledger's listens for native clients on wish."""
+def make_server(
+    subject: str,
+    folder: Path,
+    *,
+    is_native: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> ServerProcess:
+    """Build the server of a subject, not started.
+
+    Args:
+        subject: which one.
+        folder: where it keeps everything.
+        is_native: kledger's listens for native clients, too.
+        settings: by Kafka's names, which kledger knows.
+    """
     if subject in (OS, FSYNC):
         durability = "os" if subject == OS else "fsync"
-        return KledgerServer(folder, durability=durability, is_native=is_native)
-    return ApacheKafkaServer(folder)
+        return KledgerServer(folder, durability=durability, is_native=is_native, settings=settings)
+    return ApacheKafkaServer(folder, settings=settings)
 
 
 def server_name(subject: str) -> str:
@@ -95,10 +108,12 @@ class Testbed:
                 return
 
     @contextmanager
-    def own_server(self, subject: str, *, is_native: bool = False) -> Iterator[ServerProcess]:
-        """Give a fresh server, not started, that is gone with the body."""
+    def own_server(
+        self, subject: str, *, is_native: bool = False, settings: Mapping[str, str] | None = None
+    ) -> Iterator[ServerProcess]:
+        """Give a fresh server, not started, that is gone with the body; see make_server()."""
         folder = self.folder / f"own-{next(_numbers)}"
-        server = make_server(subject, folder, is_native=is_native)
+        server = make_server(subject, folder, is_native=is_native, settings=settings)
         try:
             yield server
         finally:

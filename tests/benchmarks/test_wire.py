@@ -2,6 +2,7 @@
 
 import struct
 
+import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from benchmarks import wire
@@ -34,3 +35,26 @@ def test_error_code_is_read_from_a_produce_response() -> None:
     topic = b"some-topic"
     response = struct.pack(f">iih{len(topic)}sii", 0, 1, len(topic), topic, 1, 0)
     assert wire.produce_error(response + struct.pack(">hqqqi", 10, -1, -1, -1, 0)) == 10
+
+
+def test_batch_of_a_transaction_names_its_producer() -> None:
+    batch = DefaultRecordBatch(wire.record_batch([b"x"], 1, producer=(7, 3, 9)))
+    assert batch.validate_crc()
+    assert batch.is_transactional
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (7, 3, 9)
+
+
+def test_session_of_a_fetch_is_named_and_read() -> None:
+    request = wire.fetch_request({}, wait_ms=1, session=(5, 2))
+    assert struct.pack(">iii", 5, 2, 0) in request
+    assert wire.fetch_session_id(struct.pack(">ihii", 0, 0, 5, 0)) == 5
+    with pytest.raises(ValueError, match="error 70"):
+        wire.fetch_session_id(struct.pack(">ihii", 0, 70, 0, 0))
+
+
+def test_topics_are_counted_and_refusals_read() -> None:
+    brokers = struct.pack(">ii", 1, 1) + wire.string("host") + struct.pack(">ih", 9092, -1)
+    assert wire.topic_count(brokers + struct.pack(">ii", 1, 1900)) == 1900
+    refused = struct.pack(">ii", 0, 2) + wire.string("a") + struct.pack(">hh", 0, -1)
+    refused += wire.string("b") + struct.pack(">h", 36) + wire.string("exists")
+    assert wire.create_topics_errors(refused) == [0, 36]

@@ -1,0 +1,100 @@
+"""Many-topics cases: what a server with thousands of topics takes to create, list and load them.
+
+Rule: Apache Kafka holds a file open for every partition, so there are never more partitions than
+this process, and with it both servers, may have files.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+
+from benchmarks.cases import Case
+from benchmarks.clients import ClientFailed, Figures
+from benchmarks.exchange import Exchange, exchanges
+from benchmarks.own_server_cases import cpu_percent, wait
+from benchmarks.testbed import Testbed, measured
+from benchmarks.wire import (
+    create_topics_errors,
+    create_topics_request,
+    metadata_request,
+    topic_count,
+)
+from compat_tests.servers import ServerProcess
+
+_TOPICS_PER_REQUEST = 100
+_PARTITIONS_PER_TOPIC = 10
+_OTHER_FILES = 1_000
+_LISTED_TIMEOUT_S = 120.0
+_POLL_S = 0.02
+_REST_PERCENT = 20.0
+_REST_S_MAX = 60
+_MB = 1e6
+
+
+def many_topics(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Create topics, ask for all of them again and again, restart with them."""
+    count = topics_that_fit(case.partitions)
+    with testbed.own_server(subject) as server:
+        server.start()
+        with exchanges(server.bootstrap, 1) as (exchange,):
+            with measured(server) as usage:
+                seconds = create(exchange, count)
+            figures = {"topics": count, "create_s": seconds, "create_cpu_s": usage.cpu_s}
+            come_to_rest(server)
+            listing(exchange, case.repeats)
+            with measured(server) as usage:
+                figures["metadata_ms"] = listing(exchange, case.repeats) * 1e3 / case.repeats
+            figures["metadata_cpu_ms"] = usage.cpu_s * 1e3 / case.repeats
+        figures["rss_mb"] = server.rss_bytes() / _MB
+        server.stop()
+        begun = time.monotonic()
+        figures["answer_s"] = server.start()
+        with exchanges(server.bootstrap, 1) as (exchange,):
+            wait_until_listed(exchange, count)
+        return figures | {"listed_s": time.monotonic() - begun}
+
+
+def topics_that_fit(partitions: int) -> int:
+    """Give how many topics there are to be, of ten partitions each."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(partitions, files - _OTHER_FILES) // _PARTITIONS_PER_TOPIC
+
+
+def create(exchange: Exchange, count: int) -> float:
+    """Create topics, some in a request; give the seconds until all of them are listed."""
+    names = [f"many-{number}" for number in range(count)]
+    begun = time.monotonic()
+    for first in range(0, count, _TOPICS_PER_REQUEST):
+        chunk = names[first : first + _TOPICS_PER_REQUEST]
+        request = create_topics_request(chunk, partitions=_PARTITIONS_PER_TOPIC)
+        errors = create_topics_errors(exchange.ask(request))
+        if errors != [0] * len(chunk):
+            raise ClientFailed(f"CreateTopics was answered with errors {set(errors)}")
+    wait_until_listed(exchange, count)
+    return time.monotonic() - begun
+
+
+def wait_until_listed(exchange: Exchange, count: int) -> None:
+    """Ask until all topics are there."""
+    deadline = time.monotonic() + _LISTED_TIMEOUT_S
+    while (found := topic_count(exchange.ask(metadata_request(all_topics=True)))) < count:
+        if time.monotonic() > deadline:
+            raise ClientFailed(f"{found} of {count} topics are listed")
+        wait(_POLL_S)
+
+
+def listing(exchange: Exchange, repeats: int) -> float:
+    """Ask for all topics again and again; give the seconds."""
+    request = metadata_request(all_topics=True)
+    begun = time.monotonic()
+    for _ in range(repeats):
+        exchange.ask(request)
+    return time.monotonic() - begun
+
+
+def come_to_rest(server: ServerProcess) -> None:
+    """Wait until a server has done what it does behind its answers, or for long enough."""
+    for _ in range(_REST_S_MAX):
+        if cpu_percent(server, 1.0) < _REST_PERCENT:
+            return
