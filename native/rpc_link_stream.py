@@ -3,11 +3,13 @@
 Rule: the first message opens the link, before that nothing is there. What is asked runs beside each
 other, begun in the order in which it came; it is in work until its answer is on its way, and when
 too much is in work the stream is not read. A client that ends its side gets every answer first; one
-that vanishes loses its link at once. A link that ends takes the stream with it, with its error or,
-when the client may come back at once, without one.
+that vanishes loses its link at once. When a link ends the client is told so in the last message,
+and the stream ends when the client has ended its side: what was on its way from there would
+otherwise look like a lost connection.
 Must not know: what a link does, who listens.
 """
 
+import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Coroutine, Sequence
@@ -52,6 +54,7 @@ class LinkStream(ABC, Generic[Link, Item]):
         self._supervisor = supervisor
         self._outbox: Outbox[Item | Answer] = Outbox(MESSAGE_BYTES_GOAL)
         self._error: KledgerError | None = None
+        self._is_over = False
         self._work_count = 0
         self._work_size = 0
         self._work_done = Signal()
@@ -67,6 +70,10 @@ class LinkStream(ABC, Generic[Link, Item]):
     @abstractmethod
     def _response(self, items: Sequence[Item | Answer]) -> Any:
         """Put items into one message."""
+
+    @abstractmethod
+    def _last_response(self, end: pb.LinkEnd) -> Any:
+        """Say that the link has ended."""
 
     def _written(self, link: Link, items: Sequence[Item | Answer]) -> None:
         """Note that items are on their way."""
@@ -94,6 +101,11 @@ class LinkStream(ABC, Generic[Link, Item]):
             while items := await self._outbox.take():
                 await self._context.write(self._response(items))
                 self._written(link, items)
+            if self._is_over:
+                await self._supervisor.finish(link.close(), "native link")
+                error = None if self._error is None else message_of(self._error)
+                await self._context.write(self._last_response(pb.LinkEnd(error=error)))
+                await asyncio.wait([reading])
         finally:
             reading.cancel()
             await self._supervisor.finish(link.close(), "native link")
@@ -101,9 +113,12 @@ class LinkStream(ABC, Generic[Link, Item]):
             raise self._error
 
     def end(self, error: KledgerError | None) -> None:
-        """End the stream from this side, behind what is to be written already."""
-        self._error = self._error or error
-        self._outbox.finish()
+        """End the link from this side, behind what is to be written already."""
+        if not self._is_over:
+            self._is_over = True
+            self._error = error
+            self._outbox.finish()
+            self._work_done.notify()
 
     def _begin(self, work: Coroutine[Any, Any, Any], size: int) -> None:
         """Let something run that returns a receipt."""
@@ -115,19 +130,26 @@ class LinkStream(ABC, Generic[Link, Item]):
         self._outbox.put(Answer(await work, size))
 
     async def _read(self, link: Link, request: Any) -> None:
+        """Read to the end of the client's side, also when nothing of it is heard any more."""
         try:
             while request is not grpc.aio.EOF:
-                self._take(link, request)
-                while self._work_size > self._work_max:
+                self._hear(link, request)
+                while self._work_size > self._work_max and not self._is_over:
                     await self._work_done.wait()
                 request = await self._context.read()
-            while self._work_count:
+            while self._work_count and not self._is_over:
                 await self._work_done.wait()
             self._outbox.finish()
-        except KledgerError as error:
-            self.end(error)
         except Exception as error:  # noqa: BLE001 - a mistake in one stream is no end of the server
             self.end(fault(error))
+
+    def _hear(self, link: Link, request: Any) -> None:
+        if self._is_over:
+            return
+        try:
+            self._take(link, request)
+        except KledgerError as error:
+            self.end(error)
 
 
 async def answer(work: Awaitable[object]) -> pb.Error | None:

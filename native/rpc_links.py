@@ -3,6 +3,7 @@
 Rule: a link is one stream. What is sent is queued and written as fast as the server takes it, many
 in one message. When the stream ends, whoever still waits for an answer hears Unavailable, for
 nobody knows what the server did; then `ended` is called, unless it was the client that closed.
+After a reset, of which the server's last message tells, acknowledgements mean nothing and return.
 Must not know: how a lost connection comes back, and who opens the next link.
 """
 
@@ -63,6 +64,7 @@ class RpcLink(ABC, Generic[Item, Answer]):
         self._reading: asyncio.Task[None] | None = None
         self._is_closing = False
         self._end: KledgerError | None = None
+        self._was_reset = False
 
     @abstractmethod
     def _request(self, items: Sequence[Item]) -> Any:
@@ -154,7 +156,12 @@ class RpcLink(ABC, Generic[Item, Answer]):
         try:
             while (response := await self._call.read()) is not grpc.aio.EOF:
                 self._received(response)
-            error = None
+                if response.HasField("end"):
+                    error = _error_of_end(response.end)
+                    self._was_reset = error is None
+                    break
+            else:
+                error = None
         except grpc.aio.AioRpcError as failure:
             error = self._connection.explain(failure)
         except asyncio.CancelledError:
@@ -242,14 +249,19 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
     async def _acknowledge(
         self, acknowledgements: Sequence[Acknowledgement], *, is_cumulative: bool
     ) -> None:
-        number, answer = self._ask()
-        request = pb.Acknowledge(
-            request=number,
-            is_cumulative=is_cumulative,
-            acknowledgements=[acknowledgement_to(each) for each in acknowledgements],
-        )
-        self._outbox.put(pb.ConsumerCall(acknowledge=request), ITEM_BYTES * len(acknowledgements))
-        await answer
+        try:
+            number, answer = self._ask()
+            request = pb.Acknowledge(
+                request=number,
+                is_cumulative=is_cumulative,
+                acknowledgements=[acknowledgement_to(each) for each in acknowledgements],
+            )
+            size = ITEM_BYTES * len(acknowledgements)
+            self._outbox.put(pb.ConsumerCall(acknowledge=request), size)
+            await answer
+        except Unavailable:
+            if not self._was_reset:
+                raise
 
     def _request(self, items: Sequence[pb.ConsumerCall]) -> pb.ConsumeRequest:
         return pb.ConsumeRequest(calls=items)
@@ -259,6 +271,11 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
             self._answer(each.request, each.error if each.HasField("error") else None, None)
         if response.deliveries and not self._is_closing:
             self._deliver([delivery_from(each) for each in response.deliveries])
+
+
+def _error_of_end(end: pb.LinkEnd) -> KledgerError | None:
+    """Return what `ended` is called with."""
+    return error_of(end.error.code, end.error.message) if end.HasField("error") else None
 
 
 def first_produce_message(topic: str, partition: int, name: str) -> pb.ProduceRequest:

@@ -58,6 +58,9 @@ class ProducerStream(LinkStream[ProducerLink, Answer]):
     def _response(self, items: Sequence[Answer]) -> pb.ProduceResponse:
         return pb.ProduceResponse(receipts=[item.receipt for item in items])
 
+    def _last_response(self, end: pb.LinkEnd) -> pb.ProduceResponse:
+        return pb.ProduceResponse(end=end)
+
     async def _send(self, link: ProducerLink, number: int, data: bytearray) -> pb.SendReceipt:
         try:
             receipt = await link.send(data)
@@ -116,6 +119,9 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
             else:
                 response.receipts.append(item.receipt)
         return response
+
+    def _last_response(self, end: pb.LinkEnd) -> pb.ConsumeResponse:
+        return pb.ConsumeResponse(end=end)
 
     def _written(self, link: ConsumerLink, items: Sequence[Delivery | Answer]) -> None:
         super()._written(link, items)

@@ -79,6 +79,12 @@ class Error(_message.Message):
     message: str
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
+class LinkEnd(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: Error
+    def __init__(self, error: _Optional[_Union[Error, _Mapping]] = ...) -> None: ...
+
 class HelloRequest(_message.Message):
     __slots__ = ("version_min", "version_max", "client")
     VERSION_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -128,10 +134,12 @@ class Batch(_message.Message):
     def __init__(self, number: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
-    __slots__ = ("receipts",)
+    __slots__ = ("receipts", "end")
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     receipts: _containers.RepeatedCompositeFieldContainer[SendReceipt]
-    def __init__(self, receipts: _Optional[_Iterable[_Union[SendReceipt, _Mapping]]] = ...) -> None: ...
+    end: LinkEnd
+    def __init__(self, receipts: _Optional[_Iterable[_Union[SendReceipt, _Mapping]]] = ..., end: _Optional[_Union[LinkEnd, _Mapping]] = ...) -> None: ...
 
 class SendReceipt(_message.Message):
     __slots__ = ("number", "position", "base_offset", "error")
@@ -222,12 +230,14 @@ class Redeliver(_message.Message):
     def __init__(self, is_all: _Optional[bool] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
-    __slots__ = ("deliveries", "receipts")
+    __slots__ = ("deliveries", "receipts", "end")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
     deliveries: _containers.RepeatedCompositeFieldContainer[Delivery]
     receipts: _containers.RepeatedCompositeFieldContainer[AcknowledgeReceipt]
-    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[AcknowledgeReceipt, _Mapping]]] = ...) -> None: ...
+    end: LinkEnd
+    def __init__(self, deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., receipts: _Optional[_Iterable[_Union[AcknowledgeReceipt, _Mapping]]] = ..., end: _Optional[_Union[LinkEnd, _Mapping]] = ...) -> None: ...
 
 class AcknowledgeReceipt(_message.Message):
     __slots__ = ("request", "error")

@@ -40,8 +40,9 @@ async def error_of(call: Any) -> tuple[str, str]:
     """Wait for the end of a stream; return its code and text."""
 
     async def read_on() -> None:
-        while await call.read() is not grpc.aio.EOF:
-            pass
+        while (response := await call.read()) is not grpc.aio.EOF:
+            if response.HasField("end"):
+                await call.done_writing()
 
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await read_on()

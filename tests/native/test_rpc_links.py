@@ -147,13 +147,38 @@ async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | N
         found = await ended.first()
         assert (type(error), str(error)) == (type(found), str(found))
         assert [delivery(0)] == taken.seen, "what came before the end is there"
-        with pytest.raises(Unavailable):
-            await link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        late = link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        if error is None:
+            await late  # as in one process
+        else:
+            with pytest.raises(Unavailable):
+                await late
         link.add_permits(1)
         link.redeliver(None)
         await link.close()
         await both.broker.happened("c", "close")
     assert 1 == len(ended.seen)
+
+
+@pytest.mark.parametrize("error", [None, ConsumerBusy("sent away")])
+async def test_end_is_told_as_it_is_whatever_crosses_it(error: KledgerError | None) -> None:
+    """What was written behind the end of the stream made a lost connection of a reset."""
+    acknowledgement = Acknowledgement(Position(3, 0), 1, 1)
+    async with pair() as both:
+        for turns in range(60):
+            ended = Endings()
+            link = await consumer(both, Deliveries(), ended)
+            acknowledging = [asyncio.ensure_future(link.acknowledge([acknowledgement]))]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            both.broker.links[-1].ended(error)
+            for _ in range(5):
+                acknowledging.append(asyncio.ensure_future(link.acknowledge([acknowledgement])))
+                await asyncio.sleep(0)
+            assert type(error) is type(await ended.first()), f"after {turns} turns"
+            found = await asyncio.gather(*acknowledging, return_exceptions=True)
+            if error is None:
+                assert {None} == set(found), f"after {turns} turns"
 
 
 async def test_unanswered_sends_fail_when_the_link_ends() -> None:

@@ -93,6 +93,40 @@ async def test_nothing_from_before_comes_after(client: kledger.Client, topic: st
     assert values(100) == await receive_values(consumer, 100)
 
 
+async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledger.Client) -> None:
+    """Whoever acknowledged heard of a lost connection, depending on what was on its way."""
+    consumer = await client.subscribe("orders", "s", consumer_type="shared")
+    (sent,) = await send(client, "orders", [b"v"])
+    for turns in range(0, 40, 2):
+        message, *_ = await receive(consumer, 1)
+        seeking = asyncio.ensure_future(consumer.seek(sent))
+        acknowledging = []
+        for turn in range(turns):
+            if turn % 4 == 3:
+                acknowledging.append(asyncio.ensure_future(consumer.acknowledge(message)))
+            await asyncio.sleep(0)
+        await seeking
+        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {turns} turns"
+        await consumer.acknowledge(message)
+    assert [sent] == [each.id for each in await receive(consumer, 1)]
+    assert 1 == (await client.subscription_stats("orders", "s")).backlog
+
+
+async def test_reset_by_somebody_else_settles_acknowledgements(client: kledger.Client) -> None:
+    consumer = await client.subscribe("orders", "s", consumer_type="shared")
+    await send(client, "orders", [b"v"])
+    for turns in range(20):
+        message, *_ = await receive(consumer, 1)
+        resetting = asyncio.ensure_future(client.reset_subscription("orders", "s", "earliest"))
+        acknowledging = []
+        while not resetting.done():
+            acknowledging.append(asyncio.ensure_future(consumer.acknowledge(message)))
+            for _ in range(1 + turns % 5):
+                await asyncio.sleep(0)
+        assert {None} >= set(await asyncio.gather(*acknowledging)), f"after {turns} turns"
+    assert [b"v"] == await receive_values(consumer, 1)
+
+
 async def test_seek_of_one_moves_all_consumers(client: kledger.Client, topic: str) -> None:
     one, two = [await client.subscribe(topic, "s", consumer_type="shared") for _ in range(2)]
     await send(client, topic, values(10))
