@@ -9,25 +9,31 @@ Must not know: APIs, except that Produce pipelines and that ApiVersions is never
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from struct import Struct
 from types import CoroutineType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from gateway.connection_state import (
     HOLD_NOT_READY,
     HOLD_SATURATED,
     HOLD_SLOW_READER,
     HOLD_STOPPING,
+    HOLD_THROTTLED,
     ConnectionState,
     Slot,
 )
 from gateway.context import RequestContext
+from gateway.request_meter import RequestMeter
 from gateway.router import Reply, Route, encode_response
 from gateway.switchboard import Switchboard
 from gateway.wire.errors import MalformedMessage
 from gateway.wire.framing import FrameSplitter
 from gateway.wire.header import RequestHeader, decode_request_header
 from gateway.wire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 
@@ -53,15 +59,18 @@ class Connection(asyncio.BufferedProtocol):
         "_is_flush_scheduled",
         "_is_pumping",
         "_is_reading_paused",
+        "_meter",
         "_output_bytes",
         "_pending_bytes",
         "_splitter",
+        "_throttling",
         "_transport",
         "connection_id",
         "is_closed",
         "kept",
         "peer_host",
         "state",
+        "throttle_time_ms",
     )
 
     def __init__(self, board: Switchboard) -> None:
@@ -72,6 +81,9 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_host = "?"
         self.is_closed = False
         self.kept: Slot | None = None
+        self.throttle_time_ms = 0
+        self._meter: RequestMeter | None = None
+        self._throttling: TimerHandle | None = None
         self._activity_tick = board.tick
         self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
         self._pending_bytes = 0
@@ -101,6 +113,8 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything that worked for this connection."""
         self.is_closed = True
         self._count_pending(0)
+        if self._throttling is not None:
+            self._throttling.cancel()
         for slot in self.state.clear():
             slot.abandon()
         if self.kept is not None:
@@ -210,6 +224,34 @@ class Connection(asyncio.BufferedProtocol):
         self.state.wait(kept, is_pipelined=is_pipelined, is_first=is_first)
 
     def _start(self, frame: memoryview, is_owned: bool) -> None:
+        board = self._board
+        if not board.quota_state.is_limiting:
+            self._begin(frame, is_owned)
+            return
+        meter = self._meter
+        if meter is None:
+            meter = self._meter = RequestMeter(board.services.quotas, board.services.clock)
+        self.throttle_time_ms = meter.begin(frame)
+        self._begin(frame, is_owned)
+        self.throttle_time_ms = 0
+        self._throttle(meter.started(is_put_back=bool(self.state.holds & HOLD_NOT_READY)))
+
+    def _throttle(self, wait_ms: int) -> None:
+        """Start no request for some time, as the client used more than its quota."""
+        if wait_ms > 0 and not self.is_closed:
+            self.state.holds |= HOLD_THROTTLED
+            self._throttling = self._board.services.timers.call_after(
+                wait_ms, partial(self.release, HOLD_THROTTLED)
+            )
+
+    def _metered(self, response: Reply, *, is_at_once: bool) -> Reply:
+        """Count what a request that runs alone used; return the response to be sent."""
+        if self._meter is not None:
+            response, wait_ms = self._meter.answered(response, is_at_once=is_at_once)
+            self._throttle(wait_ms)
+        return response
+
+    def _begin(self, frame: memoryview, is_owned: bool) -> None:
         key, version, correlation_id, client_id_size = HEAD.unpack_from(frame)
         route = self._board.router.find(key, version)
         if route is None:
@@ -311,7 +353,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def slot_ready(self, slot: Slot) -> None:
         """A response is complete; let what may leave leave, and what may start start."""
-        if self.is_closed or slot is not self.state.slots[0] or not self.state.advance():
+        if self.is_closed:
+            return
+        if slot.is_exclusive and slot.response is not None:
+            slot.response = self._metered(slot.response, is_at_once=False)
+        if slot is not self.state.slots[0] or not self.state.advance():
             return
         if not self.state.slots:
             # Everything is answered, so nothing can join this write: spare it a loop turn.
@@ -334,6 +380,7 @@ class Connection(asyncio.BufferedProtocol):
         One read may hold thousands of small requests with large answers: they must not pile up
         until the end of the turn, where a slow reader would be noticed.
         """
+        response = self._metered(response, is_at_once=True)
         self.state.output.extend(response)
         self._output_bytes += sum(map(len, response))
         if self._output_bytes > self._board.config.send_buffer_max_bytes:

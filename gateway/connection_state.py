@@ -20,6 +20,8 @@ HOLD_SATURATED = 4
 """The store has as much to write as it accepts."""
 HOLD_STOPPING = 8
 """The server is about to stop; started requests are answered, others are not started."""
+HOLD_THROTTLED = 16
+"""The client used more than its quota: it was told so, and its next request waits (KIP-219)."""
 
 
 class Slot:

@@ -10,6 +10,7 @@ from gateway.coordinator.groups import GroupCoordinator
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.topic_catalog import RegistryCatalog
 from gateway.coordinator.transactions import TransactionCoordinator
+from gateway.quotas import Quotas
 from gateway.services import Services
 from ledger import LedgerStore
 from runtime.clock import Clock
@@ -56,6 +57,7 @@ def open_services(
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
+        quotas=Quotas(store, clock),
         config=config,
         clock=clock,
         timers=timers,

@@ -21,7 +21,15 @@ PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, 
 class ProduceSlot(Slot):
     """Complete when every partition is. Under acks 0 it has no place and says nothing."""
 
-    __slots__ = ("_correlation_id", "_pending", "_port", "_request", "_results", "_version")
+    __slots__ = (
+        "_correlation_id",
+        "_pending",
+        "_port",
+        "_request",
+        "_results",
+        "_throttle_time_ms",
+        "_version",
+    )
 
     def __init__(
         self, port: "ResponsePort", version: int, correlation_id: int, request: ProduceRequest
@@ -34,6 +42,7 @@ class ProduceSlot(Slot):
         self._request = request
         self._pending = len(request.partitions)
         self._results: list[PartitionResult] = [PENDING] * self._pending
+        self._throttle_time_ms = port.throttle_time_ms
 
     def appended_alone(self, result: "AppendResult") -> None:
         """The only batch of the request is durable, or was rejected. The hot path."""
@@ -43,7 +52,10 @@ class ProduceSlot(Slot):
             return
         key, index, _, _ = self._request.partitions[0]
         row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
-        self.response = (produce_response_frame(self._correlation_id, self._version, (row,)),)
+        frame = produce_response_frame(
+            self._correlation_id, self._version, (row,), self._throttle_time_ms
+        )
+        self.response = (frame,)
         self._port.slot_ready(self)
 
     def appended(self, position: int, result: "AppendResult") -> None:
@@ -87,7 +99,8 @@ class ProduceSlot(Slot):
         """Write the response; its turn comes when those before it have left."""
         if self._request.acks == 0:
             return
-        self.response = (
-            produce_response_frame(self._correlation_id, self._version, self._results),
+        frame = produce_response_frame(
+            self._correlation_id, self._version, self._results, self._throttle_time_ms
         )
+        self.response = (frame,)
         self._port.slot_ready(self)

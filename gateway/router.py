@@ -37,6 +37,8 @@ class ResponsePort(Protocol):
 
     connection_id: int
     peer_host: str
+    throttle_time_ms: int
+    """What the request that is being started tells its client to wait (KIP-219)."""
     kept: "Slot | None"
     """What a handler keeps for the next request of this connection; abandoned with it."""
 

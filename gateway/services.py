@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
     from gateway.coordinator.transactions import TransactionCoordinator
+    from gateway.quotas import Quotas
     from ledger import LedgerStore
     from runtime.clock import Clock
     from runtime.tasks import Supervisor
@@ -33,6 +34,7 @@ class Services:
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
+    quotas: "Quotas"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"

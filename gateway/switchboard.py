@@ -30,6 +30,7 @@ class Switchboard:
     def __init__(self, services: "Services") -> None:
         self.services = services
         self.config = services.config
+        self.quota_state = services.quotas.state
         self.router = Router(services)
         self.budget = ByteBudget(services.config.queued_max_request_bytes)
         self.warnings = RateLimitedLog(

@@ -76,6 +76,8 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(45, 0, 1, "k45_alter_partition_reassignments"),
     _spec(46, 0, 0, "k46_list_partition_reassignments"),
     _spec(47, 0, 0, "k47_offset_delete"),
+    _spec(48, 0, 1, "k48_describe_client_quotas"),
+    _spec(49, 0, 1, "k49_alter_client_quotas"),
     _spec(50, 0, 0, "k50_describe_user_scram_credentials"),
     _spec(51, 0, 0, "k51_alter_user_scram_credentials"),
     _spec(55, 0, 2, "k55_describe_quorum"),

@@ -11,6 +11,7 @@ class RecordingPort:
         self.connection_id = 1
         self.peer_host = "test"
         self.kept: Slot | None = None
+        self.throttle_time_ms = 0
         self.state = ConnectionState(ByteBudget(1 << 30))
         self.sent: list[bytes] = []
         self.failures: list[str] = []

@@ -1,0 +1,94 @@
+"""DescribeClientQuotas, key 48, versions 0-1 (KIP-546).
+
+Behaviour:
+- Every component must fit; types of an entity that no component names do not matter, unless the
+  request is strict. No components: all entities, or none when it is strict.
+- No match is an empty list, never null, which the Java client cannot read.
+- Quotas of addresses do not exist here, so a filter for them finds none. Other unknown types are
+  UNSUPPORTED_VERSION, what contradicts itself is INVALID_REQUEST, as in Apache Kafka.
+"""
+
+from enum import IntEnum
+
+from gateway.context import RequestContext
+from gateway.quota_entities import ENTITY_TYPES, IP
+from gateway.quota_state import Entity
+from gateway.refusals import Refused
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k48_describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+KEY = 48
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+
+class Match(IntEnum):
+    """What a part of an entity must be."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+def handle(
+    context: RequestContext, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """Show the quotas of the entities that fit."""
+    try:
+        components = _checked(request.components)
+    except Refused as refused:
+        return DescribeClientQuotasResponse(
+            error_code=refused.code, error_message=str(refused), entries=None
+        )
+    return DescribeClientQuotasResponse(
+        error_message=None,
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+                values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
+            )
+            for entity, quotas in context.services.quotas.state.quotas.items()
+            if _fits(entity, components, is_strict=request.strict)
+        ],
+    )
+
+
+def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
+    by_type = {component.entity_type: component for component in components}
+    if len(by_type) < len(components):
+        raise Refused(ErrorCode.INVALID_REQUEST, "expected each entity type once")
+    for kind, component in by_type.items():
+        if kind == "":
+            raise Refused(ErrorCode.INVALID_REQUEST, "expected an entity type, got none")
+        if kind not in (*ENTITY_TYPES, IP):
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}")
+        if component.match_type not in tuple(Match):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"{kind}: expected match type 0 to 2, got {component.match_type}",
+            )
+        if (component.match is None) == (component.match_type == Match.EXACT):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"{kind}: expected a name with match type 0 and with no other",
+            )
+    if IP in by_type and len(by_type) > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "ip: expected no other entity type beside it")
+    return by_type
+
+
+def _fits(entity: Entity, components: dict[str, ComponentData], *, is_strict: bool) -> bool:
+    named = dict(entity)
+    if not components.keys() <= named.keys() or (is_strict and components.keys() != named.keys()):
+        return False
+    return all(
+        component.match_type == Match.ANY or named[kind] == component.match
+        for kind, component in components.items()
+    )

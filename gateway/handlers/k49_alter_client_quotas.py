@@ -1,0 +1,52 @@
+"""AlterClientQuotas, key 49, versions 0-1 (KIP-546).
+
+Behaviour:
+- Every entity gets one entry, is changed as a whole or not at all, and holds at once and after a
+  restart. Of an entity that stands twice only one entry is answered, INVALID_REQUEST.
+- Rates of bytes are whole numbers above 0, the request percentage any number above 0. Quotas that
+  are not enforced here are refused: addresses, changes to topics.
+- With ``validate_only`` nothing changes. To remove what is not set is no mistake.
+"""
+
+from gateway.context import RequestContext
+from gateway.quota_entities import changed, entity_of
+from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from gateway.wire.messages.k49_alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AlteredEntry,
+    EntryData,
+)
+from topics import TopicsError
+
+KEY = 49
+MIN_VERSION = 0
+MAX_VERSION = 1
+
+
+async def handle(
+    context: RequestContext, request: AlterClientQuotasRequest
+) -> AlterClientQuotasResponse:
+    """Change the quotas of each entity."""
+    response = AlterClientQuotasResponse()
+    for entry, count in first_of_each(request.entries, _name_of):
+        outcome = AlteredEntry(entity=entry.entity, error_message=None)
+        try:
+            refuse_repeated(count)
+            await _alter(context, entry, validate_only=request.validate_only)
+        except (Refused, TopicsError) as error:
+            outcome.error_code, outcome.error_message = refusal_of(error)
+        response.entries.append(outcome)
+    return response
+
+
+def _name_of(entry: EntryData) -> frozenset[tuple[str, str | None]]:
+    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+
+
+async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
+    quotas = context.services.quotas
+    entity = entity_of(entry.entity)
+    after = changed(quotas.state.quotas.get(entity, {}), entry.ops)
+    if not validate_only:
+        await quotas.put(entity, after)

@@ -1,0 +1,73 @@
+"""Quotas: the quotas of one server, stored, and how they are charged.
+
+Rule: a quota holds when its row is durable, at once and after a restart. How long to wait is
+decided by `quota_state`; nobody authenticates, so every client is the same user.
+Must not know: how clients are made to wait, messages.
+"""
+
+import json
+from collections.abc import Mapping
+
+from gateway.quota_state import (
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Entity,
+    QuotaState,
+)
+from gateway.refusals import ANONYMOUS
+from ledger import LedgerError, LedgerStore
+from runtime.clock import Clock
+from topics.results import from_ledger_error
+
+PREFIX = b"gateway/quotas/"
+MS_PER_PERCENT = 10
+"""One percent of a second."""
+REQUEST_THROTTLE_MS_MAX = 1_000
+"""Who used too much time waits for one of Kafka's samples at most, and again if need be."""
+
+
+class Quotas:
+    """What clients may use."""
+
+    def __init__(self, store: LedgerStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self.state = QuotaState()
+        for key, row in store.scan_rows(PREFIX):
+            pairs = json.loads(key[len(PREFIX) :])
+            entity = tuple((kind, name) for kind, name in pairs)
+            self.state.apply(entity, json.loads(row))
+
+    async def put(self, entity: Entity, quotas: Mapping[str, float]) -> None:
+        """Set all quotas of an entity; none: the entity is forgotten.
+
+        Raises:
+            TopicsError: nothing was changed.
+        """
+        row = json.dumps(dict(quotas)).encode() if quotas else None
+        try:
+            await self._store.put_rows([(PREFIX + json.dumps(entity).encode(), row)])
+        except LedgerError as error:
+            raise from_ledger_error(error) from error
+        self.state.apply(entity, quotas)
+
+    def charge_produce(self, client_id: str, size: int) -> int:
+        """Count bytes of a Produce request; return how many milliseconds to wait."""
+        now_ms = self._clock.monotonic_ms()
+        return self.state.charge(PRODUCER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+
+    def charge_fetch(self, client_id: str, size: int) -> int:
+        """Count bytes of a Fetch response; return how many milliseconds to wait."""
+        now_ms = self._clock.monotonic_ms()
+        return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+
+    def charge_time(self, client_id: str, used_ms: int) -> int:
+        """Count time in which a request was worked on; return how many milliseconds to wait.
+
+        Whole milliseconds suffice: that a short piece of work crosses the border of one is as
+        likely as it is long, so the sum is right.
+        """
+        now_ms, percents = self._clock.monotonic_ms(), used_ms / MS_PER_PERCENT
+        wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS, client_id, percents, now_ms)
+        return min(wait_ms, REQUEST_THROTTLE_MS_MAX)

@@ -1,0 +1,37 @@
+"""Throttle time: how a response that is written already tells its client to wait.
+
+Rule: most responses begin with that field, and in these it can be set afterwards; the others are
+left as they are, as their connection is made to wait in any case.
+Must not know: quotas, connections.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from struct import Struct
+
+from gateway.wire.primitives import Buffer
+from gateway.wire.schema import Message, fields_of
+
+FIELD = "throttle_time_ms"
+_TIME = Struct(">i")
+_PREFIX_SIZE = 8
+"""The size of the frame and the correlation id."""
+
+
+def tell_throttle_time(
+    response: Sequence[Buffer], cls: type[Message], version: int, time_ms: int
+) -> Sequence[Buffer]:
+    """Return the frame with that time in it; the frame's own memory stays as it is."""
+    if not _is_first(cls, version):
+        return response
+    is_flexible = version in cls.__api__.flexible
+    first = bytearray(response[0])
+    _TIME.pack_into(first, _PREFIX_SIZE + is_flexible, time_ms)
+    return (first, *response[1:])
+
+
+@cache
+def _is_first(cls: type[Message], version: int) -> bool:
+    plain = (each for each in fields_of(cls) if version in each.versions and each.tag is None)
+    first = next(plain, None)
+    return first is not None and first.name == FIELD

@@ -1,0 +1,148 @@
+"""Quotas: which one holds for a client, and how long it waits."""
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from gateway import quota_state
+from gateway.quota_state import (
+    CLIENT_ID,
+    PRODUCER_BYTE_RATE,
+    THROTTLE_MS_MAX,
+    USER,
+    WINDOW_S,
+    Entity,
+    QuotaState,
+)
+
+RATE = 100.0
+ME, MINE = "me", "mine"
+# Kafka's order, the most special entity first.
+BY_RANK: tuple[Entity, ...] = (
+    ((CLIENT_ID, MINE), (USER, ME)),
+    ((CLIENT_ID, None), (USER, ME)),
+    ((USER, ME),),
+    ((CLIENT_ID, MINE), (USER, None)),
+    ((CLIENT_ID, None), (USER, None)),
+    ((USER, None),),
+    ((CLIENT_ID, MINE),),
+    ((CLIENT_ID, None),),
+)
+EVERY_CLIENT: Entity = ((CLIENT_ID, None),)
+
+
+def state_of(*entities: Entity, rate: float = RATE) -> QuotaState:
+    state = QuotaState()
+    for entity in entities:
+        state.apply(entity, {PRODUCER_BYTE_RATE: rate})
+    return state
+
+
+def charge(state: QuotaState, amount: float, now_ms: int = 0, client: str = MINE) -> int:
+    return state.charge(PRODUCER_BYTE_RATE, ME, client, amount, now_ms)
+
+
+@pytest.mark.parametrize("rank", range(len(BY_RANK)))
+def test_the_most_special_entity_holds(rank: int) -> None:
+    state = QuotaState()
+    for place, entity in enumerate(BY_RANK[rank:]):
+        state.apply(entity, {PRODUCER_BYTE_RATE: 1.0 + place})
+    found = state.rate_of(PRODUCER_BYTE_RATE, ME, MINE)
+    named = {CLIENT_ID: MINE, USER: ME}
+    assert (tuple((kind, named[kind]) for kind, _ in BY_RANK[rank]), 1.0) == found
+
+
+def test_an_entity_without_this_quota_is_passed_over() -> None:
+    state = state_of(EVERY_CLIENT)
+    state.apply(((CLIENT_ID, MINE),), {"consumer_byte_rate": 1.0})
+    assert (((CLIENT_ID, MINE),), RATE) == state.rate_of(PRODUCER_BYTE_RATE, ME, MINE)
+
+
+def test_others_are_not_limited() -> None:
+    state = state_of(((CLIENT_ID, "other"),), ((USER, "other"),))
+    assert state.rate_of(PRODUCER_BYTE_RATE, ME, MINE) is None
+    assert 0 == charge(state, 10**9)
+
+
+def test_what_was_saved_is_free_and_debt_is_waited_for() -> None:
+    state = state_of(EVERY_CLIENT)
+    assert 0 == charge(state, RATE * WINDOW_S)
+    assert 500 == charge(state, RATE / 2)
+    assert 1_000 == charge(state, RATE / 2)
+    assert 750 == charge(state, RATE / 4, now_ms=500)
+    assert 0 == charge(state, 0, now_ms=1_250)
+    assert 10 == charge(state, 1, now_ms=1_250)
+
+
+def test_no_more_is_saved_than_a_window_holds() -> None:
+    state = state_of(EVERY_CLIENT)
+    charge(state, 0)
+    assert 10 == charge(state, RATE * WINDOW_S + 1, now_ms=10**9)
+
+
+def test_clients_of_a_default_do_not_share_and_those_of_a_user_do() -> None:
+    alone, shared = state_of(EVERY_CLIENT), state_of(((USER, None),))
+    for state, expected in ((alone, 0), (shared, 1_000)):
+        charge(state, RATE * WINDOW_S, client="a")
+        assert expected == charge(state, RATE, client="b")
+
+
+def test_what_is_given_back_is_there_again() -> None:
+    state = state_of(EVERY_CLIENT)
+    assert 5_000 == charge(state, RATE * (WINDOW_S + 5))
+    charge(state, -RATE * (WINDOW_S + 5))
+    assert 0 == charge(state, RATE * WINDOW_S)
+
+
+def test_a_wait_fits_its_field() -> None:
+    assert THROTTLE_MS_MAX == charge(state_of(EVERY_CLIENT, rate=1e-9), 10**12)
+
+
+def test_a_new_rate_counts_from_now_on_and_none_ends_it() -> None:
+    state = state_of(EVERY_CLIENT)
+    charge(state, RATE * (WINDOW_S + 10))
+    state.apply(EVERY_CLIENT, {PRODUCER_BYTE_RATE: RATE * 10})
+    assert 1_000 == charge(state, 0)
+    state.apply(EVERY_CLIENT, {})
+    assert 0 == charge(state, 10**9)
+    assert not state.is_limiting
+    assert {} == state.quotas
+
+
+def test_clients_heard_of_longest_ago_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota_state, "BUCKETS_MAX", 2)
+    state = state_of(EVERY_CLIENT)
+    for client in ("a", "b", "a", "c"):
+        charge(state, RATE * WINDOW_S, client=client)
+    assert 0 == charge(state, RATE, client="b")  # was forgotten, so it has its window again
+    assert 1_000 == charge(state, RATE, client="c")
+
+
+class Machine(RuleBasedStateMachine):
+    """Whoever waits as it is told never gets more than its rate and one window's worth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = self.began_ms = 0
+        self.used = self.newest = 0.0
+
+    @initialize(rate=st.floats(0.5, 1e6), began_ms=st.integers(0, 10**6))
+    def begin(self, rate: float, began_ms: int) -> None:
+        self.rate, self.now_ms, self.began_ms = rate, began_ms, began_ms
+        self.state = state_of(EVERY_CLIENT, rate=rate)
+
+    @rule(share=st.floats(0, 20), pause_ms=st.integers(0, 20_000))
+    def use_and_wait(self, share: float, pause_ms: int) -> None:
+        amount = share * self.rate
+        wait_ms = charge(self.state, amount, self.now_ms)
+        assert wait_ms <= share * 1_000 + 1
+        self.used, self.newest = self.used + amount, amount
+        self.now_ms += wait_ms + pause_ms
+
+    @invariant()
+    def within_the_rate(self) -> None:
+        allowed = self.rate * ((self.now_ms - self.began_ms) / 1_000 + WINDOW_S) if self.used else 0
+        assert self.used <= allowed * (1 + 1e-9)
+
+
+TestMachine = Machine.TestCase
