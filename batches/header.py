@@ -50,6 +50,8 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+FLAGS_AT = 22
+"""Where the byte with all these bits is."""
 
 HEADER_STRUCT = Struct(">qiibIhiqqqhii")
 _OFFSET_LENGTH_EPOCH = Struct(">qii")
@@ -142,6 +144,18 @@ def read_record_count(buffer: Buffer) -> int:
         raise CorruptBatch(f"batch of {len(buffer)} bytes, expected at least 61")
     count: int = _INT32.unpack_from(buffer, _RECORD_COUNT_AT)[0]
     return count
+
+
+def read_base_offset(buffer: Buffer) -> int:
+    """Read the first offset of a stored batch.
+
+    Raises:
+        CorruptBatch: fewer than 61 bytes are there.
+    """
+    if len(buffer) < BATCH_OVERHEAD:
+        raise CorruptBatch(f"batch of {len(buffer)} bytes, expected at least 61")
+    base_offset: int = _INT64.unpack_from(buffer)[0]
+    return base_offset
 
 
 def check(buffer: Buffer, size_max: int = SIZE_UNLIMITED) -> BatchHeader:

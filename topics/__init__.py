@@ -23,9 +23,11 @@ from topics.results import AppendResult, ReadResult
 from topics.topic import Topic
 from topics.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
 from topics.topic_names import check_name
+from topics.transaction_state import AbortedTransaction
 
 __all__ = [
     "CONFIG_KEYS",
+    "AbortedTransaction",
     "AppendResult",
     "ConfigEntry",
     "ConfigSource",

@@ -43,6 +43,7 @@ from topics.results import (
 )
 from topics.tail_state import TailState
 from topics.topic_config import TopicConfig
+from topics.transaction_state import AbortedTransaction
 
 LEADER_EPOCH = 0
 T = TypeVar("T")
@@ -137,6 +138,10 @@ class PartitionLog:
         """Producer id and first offset of the aborted ones with records from there up to there."""
         return self._state.transactions.aborted.overlapping(offset, end_offset)
 
+    def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The same, with all that is known of them, in the order of their markers."""
+        return self._state.transactions.aborted.between(offset, end_offset)
+
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call back, on the loop, when high watermark or log start moved or the log has gone."""
         self._listeners[listener] = None
@@ -225,6 +230,7 @@ class PartitionLog:
             coordinator_epoch=coordinator_epoch,
             timestamp_ms=now_ms,
             base_offset=offset,
+            leader_epoch=LEADER_EPOCH,
         )
         return self._submit(batch, 1, now_ms, -1, done)
 

@@ -65,11 +65,17 @@ class AbortedIndex:
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[tuple[int, int]]:
         """Return (producer id, first offset) of those with records from start up to end."""
+        return [each[:2] for each in self.between(start_offset, end_offset)]
+
+    def between(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Return those with records from start up to end, in the order of their markers."""
         found = []
         for row in range(bisect_left(self._last, start_offset), len(self._last)):
-            if self._first[row] < end_offset:
-                found.append((self._producers[row], self._first[row]))
-            if self._stable[row] >= end_offset:
+            first, stable = self._first[row], self._stable[row]
+            if first < end_offset:
+                producer_id, last = self._producers[row], self._last[row]
+                found.append(AbortedTransaction(producer_id, first, last, stable))
+            if stable >= end_offset:
                 break
         return found
 

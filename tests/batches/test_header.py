@@ -14,10 +14,13 @@ from batches.errors import (
 )
 from batches.header import (
     BATCH_OVERHEAD,
+    FLAGS_AT,
     HEADER_STRUCT,
+    TRANSACTIONAL_BIT,
     check,
     clear_timestamp_type,
     patch_base_offset,
+    read_base_offset,
     read_header,
     read_record_count,
     refresh_checksum,
@@ -54,6 +57,19 @@ def test_record_count_is_read_alone() -> None:
     assert read_header(data).record_count == read_record_count(memoryview(data)) == 3
     with pytest.raises(CorruptBatch):
         read_record_count(data[:60])
+
+
+def test_base_offset_is_read_alone() -> None:
+    data = batch("a", "b")
+    patch_base_offset(data, 1 << 40, 0, batch_length=read_header(data).batch_length)
+    assert read_header(data).base_offset == read_base_offset(memoryview(data)) == 1 << 40
+    with pytest.raises(CorruptBatch):
+        read_base_offset(data[:60])
+
+
+def test_the_byte_with_the_flags() -> None:
+    plain, marked = batch("a", codec=4), batch("a", codec=4, producer=1, transactional=True)
+    assert (4, 4 | TRANSACTIONAL_BIT) == (plain[FLAGS_AT], marked[FLAGS_AT])
 
 
 def test_check_returns_the_fields() -> None:

@@ -128,6 +128,7 @@ async def test_aborted_transactions_are_found_by_range() -> None:
         assert [(9, 0), (9, 4)] == log.aborted_transactions(0, 6)
         assert [(9, 0)] == log.aborted_transactions(0, 4)
         assert [(9, 4)] == log.aborted_transactions(2, 6)
+        assert [(9, 4, 5)] == [each[:3] for each in log.aborted_between(2, 6)]
 
 
 async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:

@@ -137,6 +137,8 @@ class TransactionMachine(RuleBasedStateMachine):
         end = start + size
         expected = [(who, first) for who, first, last in over if last >= start and first < end]
         assert expected == self.state.aborted.overlapping(start, end)
+        between = [each[:3] for each in self.state.aborted.between(start, end)]
+        assert between == [each for each in over if each[2] >= start and each[1] < end]
 
     @invariant()
     def open_ones_are_those_of_the_list(self) -> None:
