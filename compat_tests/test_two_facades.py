@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import kledger
@@ -383,3 +383,60 @@ async def test_terminated_topic_refuses_kafkas_producers(
     with pytest.raises(AssertionError, match="POLICY_VIOLATION"):
         await send_confluent(bootstrap, topic, "none")
     assert len(RECORDS) == len(await read_confluent(bootstrap, topic, len(RECORDS)))
+
+
+@pytest.mark.peer("confluent-kafka")
+@pytest.mark.feature("of transactions, native consumers and readers see what is committed")
+async def test_native_clients_see_what_is_committed(
+    bootstrap: str, native_url: str, make_topic: MakeTopic
+) -> None:
+    topic = make_topic()
+    options = {"bootstrap.servers": bootstrap, "linger.ms": 0}
+    producers = [Producer({**options, "transactional.id": f"{topic}-{each}"}) for each in "ab"]
+    plain = Producer(options)
+    committed: list[bytes] = []
+
+    def write(producer: Producer, value: bytes) -> None:
+        producer.produce(topic, value)
+        assert 0 == producer.flush(WAIT_MS / 1000)
+
+    def transact() -> None:
+        """Two at a time, of which some are aborted, and records of no transaction between them."""
+        for producer in producers:
+            producer.init_transactions(WAIT_MS / 1000)
+        for turn in range(6):
+            ends = [turn % 2 == 0, turn % 3 == 0]
+            for producer in producers:
+                producer.begin_transaction()
+            for number in range(3):
+                for producer, is_commit in zip(producers, ends, strict=True):
+                    value = b"%d.%d.%d" % (turn, number, is_commit)
+                    write(producer, value)
+                    committed.extend([value] if is_commit else [])
+                write(plain, b"%d.%d plain" % (turn, number))
+                committed.append(b"%d.%d plain" % (turn, number))
+            for producer, is_commit in zip(producers, ends, strict=True):
+                end = producer.commit_transaction if is_commit else producer.abort_transaction
+                end(WAIT_MS / 1000)
+
+    def leave_open() -> None:
+        producers[0].begin_transaction()
+        write(producers[0], b"open")
+        write(plain, b"behind")
+
+    async with kledger.connect(native_url) as client:
+        reader = await client.create_reader(topic, "earliest")
+        async with subscribed(native_url, topic, consumer_type="shared") as consumer:
+            await asyncio.to_thread(transact)
+            await asyncio.to_thread(leave_open)
+            found = await receive(consumer, len(committed))
+            assert committed == [each.value for each in found]
+            for each in found:
+                await consumer.acknowledge(each)
+            assert 0 == (await client.subscription_stats(topic, "native")).backlog
+            read = [(await reader.read_next(timeout_ms=WAIT_MS)).value for _ in committed]
+            assert committed == read
+            assert not await reader.has_message_available()
+            await asyncio.to_thread(producers[0].commit_transaction, WAIT_MS / 1000)
+            assert [b"open", b"behind"] == [each.value for each in await receive(consumer, 2)]
+            assert await reader.has_message_available()

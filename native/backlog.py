@@ -2,12 +2,12 @@
 
 Rule: cursors count entries, offsets count records. What lies behind the mark-delete position is
 counted by two offsets, and only the entries between that and the newest acknowledgement are looked
-at one by one, because a cursor does not know how many records an entry has. The loop is not held
-up meanwhile.
+at one by one, because a cursor does not know how many records an entry has. What is held up by an
+open transaction is not owed yet. The loop is not held up meanwhile.
 Must not know: subscriptions, who asks.
 """
 
-from batches.header import read_header, read_record_count
+from batches.header import read_base_offset, read_header, read_record_count
 from ledger import Cursor, CursorState, Entry
 from runtime.clock import Clock
 from topics import PartitionLog
@@ -22,7 +22,7 @@ async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
     Raises:
         TopicsError, LedgerError, BatchError: the partition is gone, or cannot be read.
     """
-    end_offset = log.high_watermark
+    end_offset = log.last_stable_offset
     state = cursor.state.copy()  # acknowledgements go on meanwhile
     position, last = state.mark_delete_position.successor, state.last_acknowledged
     owed = end_offset - await log.offset_at(position)
@@ -32,7 +32,9 @@ async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
         )
         if not entries:
             break
-        owed -= sum(_acknowledged_of(state, entry, log.log_start_offset) for entry in entries)
+        for entry in entries:
+            if read_base_offset(entry.buffer) < end_offset:
+                owed -= _acknowledged_of(state, entry, log.log_start_offset)
         position = entries[-1].position.successor
         await clock.sleep(0)
     return max(owed, 0)

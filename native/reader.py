@@ -93,8 +93,7 @@ class Reader:
         if start == EARLIEST:
             return True
         # A time of which nothing has been read yet: the server knows what is there.
-        stats = await self._broker.subscription_stats(self.topic, self._consumer.subscription)
-        return stats.backlog > 0
+        return bool(await self._broker.peek(self.topic, self._consumer.subscription, 1))
 
 
 async def places_of_latest(

@@ -13,8 +13,9 @@ from weakref import WeakKeyDictionary
 from native.backlog import count_backlog
 from native.error_map import translating
 from native.errors import KledgerError, TopicNotFound, Unavailable
+from native.partition_screen import PartitionScreen
 from native.rate_state import RateState
-from native.seam import Target
+from native.seam import LATEST, Target
 from native.targets import find_place
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
@@ -41,8 +42,10 @@ class ServedPartition:
     ) -> None:
         self.topic = topic
         self.log = log
+        self.screen = PartitionScreen(log)
         self.subscriptions = PartitionSubscriptions(
             log.managed_ledger,
+            screen=self.screen,
             partition_index=log.index,
             clock=clock,
             timers=timers,
@@ -104,6 +107,13 @@ class ServedPartition:
     ) -> None:
         """Let a subscription go on at a target. Raises as `open_subscription`."""
         await self._at(target, subscription.reset, is_inclusive=is_inclusive)
+
+    async def clear_backlog(self, subscription: Subscription) -> None:
+        """Let a subscription go on behind all that can be seen. Raises as `open_subscription`."""
+        if self.log.last_stable_offset == self.log.high_watermark:
+            await subscription.clear_backlog()
+        else:
+            await self.reset(subscription, LATEST, is_inclusive=True)
 
     async def _at(
         self, target: Target, use: Callable[[Place], Awaitable[Result]], *, is_inclusive: bool

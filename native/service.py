@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from batches.header import read_header
+from batches.header import read_base_offset
 from ledger import LedgerStore, Position
 from native.error_map import translating
 from native.errors import NotAllowed, TopicNotFound, TopicTerminated
@@ -34,7 +34,7 @@ from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.model import Deliver
 from subscriptions.subscription import Subscription
-from topics import PartitionLog, Topic, TopicRegistry
+from topics import Topic, TopicRegistry
 from topics.errors import TopicExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
@@ -104,7 +104,7 @@ class NativeService(ServiceAdmin):
         """Return the newest record that can be read; see `native.seam.Broker`."""
         served = await self._partitions.open(topic, partition)
         with served.translating():
-            return await _last_place(served.log)
+            return await _last_place(served)
 
     async def close(self) -> None:
         """End every link, close every subscription; may be repeated."""
@@ -118,18 +118,19 @@ class NativeService(ServiceAdmin):
                 return self._partitions.topic(name)
 
 
-async def _last_place(log: PartitionLog) -> MessagePlace:
-    """Find the newest record that is no transaction's marker."""
-    offset = log.high_watermark - 1
+async def _last_place(served: ServedPartition) -> MessagePlace:
+    """Find the newest record that is visible."""
+    log = served.log
+    offset = log.last_stable_offset - 1
     while offset >= log.log_start_offset:
         position, batch_index, _ = await log.locate(offset)
         entries = await log.managed_ledger.read_entries(position, 1, position)
         if not entries:
             break
-        header = read_header(entries[0].buffer)
-        if not header.is_control:
+        settled, hidden = served.screen.look(entries)
+        if settled and not hidden:
             return MessagePlace(position, batch_index)
-        offset = header.base_offset - 1
+        offset = read_base_offset(entries[0].buffer) - 1
     return NO_PLACE
 
 

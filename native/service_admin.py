@@ -168,10 +168,10 @@ class ServiceAdmin:
                 await subscription.skip(count)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge everything that is there."""
+        """Acknowledge everything that can be seen."""
         for served, subscription in await self._find(topic, name):
             with served.translating():
-                await subscription.clear_backlog()
+                await served.clear_backlog(subscription)
 
     async def _find(self, topic: str, name: str) -> list[tuple[ServedPartition, Subscription]]:
         """Return the subscription of every partition that has it. Raises SubscriptionNotFound."""

@@ -2,7 +2,8 @@
 
 Rule: every target becomes an offset, by the rule that Kafka's ListOffsets has for times, and then
 the entry and record at that offset or the next there is; what lies before the log start does not
-exist. The end is taken before looking, so that nothing that comes meanwhile is passed over.
+exist. The end is taken before looking, so that nothing that comes meanwhile is passed over; the
+newest that can be seen is before every transaction that is open.
 Must not know: subscriptions; only the words in which they take a place.
 """
 
@@ -55,15 +56,17 @@ async def find_place(log: PartitionLog, target: Target, *, is_inclusive: bool = 
         TopicsError: the partition is gone, or cannot be read.
         LedgerError, BatchError: an entry cannot be read.
     """
-    if target == LATEST:
+    end_offset, stable_offset = log.high_watermark, log.last_stable_offset
+    if target == LATEST and stable_offset == end_offset:
         return Place(LATEST_POSITION)
-    end_offset = log.high_watermark
     match target:
         case MessagePlace():
             offset = await _offset_of(log, target, end_offset, is_inclusive=is_inclusive)
         case int():
             found = await log.offset_for_timestamp(target)
             offset = end_offset if found is None else found.offset
+        case _ if target == LATEST:
+            offset = stable_offset
         case _:
             offset = log.log_start_offset
     return Place(*await log.locate(offset))

@@ -2,7 +2,8 @@
 
 Rule: the state of the type decides who gets what; what was read under one revision of the cursor is
 never handed out under another: that is checked when a read is complete and again right before
-`deliver`. What shall come again is read before what is new.
+`deliver`. What shall come again is read before what is new, and was seen through the screen when
+it was new.
 Must not know: how acknowledgements become durable, connections, topics.
 Theory: docs/ARCHITECTURE.md, "Dispatchers".
 """
@@ -10,14 +11,12 @@ Theory: docs/ARCHITECTURE.md, "Dispatchers".
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 from ledger import (
     AlreadyClosed,
     Cursor,
     CursorState,
     Entry,
-    EntryPart,
     Fenced,
     LedgerError,
     NoMoreEntries,
@@ -31,10 +30,12 @@ from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
 from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
-from subscriptions.entry_view import is_marker, mask_of
+from subscriptions.entry_view import mask_of
 from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
+from subscriptions.held_entries import HeldEntries
 from subscriptions.key_shared_state import KeySharedState
 from subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
+from subscriptions.screen import EVERYTHING, Screen
 from subscriptions.shared_state import SharedState
 from subscriptions.single_active_state import SingleActiveState
 
@@ -73,8 +74,13 @@ class Dispatcher:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
+        screen: Screen = EVERYTHING,
     ) -> None:
-        """Args: cursor: nobody else may read it sequentially while there are consumers."""
+        """Prepare; nothing is read yet.
+
+        Nobody else may read the cursor sequentially while there are consumers. The screen tells
+        which of its entries may be handed out.
+        """
         self._cursor = cursor
         self._revision = cursor.revision
         self._options = options
@@ -86,9 +92,7 @@ class Dispatcher:
         self._delivers: dict[int, Deliver] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = Signal()
-        # What was read on and not handed out, and the revision under which it was read.
-        self._held: list[Entry] = []
-        self._held_number = 0
+        self._held = HeldEntries(cursor, screen, changed=self._changed.notify)
         self._switch: TimerHandle | None = None
         self._tick: TimerHandle | None = None
         self._tick_due_ms = 0
@@ -173,7 +177,7 @@ class Dispatcher:
         if not self._delivers:
             self._cancel_switch()
             self._cursor.cancel_pending_read()
-            self._held = []
+            self._held.clear()
         self._changed.notify()
 
     def add_permits(self, consumer: int, count: int) -> None:
@@ -217,7 +221,7 @@ class Dispatcher:
         For whoever revises the cursor, between the start and the end of the revision, in the step
         that sets the positions. Redelivery counts begin anew.
         """
-        self._held = []
+        self._held.clear()
         self._state.clear()
 
     def resume(self) -> None:
@@ -230,7 +234,7 @@ class Dispatcher:
         """Stop reading, let all consumers go. May be repeated; the cursor stays open."""
         self._is_closed = True
         self._delivers.clear()
-        self._held = []
+        self._held.clear()
         self._cancel_switch()
         if self._tick is not None:
             self._tick.cancel()
@@ -268,7 +272,7 @@ class Dispatcher:
             return
         self._revision.start()
         self._revision.end(CursorState.rewind)
-        self._held = []
+        self._held.clear()
         self._state.rewound()
         self._changed.notify()
 
@@ -280,7 +284,7 @@ class Dispatcher:
         while True:
             version = self._changed.version
             if self._held:
-                self._held = [each for each in self._held if not self._is_acknowledged(each)]
+                self._held.look()
                 self._hand_out_held()
             count = 0 if self._held or self._must_rest() else self._state.entries_wanted()
             if not count:
@@ -298,37 +302,24 @@ class Dispatcher:
                 retry_ms = await self._wait_after(error, retry_ms)
             else:
                 # It goes on over revisions: what it returns was read under the one of this moment.
-                self._held_number = self._revision.number
-                self._held = self._without_markers(entries)
+                self._held.hold(entries, self._revision.number)
                 self._hand_out_held()
                 retry_ms = RETRY_MIN_MS
                 await self._clock.sleep(0)  # entries in memory are read without a pause
-
-    def _without_markers(self, entries: list[Entry]) -> list[Entry]:
-        """Leave out the markers of transactions: nobody gets them, so nobody acknowledges them."""
-        markers = [EntryPart(each.position, None) for each in entries if is_marker(each.buffer)]
-        if not markers:
-            return entries
-        with suppress(LedgerError):  # whoever reads them again tries again
-            self._cursor.acknowledge_nowait(markers)
-        return [each for each in entries if not is_marker(each.buffer)]
 
     def _must_rest(self) -> bool:
         return self._revision.is_running or self._state.is_rewind_due
 
     def _hand_out_held(self) -> None:
         """Hand out what was read on, as far as anybody can take it."""
-        held, number = self._held, self._held_number
+        ready, number = self._held.ready, self._held.number
         if self._revision.is_outdated(number):
             self._go_back()
-        elif held:
-            out, taken = self._state.hand_out(held, self._owed(held), self._clock.now_ms())
-            self._held = held[taken:]
+        elif ready:
+            out, taken = self._state.hand_out(ready, self._owed(ready), self._clock.now_ms())
+            self._held.ready = ready[taken:]
             if taken:  # else nothing has changed, and it would look again at once
                 self._deliver(out, number)
-
-    def _is_acknowledged(self, entry: Entry) -> bool:
-        return self._cursor.state.is_acknowledged(entry.position)
 
     # Reading again
 

@@ -10,13 +10,7 @@ from typing import TypeAlias
 from zlib import crc32
 
 from batches.errors import BatchError
-from batches.header import (
-    BATCH_OVERHEAD,
-    CODEC_MASK,
-    CONTROL_BIT,
-    read_header,
-    read_record_count,
-)
+from batches.header import BATCH_OVERHEAD, CODEC_MASK, FLAGS_AT, read_header, read_record_count
 from batches.reader import iterate_fields, iterate_records, open_body
 from ledger import Buffer, Position
 from subscriptions.model import SLOT_COUNT
@@ -32,7 +26,6 @@ SlotRecords: TypeAlias = tuple[tuple[int, int], ...]
 """The records of an entry by the slots of their keys: (slot, mask), each slot once."""
 
 _DELIVER_AT_BYTES = DELIVER_AT.encode()
-_ATTRIBUTES_AT = 22
 _SEARCHED_SIZE_MAX = 4096
 
 
@@ -42,11 +35,6 @@ def record_count(data: Buffer) -> int:
         return 1
     count = read_record_count(data)
     return min(max(count, 1), RECORDS_MAX)
-
-
-def is_marker(data: Buffer) -> bool:
-    """Tell whether an entry is the marker of a transaction, which is nobody's record."""
-    return len(data) >= BATCH_OVERHEAD and bool(data[_ATTRIBUTES_AT] & CONTROL_BIT)
 
 
 def mask_of(indexes: Iterable[int]) -> int:
@@ -92,7 +80,7 @@ def slot_records(position: Position, data: Buffer) -> SlotRecords:
 def deliver_at_ms(data: Buffer) -> int | None:
     """Return before when an entry of one record is not handed out; None: at any time."""
     size = len(data)
-    if size < BATCH_OVERHEAD or data[_ATTRIBUTES_AT] & CODEC_MASK:
+    if size < BATCH_OVERHEAD or data[FLAGS_AT] & CODEC_MASK:
         return None
     if size <= _SEARCHED_SIZE_MAX and _DELIVER_AT_BYTES not in bytes(data):
         return None

@@ -8,22 +8,25 @@ from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from ledger import LATEST, Cursor, Entry, ManagedLedger
-from subscriptions.entry_view import is_marker, mask_of, record_count
+from subscriptions.entry_view import mask_of, record_count
+from subscriptions.screen import Screen
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 20
 
 
 class OwedEntry(NamedTuple):
-    """An entry, and which of its records are not acknowledged; none of a transaction's marker."""
+    """An entry, and which of its records are not acknowledged; none of one that is hidden."""
 
     entry: Entry
     records: int
     batch_size: int
 
 
-async def owed_entries(cursor: Cursor, ledger: ManagedLedger) -> AsyncIterator[OwedEntry]:
-    """Yield what is owed, in order, up to the end of the log. Raises LedgerError."""
+async def owed_entries(
+    cursor: Cursor, ledger: ManagedLedger, screen: Screen
+) -> AsyncIterator[OwedEntry]:
+    """Yield what is owed, in order, up to the end of what can be told of. Raises LedgerError."""
     place = cursor.state.next_owed(cursor.mark_delete_position.successor)
     while place is not None:
         entries = await ledger.read_entries(
@@ -31,15 +34,18 @@ async def owed_entries(cursor: Cursor, ledger: ManagedLedger) -> AsyncIterator[O
         )
         if not entries:
             return
-        for entry in entries:
+        settled, hidden = screen.look(entries)
+        for entry in entries[:settled]:
             if not cursor.state.is_acknowledged(entry.position):
-                yield _owed(cursor, entry)
+                yield _owed(cursor, entry, is_hidden=entry.position in hidden)
+        if settled < len(entries):
+            return
         place = cursor.state.next_owed(entries[-1].position.successor)
 
 
-def _owed(cursor: Cursor, entry: Entry) -> OwedEntry:
+def _owed(cursor: Cursor, entry: Entry, *, is_hidden: bool) -> OwedEntry:
     size = record_count(entry.buffer)
-    if is_marker(entry.buffer):
+    if is_hidden:
         return OwedEntry(entry, 0, size)
     left = cursor.batch_indexes(entry.position)
     return OwedEntry(entry, (1 << size) - 1 if left is None else mask_of(left), size)

@@ -22,6 +22,7 @@ from subscriptions.errors import (
     SubscriptionsError,
 )
 from subscriptions.model import Place
+from subscriptions.screen import EVERYTHING, Screen
 from subscriptions.subscription import Subscription, SubscriptionHost, check_place
 
 Result = TypeVar("Result")
@@ -44,12 +45,14 @@ class PartitionSubscriptions:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
+        screen: Screen = EVERYTHING,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
     ) -> None:
         """Make one; what the ledger has of cursors are subscriptions without consumers."""
         self._ledger = ledger
         self._host = SubscriptionHost(
             ledger=ledger,
+            screen=screen,
             partition_index=partition_index,
             clock=clock,
             timers=timers,

@@ -8,7 +8,7 @@ Theory: docs/ARCHITECTURE.md, "Subscriptions".
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 from ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
@@ -34,7 +34,8 @@ from subscriptions.model import (
     SubscriptionStats,
     SubscriptionType,
 )
-from subscriptions.owed_entries import owed_entries
+from subscriptions.owed_entries import OwedEntry, owed_entries
+from subscriptions.screen import Screen
 from subscriptions.subscription_consumer import Ended, SubscriptionConsumer
 
 CONSUMERS_MAX = 10_000
@@ -52,11 +53,13 @@ class SubscriptionHost:
 
     Attributes:
         ledger: whose entries are handed out.
+        screen: which of them may be.
         partition_index: spreads the active consumers of a topic's partitions.
         forget: called when a subscription is over, or closed.
     """
 
     ledger: ManagedLedger
+    screen: Screen
     partition_index: int
     clock: Clock
     timers: Timers
@@ -135,7 +138,7 @@ class Subscription:
         self._check_open()
         found: list[Delivery] = []
         with translating():
-            async for owed in owed_entries(self.cursor, self._host.ledger):
+            async for owed in self._owed():
                 if owed.records:
                     found.append(Delivery(owed.entry.position, owed.entry.buffer, owed.records, 0))
                 if len(found) == count:
@@ -336,6 +339,7 @@ class Subscription:
             clock=host.clock,
             timers=host.timers,
             supervisor=host.supervisor,
+            screen=host.screen,
         )
         return self._dispatcher
 
@@ -416,7 +420,7 @@ class Subscription:
     async def _skip(self, count: int) -> None:
         upto: Position | None = None
         parts: list[EntryPart] = []
-        async for entry, records, size in owed_entries(self.cursor, self._host.ledger):
+        async for entry, records, size in self._owed():
             if records.bit_count() > count:
                 parts = [EntryPart(entry.position, indexes_of(records)[:count], size)]
                 break
@@ -429,6 +433,9 @@ class Subscription:
             state.rewind()
 
         await self._revise(edit)
+
+    def _owed(self) -> AsyncIterator[OwedEntry]:
+        return owed_entries(self.cursor, self._host.ledger, self._host.screen)
 
     def _clear(self) -> None:
         if self._dispatcher is not None:

@@ -9,6 +9,7 @@ from runtime.timers import Timers
 from subscriptions.dispatch_options import DispatchOptions
 from subscriptions.dispatcher import Dispatcher
 from subscriptions.model import ConsumerOptions, Deliver, Delivery, Piece, SubscriptionType
+from subscriptions.screen import EVERYTHING, Screen
 from tests.subscriptions.dispatch_words import consumer, data_of, records_of
 from tests.subscriptions.steps import Steps
 
@@ -52,7 +53,9 @@ class Scene:
         self.places.append(position)
         return position
 
-    def dispatcher(self, kind: SubscriptionType, **options: int) -> Dispatcher:
+    def dispatcher(
+        self, kind: SubscriptionType, screen: Screen = EVERYTHING, /, **options: int
+    ) -> Dispatcher:
         return Dispatcher(
             self.cursor,
             kind,
@@ -60,6 +63,7 @@ class Scene:
             clock=self.clock,
             timers=self.timers,
             supervisor=self.supervisor,
+            screen=screen,
         )
 
     def join(

@@ -2,13 +2,12 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch, build_control_batch
+from batches.builder import NewRecord, build_batch
 from ledger import Position
 from subscriptions.entry_view import (
     DELIVER_AT,
     RECORDS_MAX,
     deliver_at_ms,
-    is_marker,
     key_slot,
     mask_of,
     record_count,
@@ -30,16 +29,6 @@ def test_records_are_counted() -> None:
 
 def test_what_is_no_batch_is_one_record() -> None:
     assert 1 == record_count(b"") == record_count(b"x" * 60) == record_count(bytes(100))
-
-
-def test_markers_of_transactions_are_told_from_records() -> None:
-    marker = build_control_batch(
-        is_commit=False, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=1
-    )
-    assert is_marker(marker)
-    assert is_marker(memoryview(marker))
-    for data in (data_of((None,)), data_of((None,), codec=4), b"", b"\xff" * 60, bytes(100)):
-        assert not is_marker(data)
 
 
 def test_count_of_a_header_is_believed_within_reason() -> None:

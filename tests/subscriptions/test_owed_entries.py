@@ -5,13 +5,17 @@ import pytest
 from ledger import Cursor, EntryPart, ManagedLedgerConfig
 from subscriptions import owed_entries as module
 from subscriptions.owed_entries import owed_entries
+from subscriptions.screen import EVERYTHING, Screen
+from tests.subscriptions.curtain import Curtain
 from tests.subscriptions.house import House
 
 
-async def owed(house: House, cursor: Cursor) -> list[tuple[str, int, int]]:
+async def owed(
+    house: House, cursor: Cursor, screen: Screen = EVERYTHING
+) -> list[tuple[str, int, int]]:
     return [
         (str(each.entry.position), each.records, each.batch_size)
-        async for each in owed_entries(cursor, house.ledger)
+        async for each in owed_entries(cursor, house.ledger, screen)
     ]
 
 
@@ -39,3 +43,16 @@ async def test_nothing_is_owed_of_nothing(room: House) -> None:
     await room.add("a")
     await cursor.clear_backlog()
     assert [] == await owed(room, cursor)
+
+
+async def test_what_is_hidden_has_no_records_and_what_is_not_settled_ends_it(room: House) -> None:
+    places = [await room.add("a", "b") for _ in range(5)]
+    cursor = (await room.subscription()).cursor
+    curtain = Curtain()
+    curtain.at, curtain.hidden = places[3], {places[0], places[2], places[4]}
+    expected = [(0, 0), (1, 0b11), (2, 0)]
+    assert [(str(places[i]), records, 2) for i, records in expected] == await owed(
+        room, cursor, curtain
+    )
+    curtain.at = places[0]
+    assert [] == await owed(room, cursor, curtain)

@@ -21,6 +21,7 @@ from ledger import CursorStateRevisionController, Entry
 from subscriptions import subscription as subscription_module
 from subscriptions.dispatch_state import HandOut
 from subscriptions.dispatcher import Dispatcher
+from subscriptions.held_entries import HeldEntries
 from subscriptions.model import ALL, SubscriptionType
 from subscriptions.shared_state import SharedState
 from subscriptions.subscription import Subscription
@@ -149,20 +150,10 @@ async def test_the_rule_is_kept_in_every_interleaving(stage: Stage, name: str) -
 
 
 class CarelessDispatcher(Dispatcher):
-    """Keeps what it has read while consumers come and go, and forgets nothing."""
-
-    def remove_consumer(self, consumer: int) -> None:
-        held = self._held
-        super().remove_consumer(consumer)
-        self._held = held
+    """Forgets nothing when the position is set."""
 
     def clear(self) -> None:
         return
-
-    def _go_back(self) -> None:
-        held = self._held
-        super()._go_back()
-        self._held = held
 
 
 def offer_whatever_was_read(
@@ -185,6 +176,7 @@ def without_controller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controller, "is_outdated", lambda self, number: False)
     monkeypatch.setattr(controller, "is_running", property(lambda self: False))
     monkeypatch.setattr(subscription_module, "Dispatcher", CarelessDispatcher)
+    monkeypatch.setattr(HeldEntries, "clear", lambda self: None)  # whoever comes and goes
     monkeypatch.setattr(SharedState, "_offer_again", offer_whatever_was_read)
 
 

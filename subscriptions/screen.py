@@ -1,0 +1,57 @@
+"""Screen: which stored entries a subscription may see, and which nobody can tell of yet.
+
+Rule: what was told of an entry never changes, and everything behind the first entry of which
+nothing can be told waits with it. Whoever waits listens, and looks again.
+Must not know: what makes an entry visible; that is for those who know what entries mean.
+"""
+
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple, Protocol
+
+from ledger import Entry, Position
+
+
+class Sight(NamedTuple):
+    """What is known of some entries.
+
+    Attributes:
+        settled: of so many, from the first on, it is known whether they are visible.
+        hidden: which of those are nobody's, and need nothing but to be acknowledged.
+    """
+
+    settled: int
+    hidden: AbstractSet[Position]
+
+
+NOTHING_HIDDEN: AbstractSet[Position] = frozenset()
+
+
+class Screen(Protocol):
+    """One per partition."""
+
+    def look(self, entries: Sequence[Entry]) -> Sight:
+        """Tell what is known of entries; ascending, possibly with gaps, possibly none."""
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call back, on the loop, whenever more may be known; once for each listener."""
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling back; nothing if it was not there."""
+
+
+class OpenScreen:
+    """Everything is visible."""
+
+    def look(self, entries: Sequence[Entry]) -> Sight:
+        """Tell that all are visible."""
+        return Sight(len(entries), NOTHING_HIDDEN)
+
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Nothing ever changes."""
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Nothing is kept."""
+
+
+EVERYTHING = OpenScreen()
