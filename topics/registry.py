@@ -26,6 +26,7 @@ from topics.errors import (
     UnknownTopic,
 )
 from topics.keys import DELETION_PREFIX, TOPIC_PREFIX, PartitionKeys, deletion_key, topic_key
+from topics.partition_addition import PartitionAddition
 from topics.partition_open import managed_ledger_name
 from topics.records import TopicRecord
 from topics.results import from_ledger_error
@@ -193,7 +194,7 @@ class TopicRegistry:
         await self.finish_deletions()
 
     async def create_partitions(self, name: str, total: int) -> Topic:
-        """Give a topic more partitions.
+        """Give a topic more partitions; durable cursors begin at the beginning of those.
 
         Raises:
             UnknownTopic: there is none.
@@ -203,7 +204,14 @@ class TopicRegistry:
         async with self._changing:
             topic = self._expect(name)
             self.check_partitions(topic, total)
-            await self._change(topic, partition_count=total, configs=topic.configs)
+            addition = PartitionAddition(topic, self._store, total)
+            await addition.prepare()
+            try:
+                await self._change(topic, partition_count=total, configs=topic.configs)
+            except TopicsError:
+                await addition.undo()
+                raise
+            await addition.settle()
             return topic
 
     def check_partitions(self, topic: Topic, total: int) -> None:
@@ -282,7 +290,7 @@ class TopicRegistry:
         for key, row in self._store.scan_rows(DELETION_PREFIX):
             record = records.decode_topic(row)
             try:
-                for index in range(record.partition_count):
+                for index in range(self._stored_partition_count(record)):
                     await self._remove_partition(record, index)
                 await self._store.put_rows([(key, None)])
             except LedgerError as error:
@@ -294,6 +302,13 @@ class TopicRegistry:
             for topic in self.all():
                 await topic.close()
         await self._supervisor.close()
+
+    def _stored_partition_count(self, record: TopicRecord) -> int:
+        """Count partitions with those of an addition that did not come to its end."""
+        names, count = set(self._store.managed_ledger_names()), record.partition_count
+        while managed_ledger_name(record.name, record.topic_id, count) in names:
+            count += 1
+        return count
 
     async def _remove_partition(self, record: TopicRecord, index: int) -> None:
         name = managed_ledger_name(record.name, record.topic_id, index)

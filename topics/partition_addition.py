@@ -1,0 +1,88 @@
+"""Adding partitions to a topic: what the new ones have before they are there.
+
+Rule: a durable cursor that any partition has stands at the beginning of every new one before
+anything can be written there; so whoever reads the whole topic misses nothing of it. What an
+addition that did not come to its end has left is nobody's, and goes first.
+Must not know: whose cursors they are, how the topic gets its new count.
+"""
+
+import logging
+from contextlib import suppress
+
+from ledger import EARLIEST, CursorNotFound, LedgerError, LedgerStore
+from topics.errors import TopicsError
+from topics.partition_notes import ledger_config
+from topics.results import from_ledger_error
+from topics.topic import Topic
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionAddition:
+    """One growth of one topic: prepare, let the new count hold, settle."""
+
+    def __init__(self, topic: Topic, store: LedgerStore, total: int) -> None:
+        """Args: total: how many partitions there will be."""
+        self._topic = topic
+        self._store = store
+        self._old = range(topic.partition_count)
+        self._new = range(topic.partition_count, total)
+        self._prepared: set[str] = set()
+
+    async def prepare(self) -> None:
+        """Make the new partitions' cursors, durably.
+
+        Raises:
+            TopicsError: it cannot be done; the topic is as before.
+        """
+        stored = set(self._store.managed_ledger_names())
+        for index in self._old:
+            if self._topic.ledger_name(index) in stored:  # else nobody has been there
+                await self._topic.open_partition(index)
+        self._prepared = self._names()
+        try:
+            for index in self._new:
+                name = self._topic.ledger_name(index)
+                if name in stored:
+                    await self._store.delete_managed_ledger(name)
+                if self._prepared:
+                    await self._make(name)
+        except LedgerError as error:
+            await self.undo()
+            raise from_ledger_error(error) from error
+
+    async def undo(self) -> None:
+        """Remove what was made; what stays goes with the next addition, or with the topic."""
+        if self._prepared:
+            for index in reversed(self._new):
+                with suppress(LedgerError):
+                    await self._store.delete_managed_ledger(self._topic.ledger_name(index))
+
+    async def settle(self) -> None:
+        """Follow what happened to cursors since; call it in the step that made the count hold."""
+        names = self._names()
+        missing, gone = names - self._prepared, self._prepared - names
+        if not missing and not gone:
+            return
+        for index in self._new:
+            try:
+                ledger = (await self._topic.open_partition(index)).managed_ledger
+                for name in sorted(missing):
+                    await ledger.open_cursor(name, initial=EARLIEST)
+                for name in sorted(gone - self._names()):
+                    with suppress(CursorNotFound):
+                        await ledger.delete_cursor(name)
+            except (LedgerError, TopicsError) as error:
+                logger.warning("cursors of new partition %s-%d: %s", self._topic.name, index, error)
+
+    async def _make(self, name: str) -> None:
+        config = ledger_config(self._topic.config)
+        ledger = await self._store.open_managed_ledger(name, config=config)
+        for cursor in sorted(self._prepared):
+            await ledger.open_cursor(cursor, initial=EARLIEST)
+        await ledger.close()
+
+    def _names(self) -> set[str]:
+        """Return the names of the durable cursors of the old partitions; plain."""
+        opened = (self._topic.partition(index) for index in self._old)
+        return {name for log in opened if log is not None for name in log.managed_ledger.cursors}
