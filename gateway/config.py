@@ -66,6 +66,7 @@ class GatewayConfig:
     send_buffer_max_bytes: int = 1 * MIB
     """Unsent response bytes at which a connection's next request waits for its slow reader."""
     max_connections: int = 2_147_483_647
+    max_connections_per_ip: int = 2_147_483_647
     connections_max_idle_ms: int = 600_000
 
     def kafka_items(self) -> Iterator[tuple[str, int | bool | str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
+from gateway.broker_settings import ALL_NODES, ALTERABLE, BrokerSettings
 from gateway.config import GatewayConfig
 from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
@@ -16,6 +17,8 @@ from gateway.wire.messages.k32_describe_configs import (
 from topics import CONFIG_KEYS, ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
 
 TOPIC_SOURCE: Final = 1
+NODE_SOURCE: Final = 2
+ALL_NODES_SOURCE: Final = 3
 STATIC_BROKER_SOURCE: Final = 4
 DEFAULT_SOURCE: Final = 5
 _SOURCES: Final = {
@@ -43,11 +46,57 @@ _LONG_FIELDS: Final = frozenset(
 
 
 def topic_entries(
-    configs: Mapping[str, str], defaults: TopicDefaults
+    configs: Mapping[str, str],
+    defaults: TopicDefaults,
+    settings: BrokerSettings | None = None,
 ) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield every setting of a topic with these own values, sorted by name."""
+    """Yield every setting of a topic with these own values, sorted by name.
+
+    Args:
+        configs: the topic's own.
+        defaults: in force.
+        settings: tells which of the defaults were altered while the server ran.
+    """
     for entry in describe(configs, defaults):
-        yield _result(entry, entry.name, entry.value, read_only=False)
+        result = _result(entry, entry.name, entry.value, read_only=False)
+        if settings is not None:
+            for synonym in result.synonyms:
+                if synonym.source == STATIC_BROKER_SOURCE:
+                    synonym.source = _source_of(synonym.name, settings)
+            result.config_source = result.synonyms[0].source
+        yield result
+
+
+def altered_broker_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield the settings of this node, as given and as altered since."""
+    for entry in broker_entries(settings.given_config, settings.given_defaults):
+        if entry.name in ALTERABLE:
+            entry.read_only = False
+            places = [
+                DescribeConfigsSynonym(name=entry.name, value=altered[entry.name], source=source)
+                for level, source in ((settings.node, NODE_SOURCE), (ALL_NODES, ALL_NODES_SOURCE))
+                if entry.name in (altered := settings.of(level))
+            ]
+            if places:
+                entry.value, entry.config_source = places[0].value, places[0].source
+            entry.synonyms = [*places, *entry.synonyms]
+        yield entry
+
+
+def _source_of(name: str, settings: BrokerSettings) -> int:
+    """Return where the value of a broker-level name comes from, which was not always there."""
+    if name in settings.of(settings.node):
+        return NODE_SOURCE
+    return ALL_NODES_SOURCE if name in settings.of(ALL_NODES) else STATIC_BROKER_SOURCE
+
+
+def all_brokers_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield what was altered for all nodes."""
+    for entry in altered_broker_entries(settings):
+        if entry.name in (altered := settings.of(ALL_NODES)):
+            entry.value, entry.config_source = altered[entry.name], ALL_NODES_SOURCE
+            entry.synonyms = [one for one in entry.synonyms if one.source == ALL_NODES_SOURCE]
+            yield entry
 
 
 def broker_entries(

@@ -1,7 +1,7 @@
 """Configuration resources: what a configuration request is about, and what may be done to it.
 
-Rule: a resource is a pair (type, name). Topics can be changed; this node can be read; everything
-else is refused with a reason.
+Rule: a resource is a pair (type, name). Topics and this node can be changed; everything else is
+refused with a reason.
 Must not know: the messages of the APIs that use it.
 """
 
@@ -78,16 +78,11 @@ def find_alterable_topic(context: RequestContext, resource: Resource) -> Topic:
         Refused: the resource is none that can be changed.
         TopicsError: there is no such topic.
     """
-    if resource.resource_type == ResourceType.BROKER:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            "settings of the broker are given when it starts and cannot be changed while it runs",
-        )
     if resource.resource_type != ResourceType.TOPIC:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"expected a topic (resource type {ResourceType.TOPIC.value}), got type "
-            f"{resource.resource_type}: only configurations of topics can be changed",
+            f"{resource.resource_type}: only topics and brokers have settings that can be changed",
         )
     if resource.resource_name == "":
         raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics at once")

@@ -105,6 +105,9 @@ class Connection(asyncio.BufferedProtocol):
         if len(board.connections) >= board.config.max_connections or board.is_stopping:
             self.fail(f"more than {board.config.max_connections} connections")
             return
+        if not board.has_room_for(self.peer_host):
+            self.fail(f"more than {board.config.max_connections_per_ip} connections from there")
+            return
         self._transport.set_write_buffer_limits(high=board.config.send_buffer_max_bytes)
         board.connections.add(self)
         board.accepted.value += 1

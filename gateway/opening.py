@@ -4,6 +4,7 @@ Rule: everything that the coordinators keep is loaded here, and looked after fro
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 
+from gateway.broker_settings import BrokerSettings
 from gateway.config import GatewayConfig
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.groups import GroupCoordinator
@@ -58,6 +59,7 @@ def open_services(
         producer_ids=producer_ids,
         transactions=transactions,
         quotas=Quotas(store, clock),
+        broker_settings=BrokerSettings(store, registry, config),
         config=config,
         clock=clock,
         timers=timers,

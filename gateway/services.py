@@ -12,6 +12,7 @@ from runtime.entropy import Entropy, SystemEntropy
 from runtime.metrics import Metrics
 
 if TYPE_CHECKING:
+    from gateway.broker_settings import BrokerSettings
     from gateway.config import GatewayConfig
     from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
@@ -35,6 +36,7 @@ class Services:
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
     quotas: "Quotas"
+    broker_settings: "BrokerSettings"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"

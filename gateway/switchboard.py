@@ -55,6 +55,13 @@ class Switchboard:
         metrics.gauge("connections", lambda: len(self.connections))
         metrics.gauge("request_bytes_in_flight", lambda: self.budget.used)
 
+    def has_room_for(self, host: str) -> bool:
+        """Return whether `max.connections.per.ip` lets another connection of that host in."""
+        limit = self.config.max_connections_per_ip
+        if limit >= len(self.connections) + 1:
+            return True
+        return sum(each.peer_host == host for each in self.connections) < limit
+
     def new_connection_id(self) -> int:
         """Return a number that no other connection of this server has."""
         self._next_connection_id += 1

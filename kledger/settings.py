@@ -90,6 +90,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.transaction_max_timeout_ms": (1, INT32_MAX),
     "kafka.connections_max_idle_ms": (-1, INT64_MAX),
     "kafka.max_connections": (1, INT32_MAX),
+    "kafka.max_connections_per_ip": (0, INT32_MAX),
     "native.delivery_bytes_max": (1, INT64_MAX),
     "native.keepalive_ms": (100, INT32_MAX),
     "native.max_connections": (1, INT32_MAX),

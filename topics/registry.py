@@ -261,6 +261,18 @@ class TopicRegistry:
         effective_config(configs, self.defaults)
         return configs
 
+    def check_defaults(self, defaults: TopicDefaults) -> None:
+        """Check that every topic could have these defaults. Raises InvalidConfig."""
+        effective_config({}, defaults)
+        for topic in self._topics.values():
+            effective_config(topic.configs, defaults)
+
+    def change_defaults(self, defaults: TopicDefaults) -> None:
+        """Let other defaults hold, at once and for all topics; `check_defaults` allows them."""
+        self.defaults = defaults
+        for topic in self._topics.values():
+            topic.change_defaults(defaults)
+
     # Housekeeping
 
     async def enforce_retention(self, committed_offset: CommittedOffset = _nobody) -> None:

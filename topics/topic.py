@@ -118,7 +118,15 @@ class Topic:
         """Let a stored change hold."""
         self.record = record
         self.epoch += 1
-        config = effective_config(record.configs, self._defaults)
+        self._reconfigure()
+
+    def change_defaults(self, defaults: TopicDefaults) -> None:
+        """Let other defaults hold, for the settings that the topic does not have itself."""
+        self._defaults = defaults
+        self._reconfigure()
+
+    def _reconfigure(self) -> None:
+        config = effective_config(self.record.configs, self._defaults)
         if config != self.config:
             self.config = config
             for partition in self._partitions.values():

@@ -88,6 +88,7 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(66, 0, 2, "k66_list_transactions"),
     _spec(68, 0, 1, "k68_consumer_group_heartbeat"),
     _spec(69, 0, 1, "k69_consumer_group_describe"),
+    _spec(74, 0, 1, "k74_list_config_resources"),
     _spec(75, 0, 0, "k75_describe_topic_partitions"),
 )
 

@@ -3,8 +3,9 @@
 Behaviour:
 - Every resource asked for gets one entry. No names asked for, or an empty list of them, means all
   (Kafka treats both alike); a name that does not exist is left out.
-- A topic shows every setting it could have; this node shows what it was started with, read-only.
-  The empty broker name stands for cluster-wide defaults: there are none.
+- A topic shows every setting it could have; this node shows what it was started with, and what was
+  altered since; what cannot be altered is read-only. The empty broker name stands for all nodes: it
+  shows what was altered for them.
 - Another node's id, and kinds of resource that have no configuration here, are INVALID_REQUEST.
 
 Version notes:
@@ -13,7 +14,8 @@ Version notes:
 
 from collections.abc import Iterable
 
-from gateway.config_entries import broker_entries, topic_entries
+from gateway.broker_settings import ALL_NODES
+from gateway.config_entries import all_brokers_entries, altered_broker_entries, topic_entries
 from gateway.config_resources import ResourceType
 from gateway.context import RequestContext
 from gateway.refusals import Refused, find_topic, refusal_of
@@ -65,18 +67,15 @@ def _entries(
     context: RequestContext, resource: DescribeConfigsResource
 ) -> Iterable[DescribeConfigsResourceResult]:
     services = context.services
+    settings = services.broker_settings
     if resource.resource_type == ResourceType.TOPIC:
         topic = find_topic(context, resource.resource_name)
-        return topic_entries(topic.configs, services.registry.defaults)
+        return topic_entries(topic.configs, services.registry.defaults, settings)
     if resource.resource_type == ResourceType.BROKER:
-        if resource.resource_name == "":
-            return ()
-        if resource.resource_name == str(services.config.node_id):
-            return broker_entries(services.config, services.registry.defaults)
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"expected broker id {services.config.node_id}, got {resource.resource_name!r}",
-        )
+        settings.of(resource.resource_name)
+        if resource.resource_name == ALL_NODES:
+            return all_brokers_entries(settings)
+        return altered_broker_entries(settings)
     raise Refused(
         ErrorCode.INVALID_REQUEST,
         f"expected resource type {ResourceType.TOPIC.value} (topic) or "

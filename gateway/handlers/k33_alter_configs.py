@@ -4,16 +4,16 @@ Behaviour:
 - Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
 - What a topic had and the request does not name goes back to its default.
 - With ``validate_only`` nothing changes. Changes hold at once and survive a restart.
-- Only topics can be changed; anything else is INVALID_REQUEST.
+- Topics can be changed, and what of this node `gateway.broker_settings` allows; anything else is
+  INVALID_REQUEST.
 """
 
 from gateway.config_resources import (
     alter_each,
-    alter_topic,
-    find_alterable_topic,
     refuse_repeated_names,
     value_of,
 )
+from gateway.config_targets import find_target
 from gateway.context import RequestContext
 from gateway.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
@@ -31,12 +31,10 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
     """Replace the configuration of each resource."""
 
     async def alter(resource: AlterConfigsResource) -> None:
-        topic = find_alterable_topic(context, resource)
+        target = find_target(context, resource)
         refuse_repeated_names(resource.configs)
         configs = {setting.name: value_of(setting) for setting in resource.configs}
-        await alter_topic(
-            context, topic, configs, replace=True, validate_only=request.validate_only
-        )
+        await target.alter(configs, replace=True, validate_only=request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
     return AlterConfigsResponse(

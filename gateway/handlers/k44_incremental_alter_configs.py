@@ -7,7 +7,8 @@ Behaviour:
 - A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
   at once and survive a restart.
 - Requests are carried out one after another, so that a list which two of them add to gets both.
-- Only topics can be changed; anything else is INVALID_REQUEST.
+- Topics can be changed, and what of this node `gateway.broker_settings` allows; anything else is
+  INVALID_REQUEST.
 """
 
 import asyncio
@@ -16,11 +17,10 @@ from enum import IntEnum
 
 from gateway.config_resources import (
     alter_each,
-    alter_topic,
-    find_alterable_topic,
     refuse_repeated_names,
     value_of,
 )
+from gateway.config_targets import Target, current_list, find_target
 from gateway.context import RequestContext
 from gateway.refusals import Refused
 from gateway.services import Services
@@ -32,7 +32,6 @@ from gateway.wire.messages.k44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic, describe
 
 KEY = 44
 MIN_VERSION = 0
@@ -63,11 +62,9 @@ def bind(_services: Services) -> Handle:
         """Change single settings of each resource."""
 
         async def alter(resource: AlterConfigsResource) -> None:
-            topic = find_alterable_topic(context, resource)
-            changes = _changes(context, topic, resource)
-            await alter_topic(
-                context, topic, changes, replace=False, validate_only=request.validate_only
-            )
+            target = find_target(context, resource)
+            changes = _changes(target, resource)
+            await target.alter(changes, replace=False, validate_only=request.validate_only)
 
         async with changing:
             outcomes = await alter_each(request.resources, alter)
@@ -78,9 +75,7 @@ def bind(_services: Services) -> Handle:
     return handle
 
 
-def _changes(
-    context: RequestContext, topic: Topic, resource: AlterConfigsResource
-) -> dict[str, str | None]:
+def _changes(target: Target, resource: AlterConfigsResource) -> dict[str, str | None]:
     """Return the new values by name; None for those that go back to their defaults."""
     refuse_repeated_names(resource.configs)
     changes: dict[str, str | None] = {}
@@ -88,13 +83,13 @@ def _changes(
         if change.config_operation == Operation.SET:
             changes[change.name] = value_of(change)
         elif change.config_operation != Operation.DELETE:
-            changes[change.name] = _changed_list(context, topic, change)
-        elif change.name in CONFIG_KEYS:
+            changes[change.name] = _changed_list(target, change)
+        elif change.name in target.keys:
             changes[change.name] = None
     return changes
 
 
-def _changed_list(context: RequestContext, topic: Topic, change: AlterableConfig) -> str:
+def _changed_list(target: Target, change: AlterableConfig) -> str:
     """Return a list setting with elements added, or taken away."""
     if change.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
         raise Refused(
@@ -102,12 +97,7 @@ def _changed_list(context: RequestContext, topic: Topic, change: AlterableConfig
             f"{change.name}: expected operation 0 to 3, got {change.config_operation}",
         )
     named = [element.strip() for element in value_of(change).split(",")]
-    key = CONFIG_KEYS.get(change.name)
-    if key is None or key.type is not ConfigType.LIST:
-        raise InvalidConfig(f"{change.name}: expected a setting that is a list")
-    entries = describe(topic.configs, context.services.registry.defaults)
-    current = next(entry.value for entry in entries if entry.name == change.name)
-    elements = [element for element in current.split(",") if element]
+    elements = current_list(target, change.name)
     if change.config_operation == Operation.APPEND:
         elements += [element for element in named if element not in elements]
     else:

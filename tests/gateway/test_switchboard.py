@@ -59,3 +59,18 @@ async def test_saturated_store_holds_produce_back_and_loses_nothing() -> None:
             response = await client.receive()
             assert number == response.responses[0].partition_responses[0].base_offset
         assert 400 == (await topic.open_partition(0)).high_watermark
+
+
+async def test_connections_of_one_host_are_limited_and_the_limit_can_be_altered() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        settings = gateway.services.broker_settings
+        for limit, is_let_in in (("1", False), ("2", True), (None, True)):
+            changes = {"max.connections.per.ip": limit}
+            await settings.alter("1", changes, replace=False, validate_only=False)
+            async with gateway.client() as other:
+                if is_let_in:
+                    assert await other.ask(MetadataRequest(topics=[]), 9)
+                else:
+                    assert await other.is_closed_by_server()
+            await until(lambda: gateway.server.connection_count == 1)
+        assert await client.ask(MetadataRequest(topics=[]), 9)

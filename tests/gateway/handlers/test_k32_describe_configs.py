@@ -148,3 +148,27 @@ async def test_row_33_there_are_no_defaults_of_all_brokers() -> None:
     async with running_gateway() as gateway:
         (result,) = await describe(gateway, of("", kind=BROKER))
         assert {} == by_name(result)
+
+
+async def test_altered_settings_stand_before_what_was_given() -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic("t")
+        for name, value in (("", "400"), ("1", "500")):
+            await gateway.services.broker_settings.alter(
+                name, {"message.max.bytes": value}, replace=False, validate_only=False
+            )
+        node, every_node, topic = await describe(
+            gateway,
+            of("1", "message.max.bytes", kind=BROKER),
+            of("", kind=BROKER),
+            of("t", "max.message.bytes"),
+            include_synonyms=True,
+        )
+        assert [("500", 2, False), ("400", 3, False), ("500", 2, False)] == [
+            (entry.value, entry.config_source, entry.read_only)
+            for result in (node, every_node, topic)
+            for entry in result.configs
+        ]
+        places = [(each.value, each.source) for each in node.configs[0].synonyms]
+        assert [("500", 2), ("400", 3), ("1048588", 5)] == places
+        assert [("400", 3)] == [(s.value, s.source) for s in every_node.configs[0].synonyms]

@@ -67,8 +67,8 @@ async def test_what_is_not_named_goes_back_to_its_default(version: int) -> None:
         (of("nowhere", ("retention.ms", "7")), UNKNOWN_TOPIC),
         (of("a b"), INVALID_TOPIC),
         (of(""), INVALID_REQUEST),
-        (of("1", ("log.retention.ms", "7"), kind=4), INVALID_REQUEST),
-        (of("", ("log.retention.ms", "7"), kind=4), INVALID_REQUEST),
+        (of("1", ("num.partitions", "7"), kind=4), INVALID_REQUEST),
+        (of("", ("num.partitions", "7"), kind=4), INVALID_REQUEST),
         (of("7", kind=4), INVALID_REQUEST),
         (of("1", ("gateway", "INFO"), kind=8), INVALID_REQUEST),
         (of("x", kind=99), INVALID_REQUEST),
@@ -120,3 +120,12 @@ async def test_storage_that_fails_changes_nothing() -> None:
         (failed,) = await alter(gateway, of("t", ("flush.ms", "9")))
         assert STORAGE == failed.error_code
         assert (BEFORE, 1) == (topic.configs, topic.config.retention_ms)
+
+
+async def test_settings_of_this_node_are_replaced() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        for name in ("log.retention.ms", "max.connections"):
+            request = AlterConfigsRequest(resources=[of("1", (name, "7"), kind=4)])
+            (outcome,) = (await client.ask(request, 2)).responses
+            assert 0 == outcome.error_code
+            assert {name: "7"} == gateway.services.broker_settings.of("1")

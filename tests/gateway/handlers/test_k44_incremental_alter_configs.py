@@ -114,8 +114,8 @@ async def test_lists_start_from_their_default() -> None:
         (of("nowhere", ("retention.ms", SET, "7")), UNKNOWN_TOPIC),
         (of("a b", ("retention.ms", SET, "7")), INVALID_TOPIC),
         (of("", ("retention.ms", SET, "7")), INVALID_REQUEST),
-        (of("1", ("log.retention.ms", SET, "7"), kind=4), INVALID_REQUEST),
-        (of("", ("log.retention.ms", SET, "7"), kind=4), INVALID_REQUEST),
+        (of("1", ("num.partitions", SET, "7"), kind=4), INVALID_REQUEST),
+        (of("", ("num.partitions", SET, "7"), kind=4), INVALID_REQUEST),
         (of("7", ("log.retention.ms", SET, "7"), kind=4), INVALID_REQUEST),
         (of("1", ("gateway", SET, "INFO"), kind=8), INVALID_REQUEST),
         (of("x", ("interval.ms", SET, "1"), kind=16), INVALID_REQUEST),
@@ -191,3 +191,19 @@ async def test_storage_that_fails_changes_nothing() -> None:
         (failed,) = await alter(gateway, of("t", ("retention.ms", SET, "9")))
         assert STORAGE == failed.error_code
         assert (BEFORE, 1) == (topic.configs, topic.config.retention_ms)
+
+
+async def test_settings_of_this_node_and_of_all_nodes_can_be_altered() -> None:
+    async with running_gateway() as gateway:
+        policy, size = "log.cleanup.policy", "message.max.bytes"
+        outcomes = await alter(
+            gateway,
+            of("1", (policy, APPEND, "compact"), (size, SET, "500"), kind=4),
+            of("", (size, SET, "400"), ("nope", DELETE, None), kind=4),
+        )
+        assert [0, 0] == [outcome.error_code for outcome in outcomes]
+        settings = gateway.services.broker_settings
+        assert {policy: "delete,compact", size: "500"} == settings.of("1")
+        assert {size: "400"} == settings.of("")
+        (outcome,) = await alter(gateway, of("1", (size, APPEND, "1"), kind=4))
+        assert INVALID_CONFIG == outcome.error_code

@@ -1,0 +1,115 @@
+"""Altered settings of this node: which value holds, what is refused, what outlives a restart."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from gateway.broker_settings import ALL_NODES, ALTERABLE, FIELDS
+from gateway.config import GatewayConfig
+from gateway.refusals import Refused
+from gateway.wire.error_codes import ErrorCode
+from ledger.testing import FaultyEngine
+from tests.gateway.running import RunningGateway, running_gateway
+from topics.errors import StorageFailed
+
+NODE = "1"
+SIZE, AGE = "message.max.bytes", "log.retention.ms"
+
+
+async def alter(gateway: RunningGateway, name: str, changes: Mapping[str, str | None]) -> None:
+    settings = gateway.services.broker_settings
+    await settings.alter(name, changes, replace=False, validate_only=False)
+
+
+async def test_this_node_before_all_nodes_before_what_was_given() -> None:
+    config = GatewayConfig(message_max_bytes=7_000)
+    async with running_gateway(config) as gateway:
+        topic = await gateway.create_topic("t")
+        settings, in_force = gateway.services.broker_settings, []
+        for name, value in ((ALL_NODES, "200"), (NODE, "300"), (NODE, None), (ALL_NODES, None)):
+            await alter(gateway, name, {SIZE: value})
+            in_force.append((settings.value(SIZE), config.message_max_bytes))
+        assert [("200", 200), ("300", 300), ("200", 200), ("7000", 7_000)] == in_force
+        assert 1_048_588 == topic.config.size_max
+
+
+async def test_defaults_of_topics_change_at_once_for_old_and_new_ones() -> None:
+    async with running_gateway() as gateway:
+        old = await gateway.create_topic("old")
+        own = await gateway.create_topic("own", configs={"retention.ms": "9"})
+        await alter(gateway, NODE, {AGE: "5", "log.cleanup.policy": "compact"})
+        new = await gateway.create_topic("new")
+        assert [5, 9, 5] == [one.config.retention_ms for one in (old, own, new)]
+        assert old.config.is_compacted
+        await alter(gateway, NODE, {AGE: None})
+        assert 604_800_000 == old.config.retention_ms
+
+
+async def test_altered_settings_survive_a_restart() -> None:
+    engine = FaultyEngine(None)
+    async with running_gateway(engine=engine) as gateway:
+        await gateway.create_topic("t")
+        await alter(gateway, NODE, {AGE: "5"})
+        await alter(gateway, ALL_NODES, {"max.connections": "77"})
+    config = GatewayConfig()
+    async with running_gateway(config, engine=engine) as gateway:
+        topic = gateway.services.registry.get("t")
+        assert topic is not None
+        assert (5, 77) == (topic.config.retention_ms, config.max_connections)
+        await alter(gateway, NODE, {AGE: None})
+        await alter(gateway, ALL_NODES, {"max.connections": None})
+    async with running_gateway(engine=engine) as gateway:
+        assert "604800000" == gateway.services.broker_settings.value(AGE)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num.partitions": "3"},
+        {"log.retention.hours": "3"},
+        {"nope": "3"},
+        {"log.segment.bytes": "1"},
+        {"log.cleanup.policy": "melt"},
+        {"max.connections": "-1"},
+        {SIZE: "many"},
+        {AGE: "5", "nope": "1"},
+        {"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "3"},
+    ],
+)
+async def test_what_cannot_be_altered_is_refused_as_a_whole(changes: dict[str, str]) -> None:
+    async with running_gateway() as gateway:
+        with pytest.raises(Refused) as caught:
+            await alter(gateway, NODE, changes)
+        assert ErrorCode.INVALID_REQUEST == caught.value.code
+        assert {} == gateway.services.broker_settings.of(NODE)
+
+
+async def test_another_node_has_nothing_here() -> None:
+    async with running_gateway() as gateway:
+        for name in ("2", "one"):
+            with pytest.raises(Refused, match="expected broker id 1"):
+                await alter(gateway, name, {AGE: "5"})
+
+
+async def test_what_is_only_checked_or_cannot_be_stored_does_not_hold() -> None:
+    async with running_gateway() as gateway:
+        settings = gateway.services.broker_settings
+        await settings.alter(NODE, {AGE: "5"}, replace=False, validate_only=True)
+        gateway.engine.fail_next("commit")
+        with pytest.raises(StorageFailed):
+            await alter(gateway, NODE, {AGE: "5"})
+        assert {} == settings.of(NODE)
+        assert "604800000" == settings.value(AGE)
+
+
+async def test_replacing_takes_back_what_is_not_named() -> None:
+    async with running_gateway() as gateway:
+        await alter(gateway, NODE, {AGE: "5", SIZE: "200"})
+        settings = gateway.services.broker_settings
+        await settings.alter(NODE, {SIZE: "300"}, replace=True, validate_only=False)
+        assert {SIZE: "300"} == settings.of(NODE)
+
+
+def test_settings_of_the_gateway_among_them_exist() -> None:
+    assert FIELDS.keys() <= ALTERABLE.keys()
+    assert all(hasattr(GatewayConfig(), field) for field in FIELDS.values())
