@@ -8,12 +8,15 @@ Must not know: how configurations are stored or asked for on the wire.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 
 from batches.validation import RecordRules
 from topics.config_keys import CONFIG_KEYS, GROUPS, SUBSCRIPTIONS, WAITS_FOR, ConfigKey
 from topics.config_values import ConfigType, ConfigValue, parse
 from topics.errors import InvalidConfig
 
+KEPT_MAX = 256
+"""Different sets of settings whose outcome is kept; topics with the same ones share it."""
 TIMESTAMP_MIN = -(1 << 63)
 TIMESTAMP_MAX = (1 << 63) - 1
 
@@ -135,12 +138,23 @@ def check_configs(configs: Mapping[str, str]) -> None:
 def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
     """Work out what holds for a topic with these settings.
 
+    Most topics of a server have the same ones, and there may be thousands.
+
     Raises:
         InvalidConfig: two values contradict each other.
     """
+    broker, batch_validation = frozenset(defaults.configs.items()), defaults.batch_validation
+    return _effective_config(frozenset(configs.items()), broker, batch_validation)
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _effective_config(
+    topic: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]], batch_validation: str
+) -> TopicConfig:
+    configs, broker_configs = dict(topic), dict(broker)
 
     def number(name: str) -> int:
-        value = _value(name, configs, defaults)
+        value = _value(name, configs, broker_configs)
         assert isinstance(value, int), f"{name} is {value!r}"
         return value
 
@@ -149,20 +163,21 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
             f"min.compaction.lag.ms: expected at most {number('max.compaction.lag.ms')}, which is"
             f" max.compaction.lag.ms, got {number('min.compaction.lag.ms')}"
         )
-    policy = _value("cleanup.policy", configs, defaults)
+    policy = _value("cleanup.policy", configs, broker_configs)
     assert isinstance(policy, tuple), f"cleanup.policy is {policy!r}"
     is_compacted = "compact" in policy
     segment_ms = number("segment.ms")
-    waited_for = _value(WAITS_FOR, configs, defaults)
+    waited_for = _value(WAITS_FOR, configs, broker_configs)
     assert isinstance(waited_for, tuple), f"{WAITS_FOR} is {waited_for!r}"
     return TopicConfig(
         size_max=number("max.message.bytes"),
-        is_log_append_time=_value("message.timestamp.type", configs, defaults) == "LogAppendTime",
+        is_log_append_time=_value("message.timestamp.type", configs, broker_configs)
+        == "LogAppendTime",
         timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         is_compacted=is_compacted,
         is_deleted_by_age="delete" in policy,
-        is_walked=is_compacted or defaults.batch_validation == "full",
+        is_walked=is_compacted or batch_validation == "full",
         retention_ms=number("retention.ms"),
         retention_bytes=number("retention.bytes"),
         segment_bytes=number("internal.segment.bytes") or number("segment.bytes"),
@@ -174,31 +189,40 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
 
 def describe(configs: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigEntry]:
     """List every setting of a topic, sorted by name, with where its value comes from."""
-    return [_entry(key, configs, defaults) for key in CONFIG_KEYS.values() if not key.is_internal]
+    return list(_entries(frozenset(configs.items()), frozenset(defaults.configs.items())))
 
 
-def _entry(key: ConfigKey, configs: Mapping[str, str], defaults: TopicDefaults) -> ConfigEntry:
+@lru_cache(maxsize=KEPT_MAX)
+def _entries(
+    topic: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]]
+) -> tuple[ConfigEntry, ...]:
+    configs, broker_configs = dict(topic), dict(broker)
+    keys = (key for key in CONFIG_KEYS.values() if not key.is_internal)
+    return tuple(_entry(key, configs, broker_configs) for key in keys)
+
+
+def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
     places = []
     if key.name in configs:
         places.append(ConfigSynonym(key.name, configs[key.name].strip(), ConfigSource.TOPIC))
     for synonym in key.synonyms:
-        if synonym.name in defaults.configs:
-            text = defaults.configs[synonym.name].strip()
+        if synonym.name in broker:
+            text = broker[synonym.name].strip()
             places.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
     default_name = key.synonyms[0].name if key.synonyms else key.name
     places.append(ConfigSynonym(default_name, key.default, ConfigSource.DEFAULT))
     source = places[0].source
     value = places[0].value
     if source is ConfigSource.BROKER:
-        value = _broker_value(key, defaults.configs) or key.default
+        value = _broker_value(key, broker) or key.default
     return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(places))
 
 
-def _value(name: str, configs: Mapping[str, str], defaults: TopicDefaults) -> ConfigValue:
+def _value(name: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigValue:
     key = CONFIG_KEYS[name]
     text = configs.get(name)
     if text is None:
-        text = _broker_value(key, defaults.configs)
+        text = _broker_value(key, broker)
     if text is None:
         text = key.default
     return parse(name, key.type, text, key.allowed)

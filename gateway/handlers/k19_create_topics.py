@@ -32,6 +32,7 @@ KEY = 19
 MIN_VERSION = 2
 MAX_VERSION = 7
 
+CONFIGS_SINCE = 5
 USE_DEFAULT = -1
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
@@ -69,15 +70,16 @@ async def _create(
     else:
         topic = await registry.create(asked.name, partitions=partitions, configs=values)
         result.topic_id = topic.id
-    result.configs = [
-        CreatableTopicConfigs(
-            name=entry.name,
-            value=entry.value,
-            config_source=entry.config_source,
-            is_sensitive=False,
-        )
-        for entry in topic_entries(values, registry.defaults)
-    ]
+    if context.version >= CONFIGS_SINCE:
+        result.configs = [
+            CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                config_source=entry.config_source,
+                is_sensitive=False,
+            )
+            for entry in topic_entries(values, registry.defaults)
+        ]
     return result
 
 

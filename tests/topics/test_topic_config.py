@@ -171,3 +171,13 @@ def test_record_rules_are_the_window_around_now() -> None:
 
 def test_every_default_is_allowed_by_its_own_rule() -> None:
     check_configs({key.name: key.default for key in CONFIG_KEYS.values()})
+
+
+def test_topics_with_the_same_settings_share_the_outcome() -> None:
+    """Thousands of topics are created and loaded; each set of settings is worked out once."""
+    configs = {"retention.ms": "5"}
+    shared = effective_config(configs, DEFAULTS)
+    assert effective_config(dict(configs), TopicDefaults()) is shared
+    assert effective_config(configs, TopicDefaults(batch_validation="full")) != shared
+    assert effective_config({"retention.ms": "6"}, DEFAULTS) != shared
+    assert describe(configs, DEFAULTS) is not describe(configs, DEFAULTS)
