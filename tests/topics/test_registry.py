@@ -14,6 +14,7 @@ from topics.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopicName,
+    MessageTooLarge,
     StorageFailed,
     TopicExists,
     UnknownPartition,
@@ -246,3 +247,26 @@ async def test_retention_reaches_partitions_that_nobody_opened() -> None:
         untouched = again.registry.get("untouched")
         assert untouched is not None
         assert [] == untouched.open_partitions()
+
+
+async def test_other_defaults_hold_at_once_for_topics_and_their_open_partitions() -> None:
+    async with house() as here:
+        registry = here.registry
+        topic = await registry.create("a")
+        own = await registry.create("own", configs={"max.message.bytes": "5000"})
+        log = await topic.open_partition(0)
+        defaults = TopicDefaults(configs={"message.max.bytes": "100", "log.retention.ms": "7"})
+        registry.check_defaults(defaults)
+        registry.change_defaults(defaults)
+        assert [(100, 7), (5_000, 7)] == [
+            (each.config.size_max, each.config.retention_ms) for each in (topic, own)
+        ]
+        assert MessageTooLarge is outcome(await append(log, batch("x" * 200)))
+
+
+async def test_defaults_that_contradict_a_topic_are_refused() -> None:
+    async with house() as here:
+        await here.registry.create("a", configs={"min.compaction.lag.ms": "9"})
+        defaults = TopicDefaults(configs={"log.cleaner.max.compaction.lag.ms": "5"})
+        with pytest.raises(InvalidConfig):
+            here.registry.check_defaults(defaults)
