@@ -18,13 +18,14 @@ from native.message_id import MessageId
 from native.parts import close_all
 from native.producer import Producer
 from native.reader import Reader, places_of_latest
-from native.seam import EARLIEST, LATEST, Broker
+from native.seam import LATEST, Broker
 from native.subscribe_options import (
     DeadLetterPolicy,
     SubscribeOptions,
     check_name,
     check_number,
     ranges_of,
+    start_of,
     target_of,
     type_of,
 )
@@ -181,14 +182,10 @@ class Client(ClientAdmin):
         """
         services = self._running()
         check_name("topic", topic)
-        if initial_position not in {EARLIEST, LATEST}:
-            raise InvalidArgument(
-                f"initial_position: expected {EARLIEST!r} or {LATEST!r}, got {initial_position!r}"
-            )
         options = SubscribeOptions(
             subscription=subscription,
             type=type_of(consumer_type),
-            start=initial_position,
+            start=start_of(initial_position),
             is_durable=bool(durable),
             name=self._random_name("consumer") if consumer_name is None else consumer_name,
             priority_level=priority_level,
@@ -202,15 +199,9 @@ class Client(ClientAdmin):
             dead_letter=dead_letter,
         )
         info = await services.broker.lookup(topic, create=True)
-        return await self._opened_consumer(
-            Consumer(
-                services,
-                info,
-                options,
-                create_producer=self.create_producer,
-                closed=self._forget,
-            )
-        )
+        made = self.create_producer
+        consumer = Consumer(services, info, options, create_producer=made, closed=self._forget)
+        return await self._opened_consumer(consumer)
 
     async def create_reader(
         self,

@@ -96,6 +96,13 @@ def type_of(given: str) -> SubscriptionType:
         raise InvalidArgument(f"consumer_type: expected one of {names}, got {given!r}") from None
 
 
+def start_of(given: str) -> str:
+    """Return where a new subscription begins. Raises InvalidArgument."""
+    if given in {EARLIEST, LATEST}:
+        return given
+    raise InvalidArgument(f"initial_position: expected {EARLIEST!r} or {LATEST!r}, got {given!r}")
+
+
 def target_of(given: MessageId | int | str) -> Target:
     """Return where to go in the words of the seam. Raises InvalidArgument."""
     if isinstance(given, MessageId):

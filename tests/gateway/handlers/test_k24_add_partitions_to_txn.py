@@ -92,8 +92,8 @@ async def test_several_transactions_are_added_and_verified_in_one_request() -> N
         assert 0 == await one.end(commit=True)
         assert {0: 0} == await one.add(0), "waits until the markers are written"
         assert 0 == await one.end(commit=True)
-        record = gateway.services.transactions.record
-        await until(lambda: record("one").state is TxnState.COMPLETE_COMMIT)  # type: ignore[union-attr]
+        transactions = gateway.services.transactions
+        await until(lambda: TxnState.COMPLETE_COMMIT in {r.state for r in transactions.records()})
         assert [[120, 120]] == await batched(client, verified[0])
 
 
