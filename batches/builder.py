@@ -97,6 +97,7 @@ def build_control_batch(
     coordinator_epoch: int,
     timestamp_ms: int,
     base_offset: int = 0,
+    leader_epoch: int = -1,
 ) -> bytearray:
     """Build the marker that ends a transaction: one record, which takes one offset."""
     record = NewRecord(
@@ -108,7 +109,7 @@ def build_control_batch(
     return _assemble(
         body,
         base_offset=base_offset,
-        leader_epoch=-1,
+        leader_epoch=leader_epoch,
         attributes=TRANSACTIONAL_BIT | CONTROL_BIT,
         count=count,
         timestamps=(base_timestamp, max_timestamp),
