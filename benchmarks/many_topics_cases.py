@@ -1,7 +1,7 @@
 """Many-topics cases: what a server with thousands of topics takes to create, list and load them.
 
-Rule: Apache Kafka holds a file open for every partition, so there are never more partitions than
-this process, and with it both servers, may have files.
+Rule: created is what Metadata lists. Apache Kafka holds a file open for every partition, so there
+are never more partitions than this process, and with it both servers, may have files.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compat_tests.servers import ServerProcess
 _TOPICS_PER_REQUEST = 100
 _PARTITIONS_PER_TOPIC = 10
 _OTHER_FILES = 1_000
-_LISTED_TIMEOUT_S = 120.0
+_TIMEOUT_S = 900.0
 _POLL_S = 0.02
 _REST_PERCENT = 20.0
 _REST_S_MAX = 60
@@ -36,6 +36,8 @@ def many_topics(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Create topics, ask for all of them again and again, restart with them."""
     count = topics_that_fit(case.partitions)
     with testbed.own_server(subject) as server:
+        # Apache Kafka makes, and on its way out visits, a folder for every partition.
+        server.start_timeout_s = server.stop_timeout_s = _TIMEOUT_S
         server.start()
         with exchanges(server.bootstrap, 1) as (exchange,):
             with measured(server) as usage:
@@ -77,7 +79,7 @@ def create(exchange: Exchange, count: int) -> float:
 
 def wait_until_listed(exchange: Exchange, count: int) -> None:
     """Ask until all topics are there."""
-    deadline = time.monotonic() + _LISTED_TIMEOUT_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while (found := topic_count(exchange.ask(metadata_request(all_topics=True)))) < count:
         if time.monotonic() > deadline:
             raise ClientFailed(f"{found} of {count} topics are listed")

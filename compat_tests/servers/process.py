@@ -48,6 +48,8 @@ class ServerProcess:
         self.folder = folder
         self.host = "127.0.0.1"
         self.port = 0
+        self.start_timeout_s = START_TIMEOUT_S
+        self.stop_timeout_s = STOP_TIMEOUT_S
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -96,7 +98,7 @@ class ServerProcess:
         begun = time.monotonic()
         with self.log_file.open("ab") as log:
             self._process = process = self._spawn(log)
-        deadline = begun + START_TIMEOUT_S
+        deadline = begun + self.start_timeout_s
         is_answering = False
         try:
             self.wait_ready(process, deadline)
@@ -136,7 +138,7 @@ class ServerProcess:
         with contextlib.suppress(ProcessLookupError):
             process.send_signal(number)
         try:
-            return process.wait(STOP_TIMEOUT_S)
+            return process.wait(self.stop_timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
