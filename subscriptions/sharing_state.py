@@ -211,13 +211,14 @@ class SharingState(DispatchState):
     def acknowledged(self, pieces: Iterable[Piece]) -> bool:
         """Take records out, wherever they are."""
         self._has_eased = False
+        had_to_wait = self._must_wait()
         for position, records in pieces:
             for number, taken in self._pending.remove(position, records):
                 self._uncount(position, number, taken)
             self._dequeue(position, records)
             if self._counts:
                 self._counts.forget(position, records)
-        return self._has_eased
+        return self._has_eased or (had_to_wait and not self._must_wait())
 
     def acknowledged_upto(self, position: Position, records: int) -> bool:
         """Take out all before a position; nobody does it while consumers share, but revisions."""

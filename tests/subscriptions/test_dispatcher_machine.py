@@ -255,6 +255,8 @@ def play(kind: SubscriptionType, seed: int, count: int) -> None:
     st.sampled_from([20, 100, 250]),
 )
 @example(SubscriptionType.SHARED, 1, 250)
+@example(SubscriptionType.SHARED, 289, 100)
+@example(SubscriptionType.KEY_SHARED, 289, 100)
 @example(SubscriptionType.KEY_SHARED, 1, 250)
 def test_nothing_is_lost_or_out_of_order(kind: SubscriptionType, seed: int, count: int) -> None:
     play(kind, seed, count)

@@ -54,6 +54,18 @@ def test_all_together_at_the_limit_get_nothing_until_below_half(make: object) ->
 
 
 @MAKERS
+def test_acknowledging_what_was_to_be_read_again_lets_reading_go_on(make: object) -> None:
+    """Nobody has anything then, so nothing else would ever say so."""
+    state = make_one(make)
+    read(state, *ENTRIES[:2])
+    state.redeliver(0, None)
+    assert 0 == state.entries_wanted()
+    assert not state.acknowledged([Piece(at(0))])
+    assert state.acknowledged([Piece(at(1))])
+    assert 0 < state.entries_wanted()
+
+
+@MAKERS
 def test_last_piece_may_go_beyond_the_permits(make: object) -> None:
     state = make_one(make, permits=1)
     assert {0: ["1.0", "1.1", "1.2", "1.3"]} == read(state, BATCH, entry(2, b"a"))
