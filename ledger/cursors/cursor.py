@@ -416,16 +416,11 @@ class Cursor:
 
     def submit_close(self, done: RowsDone) -> None:
         """Close, and call `done` when what remains to be written is durable."""
-        writer = self.writer
-        rows = writer.close() if writer is not None else []
         self.end()
-
-        def closed(error: LedgerError | None) -> None:
-            if writer is not None:
-                writer.closed(error)
-            done(error)
-
-        self._host.services.committer.submit_rows(rows, closed)
+        if self.writer is not None:
+            self.writer.close(done)
+        else:
+            self._host.services.committer.submit_rows([], done)
 
     def successor(self) -> "Cursor":
         """Return a new opening; a revision under way goes on in it."""

@@ -23,7 +23,7 @@ from ledger.cursors.cursor_records import encode_cursor
 from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.persist_pace_state import PersistPaceState
 from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
-from ledger.operations import Row, submitted
+from ledger.operations import Row, RowsDone, submitted
 from ledger.position import Position
 from ledger.services import StoreServices
 from runtime.logs import RateLimitedLog
@@ -89,6 +89,7 @@ class CursorWriter:
         self._is_wanted = False
         self._has_promised = False
         self._is_closed = False
+        self._is_deleted = False
         self._timer: TimerHandle | None = None
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
 
@@ -150,40 +151,47 @@ class CursorWriter:
             # Whoever waits for an acknowledgement from before learns that it is settled.
             self._tell(self._state.version - is_behind, self._take_waiting(), None)
             self.note()
-        elif self._is_closed:
-            error = AlreadyClosed(f"cursor {self._name} was closed before this was durable")
+        elif self._is_deleted:
+            error = AlreadyClosed(f"cursor {self._name} was deleted before this was durable")
             self._tell(0, self._take_waiting(), error)
+        elif self._is_closed:
+            self._write_late()
         elif self._waiting:
             self._write_soon()
 
-    def close(self) -> list[Row]:
-        """Return the rows that a closed cursor leaves; nothing is written after them.
+    def close(self, done: RowsDone) -> None:
+        """Write what a closed cursor leaves, and nothing after it; `done` hears of its end.
 
-        What is held back for a revision stays as the revision has it, what is about to be deleted
-        goes.
+        While a revision or a deletion is under way nothing is written, unless that fails.
         """
-        if self._is_closed:
-            return []
+        is_at_rest = self._is_at_rest
         self._end()
-        if self._is_held or not (self._is_dirty or self._is_flying or self._has_progress):
-            return []
-        data, is_cut = self._encoded(min(SNAPSHOT_RANGES_MAX, self._limit))
-        if not is_cut:
-            return [(self._snapshot_key, data), (self._progress_key, None)]
-        return [(self._progress_key, self._encoded(self._limit)[0])] if self._is_dirty else []
-
-    def closed(self, error: LedgerError | None) -> None:
-        """The rows of `close` or `delete` are durable, or failed: tell who waits."""
-        if not self._is_held:
-            self._tell(self._state.version, self._take_waiting(), error)
+        if is_at_rest:
+            self._submit([], done)
+        else:
+            self._write_last(done)
 
     def delete(self) -> list[Row]:
         """Return the rows that remove a cursor; nothing is written after them."""
+        self._is_deleted = True
         self._end()
         return [(self._snapshot_key, None), (self._progress_key, None)]
 
+    def deleted(self) -> None:
+        """The rows of `delete` are durable: tell who waits."""
+        if not self._is_held:
+            self._tell(self._state.version, self._take_waiting(), None)
+
+    def not_deleted(self, *, is_closed: bool) -> None:
+        """The rows of `delete` were not written: go on; `is_closed`: as a closed cursor."""
+        self._is_deleted = False
+        if not is_closed:
+            self.reopen()
+        elif not self._is_held:
+            self._write_late()
+
     def reopen(self) -> None:
-        """Go on: the cursor was closed and is opened again, or could not be deleted."""
+        """Go on: the cursor was closed and is opened again."""
         self._is_closed = False
         if self._waiting or self._is_dirty:
             self._write_soon()
@@ -213,6 +221,38 @@ class CursorWriter:
     def _end(self) -> None:
         self._is_closed = True
         self._stop_timer()
+
+    def _write_late(self) -> None:
+        """It was closed, and what stood in the place of its last rows failed."""
+        try:
+            self._check()
+        except LedgerError as error:
+            self._tell(0, self._take_waiting(), error)
+        else:
+            self._write_last(_unheard)
+
+    def _write_last(self, done: RowsDone) -> None:
+        version, waiting = self._state.version, self._take_waiting()
+
+        def landed(error: LedgerError | None) -> None:
+            self._tell(version, waiting, error)
+            done(error)
+
+        self._submit(self._last_rows(), landed)
+
+    def _last_rows(self) -> list[Row]:
+        if not (self._is_dirty or self._is_flying or self._has_progress):
+            return []
+        data, is_cut = self._encoded(min(SNAPSHOT_RANGES_MAX, self._limit))
+        if not is_cut:
+            return [(self._snapshot_key, data), (self._progress_key, None)]
+        return [(self._progress_key, self._encoded(self._limit)[0])] if self._is_dirty else []
+
+    def _submit(self, rows: list[Row], done: RowsDone) -> None:
+        try:
+            self._services.committer.submit_rows(rows, done)
+        except LedgerError as error:
+            done(error)
 
     async def _write(self) -> None:
         outcome = asyncio.get_running_loop().create_future()
@@ -314,3 +354,7 @@ class CursorWriter:
     def _encoded_state(self, state: CursorState, limit: int) -> tuple[bytes, bool]:
         record, is_cut = state.record(ranges_max=limit, batches_max=limit)
         return encode_cursor(record), is_cut
+
+
+def _unheard(error: LedgerError | None) -> None:
+    """Whoever closed the cursor has heard already."""

@@ -231,12 +231,11 @@ class CursorRegistry:
             try:
                 await submitted(lambda done: self._services.committer.submit_rows(rows, done))
             except BaseException:
-                if not cursor.is_closed:
-                    writer.reopen()
+                writer.not_deleted(is_closed=cursor.is_closed)
                 raise
             self._durable.pop(name, None)
             cursor.end()
-            writer.closed(None)
+            writer.deleted()
             self._on_progress()
 
     def _recover(self, stored: StoredCursor) -> None:

@@ -5,7 +5,15 @@ import logging
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, StorageFailed, StoreConfig, keys
+from ledger import (
+    EARLIEST,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    StorageFailed,
+    StoreConfig,
+    keys,
+)
 from ledger.cursors import cursor_writer
 from ledger.engine.base import CommitGroup
 from ledger.testing import FaultyEngine, ManualClock
@@ -241,6 +249,64 @@ async def test_what_returned_early_is_written_later_when_its_group_fails(
         cursor.mark_delete(places[0]), cursor.mark_delete(places[1]), return_exceptions=True
     )
     assert [StorageFailed, type(None)] == [type(each) for each in outcomes]
+    await settled(clock, 1001)
+    await store.flush()
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+@pytest.mark.parametrize("how", ["reset", "delete"])
+async def test_what_closing_left_to_a_change_that_failed_is_written_then(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str, when: str
+) -> None:
+    """A closed cursor wrote nothing any more: what had returned early waited for its next opening.
+
+    `between`: the storage had failed, and whoever changes the cursor was not awake yet.
+    """
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(places[1])
+    hold = engine.hold_next("commit")
+    outcomes: list[LedgerError | None] = []
+    changing = asyncio.ensure_future(
+        cursor.reset(places[4]) if how == "reset" else ml.delete_cursor("c")
+    )
+    await asyncio.sleep(0)
+    if when == "between":
+        store.append_rows_nowait([(b"r", b"")], lambda _: cursor.submit_close(outcomes.append))
+    await hold.reached()
+    if when == "before":
+        cursor.submit_close(outcomes.append)
+    hold.fail()
+    with pytest.raises(StorageFailed):
+        await changing
+    await settled(clock)
+    await store.flush()
+    assert [StorageFailed if when == "before" else type(None)] == [type(each) for each in outcomes]
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    assert places[1] == ml.cursors["c"].mark_delete_position
+
+
+async def test_closing_settles_nothing_of_the_next_opening(
+    engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
+) -> None:
+    """What was acknowledged while the closing rows were on their way was taken for written."""
+    store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
+    places = await add_all(ml, numbers(0, 5))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.mark_delete(places[0])
+    hold = engine.hold_next("commit")
+    closing = asyncio.ensure_future(cursor.close())
+    await hold.reached()
+    cursor = await ml.open_cursor("c")
+    await cursor.mark_delete(places[1])
+    hold.release()
+    await closing
     await settled(clock, 1001)
     await store.flush()
     engine.drop_unsynced()
