@@ -5,7 +5,10 @@ Must not know: what is closed.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Self
 
 from runtime.tasks import Supervisor
 
@@ -38,3 +41,22 @@ class Closing:
         finally:
             assert self._over is not None, "finished without having begun"
             self._over.set_result(None)
+
+
+class ClosedOnLeaving(ABC):
+    """What is an asynchronous context manager only to be closed at its end."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go; may be repeated."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -7,11 +7,10 @@ Must not know: how links are kept open.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 from native.client_services import ClientServices
-from native.closing import Closing
+from native.closing import ClosedOnLeaving, Closing
 from native.dead_letter import DeadLetters
 from native.errors import (
     AlreadyClosed,
@@ -39,7 +38,7 @@ STREAK_MAX = 500
 """Messages that are received in a row before others get a turn of the loop."""
 
 
-class Consumer:
+class Consumer(ClosedOnLeaving):
     """Made by `Client.subscribe`; also an asynchronous context manager and iterator."""
 
     def __init__(
@@ -303,17 +302,6 @@ class Consumer:
     async def close(self) -> None:
         """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
         await self._closing.run(self._close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _close(self) -> None:
         self._changed.notify()

@@ -17,7 +17,7 @@ from native.errors import InvalidArgument, Unreadable
 from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_id import MessageId
 from subscriptions.entry_view import DELIVER_AT
-from subscriptions.model import ALL, Delivery
+from subscriptions.model import Delivery
 
 EVENT_TIME_BIT = 0x01
 NATIVE_BIT = 0x02
@@ -99,13 +99,6 @@ def resent(message: Message, properties: Mapping[str, str], *, now_ms: int) -> O
 def encode(messages: Iterable[Outgoing]) -> bytearray:
     """Build the batch that is sent."""
     return build_batch(message.record for message in messages)
-
-
-def record_count(delivery: Delivery) -> int:
-    """Return how many records are handed out."""
-    if delivery.records == ALL:
-        return read_header(delivery.data).record_count
-    return delivery.records.bit_count()
 
 
 def decode(delivery: Delivery, *, topic: str, partition: int, link: object | None) -> list[Message]:

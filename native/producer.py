@@ -7,11 +7,9 @@ Must not know: how a batch travels.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from native.client_services import ClientServices
-from native.closing import Closing
+from native.closing import ClosedOnLeaving, Closing
 from native.errors import AlreadyClosed, InvalidArgument, KledgerError
 from native.message import Message
 from native.message_codec import Outgoing, outgoing, resent
@@ -24,7 +22,7 @@ from native.seam import TopicInfo
 from native.send_window_state import SendWindow
 
 
-class Producer:
+class Producer(ClosedOnLeaving):
     """Made by `Client.create_producer`; also an asynchronous context manager."""
 
     def __init__(
@@ -136,17 +134,6 @@ class Producer:
     async def close(self) -> None:
         """Flush and let go; may be repeated."""
         await self._closing.run(self._close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _close(self) -> None:
         try:

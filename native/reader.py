@@ -7,10 +7,10 @@ Must not know: how messages come.
 
 import asyncio
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from native.client_services import ClientServices
+from native.closing import ClosedOnLeaving
 from native.consumer import Consumer
 from native.message import Message
 from native.message_id import MessageId
@@ -19,7 +19,7 @@ from native.seam import EARLIEST, LATEST, Broker, MessagePlace, Target
 from native.subscribe_options import target_of
 
 
-class Reader:
+class Reader(ClosedOnLeaving):
     """Made by `Client.create_reader`; also an asynchronous context manager and iterator."""
 
     def __init__(self, services: ClientServices, consumer: Consumer) -> None:
@@ -69,17 +69,6 @@ class Reader:
     async def __anext__(self) -> Message:
         """Read the next message; closing the reader ends the iteration."""
         return await anext(self._consumer)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
 
     async def _is_behind(self, partition: PartitionConsumer) -> bool:
         start, is_inclusive = partition.start

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from native.errors import Unreadable
 from native.message import Message
-from native.message_codec import decode, record_count
+from native.message_codec import decode
 from subscriptions.model import Delivery
 
 
@@ -52,7 +52,7 @@ class ReceiveQueue:
 
     def add(self, source: Source, delivery: Delivery) -> None:
         """Keep what was delivered."""
-        count = record_count(delivery)
+        count = delivery.record_count
         self._arrivals.append(_Arrival(source, delivery, count))
         self._count += count
 

@@ -22,7 +22,7 @@ from native.outbox import Outbox
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_errors import message_of
 from native.rpc_protocol import MESSAGE_BYTES_GOAL, Context
-from native.seam import ConsumerLink, ProducerLink
+from native.seam import Broker, ConsumerLink, ProducerLink
 from runtime.signal import Signal
 from runtime.tasks import Supervisor
 
@@ -47,8 +47,11 @@ class Answer(NamedTuple):
 class LinkStream(ABC, Generic[Link, Item]):
     """One stream; run() it once."""
 
-    def __init__(self, context: Context, supervisor: Supervisor, work_max: int) -> None:
+    def __init__(
+        self, broker: Broker, context: Context, supervisor: Supervisor, work_max: int
+    ) -> None:
         """Args: work_max: the size of what is in work at which the stream is not read."""
+        self._broker = broker
         self._context = context
         self._work_max = work_max
         self._supervisor = supervisor

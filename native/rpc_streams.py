@@ -7,7 +7,6 @@ Must not know: who listens, what a broker is made of.
 
 from collections.abc import Sequence
 
-from batches.header import read_record_count
 from native.config import NativeConfig
 from native.delivery_window_state import DeliveryWindow
 from native.errors import InvalidArgument, KledgerError
@@ -24,7 +23,7 @@ from native.rpc_values import (
 )
 from native.seam import Broker, ConsumerLink, ProducerLink
 from runtime.tasks import Supervisor
-from subscriptions.model import ALL, Delivery
+from subscriptions.model import Delivery
 
 PERMITS_MAX = 2**31
 """More at once are a mistake."""
@@ -34,14 +33,9 @@ class ProducerStream(LinkStream[ProducerLink, Answer]):
     """Takes the batches of one producer."""
 
     def __init__(
-        self,
-        broker: Broker,
-        context: Context,
-        supervisor: Supervisor,
-        config: NativeConfig,
+        self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
     ) -> None:
-        super().__init__(context, supervisor, config.produce_bytes_max)
-        self._broker = broker
+        super().__init__(broker, context, supervisor, config.produce_bytes_max)
 
     async def _open(self, request: pb.ProduceRequest) -> ProducerLink:
         wanted = request.open
@@ -79,14 +73,9 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     """Serves one consumer."""
 
     def __init__(
-        self,
-        broker: Broker,
-        context: Context,
-        supervisor: Supervisor,
-        config: NativeConfig,
+        self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
     ) -> None:
-        super().__init__(context, supervisor, config.acknowledgements_max)
-        self._broker = broker
+        super().__init__(broker, context, supervisor, config.acknowledgements_max)
         self._window = DeliveryWindow(config.delivery_bytes_max)
 
     async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
@@ -137,7 +126,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         data_bytes = 0
         for delivery in deliveries:
             self._outbox.put(delivery, len(delivery.data))
-            records += record_count(delivery)
+            records += delivery.record_count
             data_bytes += len(delivery.data)
         self._window.delivered(records, data_bytes)
 
@@ -153,9 +142,3 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
             found = len(acknowledgements)
             error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
         return pb.AcknowledgeReceipt(request=request.request, error=error)
-
-
-def record_count(delivery: Delivery) -> int:
-    """Count the records that are delivered."""
-    count = read_record_count(delivery.data)
-    return count if delivery.records == ALL else (delivery.records & (1 << count) - 1).bit_count()

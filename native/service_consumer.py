@@ -7,14 +7,13 @@ Must not know: who gets what.
 
 from collections.abc import Sequence
 
-from batches.header import read_record_count
 from native.error_map import native_error, translating
 from native.errors import KledgerError, SubscriptionNotFound
 from native.seam import ConsumerRequest, Ended
 from native.served_partition import ServedPartition
 from native.service_checks import check_count
 from subscriptions.errors import SubscriptionClosed, SubscriptionsError
-from subscriptions.model import ALL, Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
+from subscriptions.model import Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
 from subscriptions.subscription import Subscription
 from subscriptions.subscription_consumer import SubscriptionConsumer
 
@@ -104,7 +103,7 @@ class ServiceConsumer:
     def _take(self, deliveries: Sequence[Delivery]) -> None:
         if self._is_over:
             return
-        again = sum(_record_count(each) for each in deliveries if each.redelivery_count)
+        again = sum(each.record_count for each in deliveries if each.redelivery_count)
         if again:
             self._partition.note_redelivered(self._subscription, again)
         self._deliver(deliveries)
@@ -127,9 +126,3 @@ class ServiceConsumer:
     def _finish(self) -> None:
         self._is_over = True
         self._partition.remove_listener(self._end)
-
-
-def _record_count(delivery: Delivery) -> int:
-    if delivery.records == ALL:
-        return read_record_count(delivery.data)
-    return delivery.records.bit_count()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
+from batches.header import read_record_count
 from ledger import Buffer, Position
 
 ALL = -1
@@ -64,6 +65,12 @@ class Delivery(NamedTuple):
     data: Buffer
     records: int
     redelivery_count: int
+
+    @property
+    def record_count(self) -> int:
+        """How many records are meant."""
+        count = read_record_count(self.data)
+        return count if self.records == ALL else (self.records & (1 << count) - 1).bit_count()
 
 
 class Acknowledgement(NamedTuple):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from native.closing import Closing
+from native.closing import ClosedOnLeaving, Closing
 from tests.native.client_words import rig, turns
 
 
@@ -57,3 +57,21 @@ async def test_error_is_heard_by_who_began() -> None:
         with pytest.raises(ValueError, match="no"):
             await closing.run(work)
         await closing.run(work)
+
+
+class Counted(ClosedOnLeaving):
+    def __init__(self) -> None:
+        self.closed = 0
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_leaving_closes_whatever_happened() -> None:
+    counted = Counted()
+    async with counted as entered:
+        assert (counted, 0) == (entered, counted.closed)
+    with pytest.raises(ValueError, match="no"):
+        async with counted:
+            raise ValueError("no")
+    assert 2 == counted.closed

@@ -11,7 +11,7 @@ from batches.reader import iterate_records
 from ledger import Position
 from native.errors import InvalidArgument, Unreadable
 from native.message import PRODUCER_NAME, SEQUENCE_ID, Message
-from native.message_codec import decode, encode, outgoing, record_count, resent
+from native.message_codec import decode, encode, outgoing, resent
 from native.message_id import MessageId
 from subscriptions.entry_view import DELIVER_AT
 from subscriptions.model import ALL, Delivery
@@ -115,8 +115,8 @@ def test_own_headers_that_others_wrote_oddly_are_no_trouble() -> None:
 def test_only_what_is_meant_is_handed_out() -> None:
     batch = encode(outgoing(b"%d" % n, **NOTHING) for n in range(5))
     assert [b"0", b"3"] == [each.value for each in read(batch, records=0b01001)]
-    assert 2 == record_count(delivery(batch, records=0b01001))
-    assert 5 == record_count(delivery(batch))
+    assert 2 == delivery(batch, records=0b01001).record_count
+    assert 5 == delivery(batch).record_count
 
 
 def test_event_time_outlives_log_append_time() -> None:

@@ -2,13 +2,11 @@
 
 import asyncio
 
-import pytest
-
 from ledger import Position
 from native.config import NativeConfig
 from native.errors import Unavailable
 from native.proto import kledger_native_pb2 as pb
-from native.rpc_streams import ProducerStream, record_count
+from native.rpc_streams import ProducerStream
 from native.seam import ConsumerRequest
 from runtime.tasks import Supervisor
 from subscriptions.model import SubscriptionType
@@ -181,8 +179,3 @@ async def test_stopping_server_tells_every_link() -> None:
         assert 0 == both.server.stream_count
         error = await ended.first()
         assert (Unavailable, "the server is stopping") == (type(error), str(error))
-
-
-@pytest.mark.parametrize(("records", "count"), [(-1, 9), (0b101, 2), (-2, 8), (1 << 20, 0), (0, 0)])
-def test_records_of_a_delivery_are_counted_by_mask_and_head(records: int, count: int) -> None:
-    assert count == record_count(delivery(0, count=9, records=records))
