@@ -269,6 +269,8 @@ class TopicRegistry:
 
     def change_defaults(self, defaults: TopicDefaults) -> None:
         """Let other defaults hold, at once and for all topics; `check_defaults` allows them."""
+        if defaults == self.defaults:
+            return
         self.defaults = defaults
         for topic in self._topics.values():
             topic.change_defaults(defaults)
