@@ -148,3 +148,25 @@ def test_admin_lists_the_group(bootstrap: str, make_topic: MakeTopic, group: str
         listed = admin.list_consumer_groups().result(30)
         found = {one.group_id: one.type.name for one in listed.valid}
         assert found[group] == "CONSUMER"
+
+
+@LIBRDKAFKA
+@pytest.mark.feature("a group changes its protocol and back, members reading all the while")
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_group_changes_its_protocol_while_members_read(
+    bootstrap: str, make_topic: MakeTopic, group: str, strategy: str
+) -> None:
+    name = make_topic(partitions=4)
+    classic = {"partition_assignment_strategy": strategy, "heartbeat_interval_ms": "500"}
+    with consuming(bootstrap, name, group=group, **classic) as old:
+        assert shares([old], 4) == [[0, 1, 2, 3]]
+        with members(bootstrap, group, name, 1) as new:
+            assert [len(each) for each in shares([old, *new], 4)] == [2, 2]
+            send_all(bootstrap, name, samples(5), partition=0)
+            send_all(bootstrap, name, samples(5), partition=3)
+            read = 0
+            for _ in rounds("records of both halves"):
+                read += sum(len(checked(each.consume(10, timeout=0.1))) for each in (old, *new))
+                if read == 10:
+                    break
+        assert shares([old], 4) == [[0, 1, 2, 3]]

@@ -47,6 +47,9 @@ class GatewayConfig:
         "uniform,range"
     )
     """The first is taken where no member asks for one."""
+    group_consumer_migration_policy: Literal[
+        "bidirectional", "upgrade", "downgrade", "disabled"
+    ] = "bidirectional"
 
     # Transactions.
     transaction_max_timeout_ms: int = 900_000

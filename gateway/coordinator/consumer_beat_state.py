@@ -14,6 +14,7 @@ from gateway.coordinator.consumer_member_state import (
     NOTHING,
     ConsumerMember,
     MemberState,
+    Partitions,
     reconciled,
     updated,
 )
@@ -65,17 +66,8 @@ def _stay(
     known = _admit(group, command)
     if command.topic_regex:
         _refuse_wrong_regex(command.topic_regex)
-    _take_over(group, known, command, turn)
-    renew_target(group, catalog)
-    before = group.roster.member(command.member_id)
-    after = reconciled(
-        before,
-        target_epoch=group.assignment_epoch,
-        owned=command.owned,
-        is_free=group.roster.is_free,
-    )
-    group.replace_member(after)
-    group.timers.watch(before, after, turn)
+    before = _taken_over(group, known, command, turn)
+    after = move(group, before, owned=command.owned, catalog=catalog, turn=turn)
     is_news = command.is_full or after.assigned != before.assigned
     return BeatResult(
         member_id=after.member_id,
@@ -83,6 +75,41 @@ def _stay(
         heartbeat_interval_ms=group.config.consumer_heartbeat_interval_ms,
         assignment=after.assigned if is_news else None,
     )
+
+
+def move(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    *,
+    owned: Partitions | None,
+    catalog: TopicCatalog,
+    turn: Turn,
+) -> ConsumerMember:
+    """Take a member's new value in, and bring it one step nearer to its target.
+
+    Args:
+        group: of the member.
+        member: with what it has just said.
+        owned: what it says it has; None if it says nothing.
+        catalog: the topics that exist.
+        turn: the event.
+
+    Returns:
+        The member as it stands now.
+    """
+    group.replace_member(member)
+    group.timers.renew_session(member, turn)
+    renew_target(group, catalog)
+    before = group.roster.member(member.member_id)
+    after = reconciled(
+        before,
+        target_epoch=group.assignment_epoch,
+        owned=owned,
+        is_free=group.roster.is_free,
+    )
+    group.replace_member(after)
+    group.timers.watch(before, after, turn)
+    return after
 
 
 def _admit(group: ConsumerGroup, command: BeatCommand) -> ConsumerMember | None:
@@ -116,7 +143,8 @@ def _admit_static(
     holder = group.roster.holder_of(instance_id)
     if holder is None:
         return group.roster.get(command.member_id)
-    if holder.epoch != STATIC_LEAVE_EPOCH:
+    # One that spoke the classic protocol does not say that it leaves.
+    if holder.epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
         raise _Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"instance {instance_id} is in use by member {holder.member_id}",
@@ -124,10 +152,10 @@ def _admit_static(
     return holder
 
 
-def _take_over(
+def _taken_over(
     group: ConsumerGroup, known: ConsumerMember | None, command: BeatCommand, turn: Turn
-) -> None:
-    """Take in what the heartbeat says.
+) -> ConsumerMember:
+    """Return the member with what its heartbeat says.
 
     Three cases: 1. a new member; 2. a static member that comes back, under any id, and goes on with
     what it had; 3. a member that was here all the time.
@@ -141,21 +169,22 @@ def _take_over(
             client_host=command.client_host,
             rebalance_timeout_ms=command.rebalance_timeout_ms,
         )
-    elif known.epoch == STATIC_LEAVE_EPOCH:
+    elif known.epoch == STATIC_LEAVE_EPOCH or known.member_id != command.member_id:
         group.forget(known, turn)
         member = replace(
             known,
             member_id=command.member_id,
             epoch=JOIN_EPOCH,
             previous_epoch=JOIN_EPOCH,
+            classic=None,
         )
     else:
-        member = replace(known, instance_id=command.instance_id or known.instance_id)
+        instance_id = command.instance_id or known.instance_id
+        member = replace(known, instance_id=instance_id, classic=None)
     member = updated(member, command)
     if known is None or not member.has_same_interests(known):
         group.grow_epoch()
-    group.replace_member(member)
-    group.timers.renew_session(member.member_id, turn)
+    return member
 
 
 def _leave(group: ConsumerGroup, command: BeatCommand, turn: Turn) -> BeatResult:

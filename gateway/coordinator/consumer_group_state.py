@@ -31,7 +31,7 @@ from gateway.coordinator.consumer_records import ConsumerGroupRecord
 from gateway.coordinator.consumer_roster import ConsumerRoster
 from gateway.coordinator.consumer_timers import MemberTimers
 from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.group_messages import JoinResult, Sender, SyncResult
 from gateway.coordinator.outcome import Effect, TimerKey, Turn
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
 from gateway.wire.error_codes import ErrorCode
@@ -60,7 +60,7 @@ class _Write:
     """A record being stored, and who is told of it."""
 
     record: ConsumerGroupRecord
-    answers: list[tuple[int, BeatResult]]
+    answers: list[tuple[int, object]]
 
 
 class ConsumerGroup:
@@ -124,6 +124,11 @@ class ConsumerGroup:
         return self.is_empty
 
     @property
+    def is_all_classic(self) -> bool:
+        """Whether there are members, but none of the consumer protocol any more."""
+        return len(self.roster) > 0 and all(one.classic is not None for one in self.roster)
+
+    @property
     def is_dead(self) -> bool:
         """Whether it was deleted."""
         return self._is_dead
@@ -169,11 +174,12 @@ class ConsumerGroup:
         member = self.roster.get(sender.member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if not is_transactional and not sender.speaks_epochs:
+        speaks_classic = member.classic is not None or is_transactional
+        if not speaks_classic and not sender.speaks_epochs:
             return ErrorCode.UNSUPPORTED_VERSION
         if sender.generation == member.epoch:
             return ErrorCode.NONE
-        return ErrorCode.ILLEGAL_GENERATION if is_transactional else ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if speaks_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Say whether who asks for offsets is who it claims to be; tools claim nothing."""
@@ -218,9 +224,8 @@ class ConsumerGroup:
             self._go_back(turn)
         else:
             self.durable = write.record
-        again = BeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         for waiter, result in write.answers:
-            turn.answer(waiter, again if failed else result)
+            turn.answer(waiter, _again(result) if failed else result)
         return turn.effects
 
     def abandon(self, _waiter: int, _now_ms: int) -> list[Effect]:
@@ -230,8 +235,12 @@ class ConsumerGroup:
     def kill(self, _now_ms: int) -> list[Effect]:
         """End the group after its deletion; only an empty one can be deleted."""
         assert self.is_empty, f"{self.group_id} is {self.state}"
-        self._is_dead = True
+        self.end()
         return []
+
+    def end(self) -> None:
+        """Do nothing any more: the group was deleted, or goes on as another one."""
+        self._is_dead = True
 
     # Transitions, also used by `consumer_beat_state` and `consumer_target_state`.
 
@@ -258,7 +267,7 @@ class ConsumerGroup:
 
     # What is durable.
 
-    def store(self, turn: Turn, *answers: tuple[int, BeatResult]) -> None:
+    def store(self, turn: Turn, *answers: tuple[int, object]) -> None:
         """Have a change stored and answer behind it; nobody hears of what is not durable yet."""
         if self.is_changed:
             self.is_changed = False
@@ -290,3 +299,9 @@ class ConsumerGroup:
         self.catalog_epoch = None
         self.timers.restart(self.roster, record.members, turn)
         self.roster = ConsumerRoster(record.members)
+
+
+def _again(result: object) -> object:
+    """Return the answer that sends whoever waits for such a result back to ask again."""
+    assert isinstance(result, BeatResult | JoinResult | SyncResult), f"unknown {result!r}"
+    return type(result)(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -5,6 +5,7 @@ moment in which a member joins; a classic group without members makes room for i
 Must not know: API versions, message classes, committed offsets.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -18,9 +19,13 @@ from gateway.coordinator.consumer_messages import (
     ConsumerGroupDescription,
     TopicCatalog,
 )
+from gateway.coordinator.consumer_migration_state import downgraded, upgraded
 from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_table import GroupHost, GroupTable
+from gateway.coordinator.group_state import ClassicGroup, GroupState
+from gateway.coordinator.group_table import AnyGroup, GroupHost, GroupTable
+from gateway.coordinator.outcome import Effect
 from gateway.coordinator.runtime import CoordinatorRuntime
+from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
 from gateway.wire.error_codes import ErrorCode
 from runtime.clock import Clock
 from runtime.entropy import Entropy
@@ -67,17 +72,19 @@ class ConsumerGroups:
         )
         if refused is not None:
             return refused
-        host = self._host(command)
-        if isinstance(host, BeatResult):
-            return host
+        now_ms = self._clock.monotonic_ms()
+        found = self._host(command, now_ms)
+        if isinstance(found, BeatResult):
+            return found
+        host, first_effects = found
         group = host.group
         assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
         waiter = self._runtime.register(CLOSING)
         command = replace(command, waiter=waiter)
-        now_ms = self._clock.monotonic_ms()
         effects = consumer_beat_state.beat(group, command, self._catalog, now_ms)
-        if not group.is_empty and self._table.get(group.group_id) is not host:
-            self._table.replace(host, self._runtime)
+        if command.member_id in group.roster and self._table.get(group.group_id) is not host:
+            self._table.put(host, self._runtime)
+            self._runtime.perform(host, first_effects)
         result = await self._runtime.run(host, waiter, effects)
         assert isinstance(result, BeatResult), f"not the answer to a heartbeat: {result!r}"
         return result
@@ -88,24 +95,63 @@ class ConsumerGroups:
 
     def describe(self, group_id: str) -> ConsumerGroupDescription | None:
         """Return what tools may see of a group; None when there is none of this protocol."""
-        host = self._table.get(group_id)
+        host = self.find(group_id)
         if host is None or not isinstance(host.group, ConsumerGroup):
             return None
         return host.group.describe()
 
-    def _host(self, command: BeatCommand) -> GroupHost | BeatResult:
-        """Return the group of a heartbeat, which is not in the table before somebody joins it."""
-        host = self._table.get(command.group_id)
-        if host is not None and isinstance(host.group, ConsumerGroup):
+    def find(self, group_id: str) -> GroupHost | None:
+        """Return a group; one that only members of the classic protocol are left in is classic."""
+        host = self._table.get(group_id)
+        if host is None or not isinstance(host.group, ConsumerGroup):
             return host
-        is_joining = command.epoch == JOIN_EPOCH
-        if not is_joining or (host is not None and not host.group.is_empty):
-            return BeatResult(
-                error=ErrorCode.GROUP_ID_NOT_FOUND,
-                message=f"there is no group {command.group_id} of the consumer protocol",
-            )
+        if not (host.group.is_all_classic and self._config.may_downgrade):
+            return host
+        classic, effects = downgraded(host.group, self._catalog, self._clock.monotonic_ms())
+        host = self._table.new_host(classic)
+        self._table.put(host, self._runtime)
+        self._runtime.perform(host, effects)
+        return host
+
+    def _host(
+        self, command: BeatCommand, now_ms: int
+    ) -> tuple[GroupHost, Iterable[Effect]] | BeatResult:
+        """Return the group of a heartbeat, and what is to be done when somebody has joined it.
+
+        A new group, or a classic one in its new form, is not in the table before that.
+        """
+        host = self.find(command.group_id)
+        if host is not None and isinstance(host.group, ConsumerGroup):
+            return host, ()
+        if command.epoch != JOIN_EPOCH:
+            return _not_found(command.group_id)
+        if host is not None and not host.group.is_empty:
+            return self._upgraded(host.group, now_ms)
         if len(command.group_id.encode()) > self._config.group_id_bytes_max:
             return BeatResult(error=ErrorCode.INVALID_GROUP_ID, message="the group id is too long")
         if host is None and self._table.is_full:
             return BeatResult(error=ErrorCode.POLICY_VIOLATION, message="there are too many groups")
-        return self._table.new_host(ConsumerGroup(command.group_id, self._config))
+        return self._table.new_host(ConsumerGroup(command.group_id, self._config)), ()
+
+    def _upgraded(
+        self, group: AnyGroup, now_ms: int
+    ) -> tuple[GroupHost, Iterable[Effect]] | BeatResult:
+        """Return a classic group in its new form; one that rebalances has to end that first."""
+        assert isinstance(group, ClassicGroup), f"{group.group_id} is {group.kind}"
+        if not self._config.may_upgrade or group.protocol_type != CONSUMER_PROTOCOL:
+            return _not_found(group.group_id)
+        if group.state is not GroupState.STABLE or group.writes:
+            return BeatResult(
+                error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="the group rebalances; ask again"
+            )
+        gone_over = upgraded(group, self._catalog, now_ms)
+        if gone_over is None:
+            return _not_found(group.group_id)
+        return self._table.new_host(gone_over[0]), gone_over[1]
+
+
+def _not_found(group_id: str) -> BeatResult:
+    return BeatResult(
+        error=ErrorCode.GROUP_ID_NOT_FOUND,
+        message=f"there is no group {group_id} of the consumer protocol",
+    )

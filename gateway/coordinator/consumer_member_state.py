@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from gateway.coordinator.consumer_messages import JOIN_EPOCH, BeatCommand, TopicPartition
+from gateway.coordinator.group_messages import Protocols
 
 Partitions = frozenset[TopicPartition]
 NOTHING: Partitions = frozenset()
@@ -32,6 +33,14 @@ class MemberState(IntEnum):
     AWAITING = 2
 
 
+@dataclass(frozen=True, slots=True)
+class ClassicPart:
+    """What a member is besides that speaks the classic protocol in a group of the consumer one."""
+
+    session_timeout_ms: int
+    protocols: Protocols
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
     """One member.
@@ -43,6 +52,7 @@ class ConsumerMember:
         assigned: what it may own.
         revoking: what it was told to give up and may still own.
         target: what it will own once everybody has followed.
+        classic: None for a member that speaks the consumer protocol.
     """
 
     member_id: str
@@ -60,6 +70,7 @@ class ConsumerMember:
     assigned: Partitions = NOTHING
     revoking: Partitions = NOTHING
     target: Partitions = NOTHING
+    classic: ClassicPart | None = None
 
     @property
     def held(self) -> Partitions:

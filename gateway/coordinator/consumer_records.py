@@ -8,9 +8,11 @@ Value: version (u8, 2), time of the write (i64, ms since the epoch), epoch (i32)
        target assignment (i32), assignor, number of topics (u32), and for each: name, id (16 bytes),
        number of partitions (i32); number of members (u32), and for each: id, instance id, rack,
        client id, client host, rebalance timeout (i32), epoch (i32), epoch before (i32), state
-       (i32), expression, assignor, number of names (u32) and names, and then three sets of
-       partitions: assigned, being revoked, target. A set: number of topics (u32), and for each its
-       id, number of partitions (u32), and their numbers (i32 each).
+       (i32), classic part, expression, assignor, number of names (u32) and names, and then three
+       sets of partitions: assigned, being revoked, target. A set: number of topics (u32), and for
+       each its id, number of partitions (u32), and their numbers (i32 each). A classic part:
+       session timeout (i32, -1 = there is no such part), number of protocols (u32), and for each
+       its name and metadata.
 """
 
 import struct
@@ -19,9 +21,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from gateway.coordinator.consumer_member_state import ConsumerMember, MemberState, Partitions
+from gateway.coordinator.consumer_member_state import (
+    ClassicPart,
+    ConsumerMember,
+    MemberState,
+    Partitions,
+)
 from gateway.coordinator.consumer_messages import TopicFact, TopicPartition
-from gateway.coordinator.row_bytes import COUNT, RowReader, UnknownGroupVersion, put_text
+from gateway.coordinator.row_bytes import COUNT, RowReader, UnknownGroupVersion, put_bytes, put_text
 
 CONSUMER_VALUE_VERSION: Final = 2
 
@@ -93,6 +100,7 @@ def _put_member(parts: list[bytes], member: ConsumerMember) -> None:
         put_text(parts, text)
     parts.append(_NUMBER.pack(member.rebalance_timeout_ms))
     parts.append(_STANDING.pack(member.epoch, member.previous_epoch, member.state))
+    _put_classic(parts, member.classic)
     put_text(parts, member.topic_regex)
     put_text(parts, member.server_assignor)
     parts.append(COUNT.pack(len(member.topic_names)))
@@ -100,6 +108,24 @@ def _put_member(parts: list[bytes], member: ConsumerMember) -> None:
         put_text(parts, name)
     for partitions in (member.assigned, member.revoking, member.target):
         _put_partitions(parts, partitions)
+
+
+def _put_classic(parts: list[bytes], classic: ClassicPart | None) -> None:
+    if classic is None:
+        parts.append(_NUMBER.pack(-1))
+        return
+    parts += (_NUMBER.pack(classic.session_timeout_ms), COUNT.pack(len(classic.protocols)))
+    for name, metadata in classic.protocols:
+        put_text(parts, name)
+        put_bytes(parts, metadata)
+
+
+def _classic(row: RowReader) -> ClassicPart | None:
+    (session_timeout_ms,) = row.take(_NUMBER)
+    if session_timeout_ms < 0:
+        return None
+    protocols = tuple((row.text() or "", row.content() or b"") for _ in range(_count(row)))
+    return ClassicPart(session_timeout_ms, protocols)
 
 
 def _put_partitions(parts: list[bytes], partitions: Iterable[TopicPartition]) -> None:
@@ -128,6 +154,7 @@ def _member(row: RowReader) -> ConsumerMember:
     client_id, client_host = row.text(), row.text()
     (rebalance_timeout_ms,) = row.take(_NUMBER)
     epoch, previous_epoch, state = row.take(_STANDING)
+    classic = _classic(row)
     regex, assignor = row.text(), row.text()
     names = tuple(row.text() or "" for _ in range(_count(row)))
     return ConsumerMember(
@@ -143,6 +170,7 @@ def _member(row: RowReader) -> ConsumerMember:
         epoch=epoch,
         previous_epoch=previous_epoch,
         state=MemberState(state),
+        classic=classic,
         assigned=_partitions(row),
         revoking=_partitions(row),
         target=_partitions(row),

@@ -24,14 +24,16 @@ class MemberTimers:
         self._session_timeout_ms = session_timeout_ms
         self._deadlines: dict[str, tuple[int, int]] = {}
 
-    def renew_session(self, member_id: str, turn: Turn) -> None:
-        """Begin a member's session anew."""
-        deadline_ms = turn.now_ms + self._session_timeout_ms
-        _, timer_ms = self._deadlines.get(member_id, (0, 0))
-        if timer_ms <= turn.now_ms:
+    def renew_session(self, member: ConsumerMember, turn: Turn) -> None:
+        """Begin a member's session anew; members of the classic protocol bring their own time."""
+        classic = member.classic
+        timeout_ms = self._session_timeout_ms if classic is None else classic.session_timeout_ms
+        deadline_ms = turn.now_ms + timeout_ms
+        _, timer_ms = self._deadlines.get(member.member_id, (0, 0))
+        if timer_ms <= turn.now_ms or timer_ms > deadline_ms:
             timer_ms = deadline_ms
-            turn.schedule(_session_timer(member_id), self._session_timeout_ms)
-        self._deadlines[member_id] = (deadline_ms, timer_ms)
+            turn.schedule(_session_timer(member.member_id), timeout_ms)
+        self._deadlines[member.member_id] = (deadline_ms, timer_ms)
 
     def is_up(self, key: TimerKey, member: ConsumerMember, turn: Turn) -> bool:
         """Whether the time of a timer that fired is really up; sets it again if it is not."""
@@ -74,7 +76,7 @@ class MemberTimers:
                 self.forget(member, turn)
         for member in members:
             if member.member_id not in self._deadlines:
-                self.renew_session(member.member_id, turn)
+                self.renew_session(member, turn)
             if member.state is MemberState.REVOKING:
                 turn.schedule(_rebalance_timer(member), member.rebalance_timeout_ms)
 

@@ -45,6 +45,7 @@ class GroupConfig:
     consumer_heartbeat_interval_ms: int = 5_000
     consumer_max_size: int = MEMBERS_PER_GROUP_MAX
     consumer_assignors: tuple[str, ...] = tuple(ASSIGNORS)
+    consumer_migration_policy: str = "bidirectional"
     group_id_bytes_max: int = 4_096
     groups_max: int = 100_000
     pending_members_max: int = 10_000
@@ -67,8 +68,19 @@ class GroupConfig:
             consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
             consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
             consumer_max_size=min(config.group_consumer_max_size, MEMBERS_PER_GROUP_MAX),
+            consumer_migration_policy=config.group_consumer_migration_policy,
             consumer_assignors=tuple(config.group_consumer_assignors.split(",")),
         )
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Whether a classic group with members may go over to the consumer protocol."""
+        return self.consumer_migration_policy in {"bidirectional", "upgrade"}
+
+    @property
+    def may_downgrade(self) -> bool:
+        """Whether a group goes back when nobody speaks the consumer protocol any more."""
+        return self.consumer_migration_policy in {"bidirectional", "downgrade"}
 
     @property
     def offsets_retention_ms(self) -> int:

@@ -19,7 +19,6 @@ from typing import Final
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_messages import (
     GroupDescription,
-    JoinedMember,
     JoinResult,
     Leaver,
     MemberDescription,
@@ -234,11 +233,15 @@ class ClassicGroup:
         """End the group after its deletion; only an empty one can be deleted."""
         assert self.state is GroupState.EMPTY, f"{self.group_id} is {self.state}"
         turn = Turn(now_ms)
-        self.state = GroupState.DEAD
+        self.end()
         for member_id in self.roster.pending:
             turn.cancel(session_timer(member_id))
         self.roster.pending.clear()
         return turn.effects
+
+    def end(self) -> None:
+        """Do nothing any more: the group was deleted, or goes on as another one."""
+        self.state = GroupState.DEAD
 
     # Transitions, also used by join_state.
 
@@ -360,17 +363,13 @@ class ClassicGroup:
     def join_result(self, member: Member) -> JoinResult:
         """Return the running generation as `member` sees it; only the leader sees the others."""
         is_leader = member.member_id == self.roster.leader_id
-        members = tuple(
-            JoinedMember(each.member_id, each.instance_id, each.metadata(self.protocol_name))
-            for each in (self.roster.members.values() if is_leader else ())
-        )
         return JoinResult(
             member_id=member.member_id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.roster.leader_id or "",
-            members=members,
+            members=self.roster.joined(self.protocol_name) if is_leader else (),
         )
 
     @property

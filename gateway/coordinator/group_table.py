@@ -130,12 +130,12 @@ class GroupTable:
         """Return a host that is not in the table yet."""
         return GroupHost(GroupMachine(group, self._clock))
 
-    def replace(self, host: GroupHost, runtime: CoordinatorRuntime) -> None:
-        """Take a group in, in place of an empty one of the same id if there is one."""
+    def put(self, host: GroupHost, runtime: CoordinatorRuntime) -> None:
+        """Take a group in; one of the same id that it replaces does nothing any more."""
         before = self._hosts.get(host.group.group_id)
         if before is not None:
-            runtime.perform(before, before.group.kill(self._clock.monotonic_ms()))
             runtime.retire(before)
+            before.group.end()
         self._hosts[host.group.group_id] = host
 
     def _loaded(self, group_id: str, value: bytes) -> tuple[GroupHost, list[Effect]]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from gateway.coordinator import join_state, sync_state
+from gateway.coordinator import consumer_classic_state, join_state, sync_state
 from gateway.coordinator.consumer_group_state import ConsumerGroup
 from gateway.coordinator.consumer_groups import ConsumerGroups
 from gateway.coordinator.consumer_messages import TopicCatalog
@@ -55,6 +55,7 @@ class GroupCoordinator:
         runtime: CoordinatorRuntime,
         offsets: GroupOffsets,
         consumers: ConsumerGroups,
+        catalog: TopicCatalog,
         config: GroupConfig,
         clock: Clock,
         entropy: Entropy,
@@ -63,6 +64,7 @@ class GroupCoordinator:
         self.offsets = offsets
         self.consumers = consumers
         self._table = table
+        self._catalog = catalog
         self._runtime = runtime
         self._clock = clock
         self._entropy = entropy
@@ -106,6 +108,7 @@ class GroupCoordinator:
             runtime=runtime,
             offsets=offsets,
             consumers=consumers,
+            catalog=catalog,
             config=config,
             clock=clock,
             entropy=entropy,
@@ -140,8 +143,12 @@ class GroupCoordinator:
             return JoinResult(error=error, member_id=command.member_id)
         waiter = self._runtime.register(JoinResult(error=CLOSING, member_id=command.member_id))
         command = replace(command, waiter=waiter, new_member_id=self._new_member_id(command))
-        host, group = self._classic_to_join(command.group_id)
-        effects = join_state.join(group, command, self._clock.monotonic_ms())
+        host = self._host_to_join(command.group_id)
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(host.group, ConsumerGroup):
+            effects = consumer_classic_state.join(host.group, command, self._catalog, now_ms)
+        else:
+            effects = join_state.join(host.group, command, now_ms)
         result = await self._runtime.run(host, waiter, effects)
         assert isinstance(result, JoinResult), f"not the answer to a join: {result!r}"
         return result
@@ -155,12 +162,16 @@ class GroupCoordinator:
             return SyncResult(error=CLOSING)
         if not command.group_id:
             return SyncResult(error=ErrorCode.INVALID_GROUP_ID)
-        host, group = self._classic(command.group_id)
-        if host is None or group is None:
+        host = self.consumers.find(command.group_id)
+        if host is None:
             return SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
         waiter = self._runtime.register(SyncResult(error=CLOSING))
         command = replace(command, waiter=waiter)
-        effects = sync_state.sync(group, command, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(host.group, ConsumerGroup):
+            effects = consumer_classic_state.sync(host.group, command, self._catalog, now_ms)
+        else:
+            effects = sync_state.sync(host.group, command, now_ms)
         result = await self._runtime.run(host, waiter, effects)
         assert isinstance(result, SyncResult), f"not the answer to a sync: {result!r}"
         return result
@@ -171,10 +182,15 @@ class GroupCoordinator:
             return CLOSING
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        _, group = self._classic(group_id)
-        if group is None:
+        host = self.consumers.find(group_id)
+        if host is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        return group.heartbeat(sender, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(host.group, ClassicGroup):
+            return host.group.heartbeat(sender, now_ms)
+        error, effects = consumer_classic_state.heartbeat(host.group, sender, now_ms)
+        self._runtime.perform(host, effects)
+        return error
 
     def leave(
         self, group_id: str, leavers: tuple[Leaver, ...]
@@ -184,17 +200,23 @@ class GroupCoordinator:
             return CLOSING, []
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, []
-        host, group = self._classic(group_id)
-        if host is None or group is None:
+        host = self.consumers.find(group_id)
+        if host is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
-        errors, effects = group.leave(leavers, self._clock.monotonic_ms())
+        now_ms = self._clock.monotonic_ms()
+        if isinstance(host.group, ConsumerGroup):
+            errors, effects = consumer_classic_state.leave(host.group, leavers, now_ms)
+        else:
+            errors, effects = host.group.leave(leavers, now_ms)
         self._runtime.perform(host, effects)
         return ErrorCode.NONE, errors
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """Return what tools may see of a classic group; None when there is none."""
-        _, group = self._classic(group_id)
-        return None if group is None else group.describe()
+        host = self.consumers.find(group_id)
+        if host is None or not isinstance(host.group, ClassicGroup):
+            return None
+        return host.group.describe()
 
     def list_groups(
         self, states: Iterable[str] = (), types: Iterable[str] = ()
@@ -209,7 +231,8 @@ class GroupCoordinator:
                 host.group.state.value,
                 host.group.kind,
             )
-            for host in self._table
+            for host in map(self.consumers.find, [each.group.group_id for each in self._table])
+            if host is not None
         )
         return [
             listing
@@ -236,29 +259,22 @@ class GroupCoordinator:
         host = self._table.get(command.group_id)
         if host is not None:
             is_other = isinstance(host.group, ConsumerGroup) and not host.group.is_empty
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_other else ErrorCode.NONE
+            is_refused = is_other and config.consumer_migration_policy == "disabled"
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_refused else ErrorCode.NONE
         if command.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.POLICY_VIOLATION if self._table.is_full else ErrorCode.NONE
 
-    def _classic(self, group_id: str) -> tuple[GroupHost | None, ClassicGroup | None]:
-        """Return a classic group; one of the consumer protocol has none of these members."""
-        host = self._table.get(group_id)
-        group = None if host is None else host.group
-        return host, group if isinstance(group, ClassicGroup) else None
-
-    def _classic_to_join(self, group_id: str) -> tuple[GroupHost, ClassicGroup]:
-        """Return a group to join, in place of one of the other protocol that nobody uses.
+    def _host_to_join(self, group_id: str) -> GroupHost:
+        """Return a group to join; an empty one of the consumer protocol makes room for a new one.
 
         Its row is replaced by the first generation.
         """
-        host = self._table.ensure(group_id)
-        if isinstance(host.group, ClassicGroup):
-            return host, host.group
-        group = ClassicGroup(group_id, self.config)
-        host = self._table.new_host(group)
-        self._table.replace(host, self._runtime)
-        return host, group
+        host = self.consumers.find(group_id) or self._table.ensure(group_id)
+        if isinstance(host.group, ConsumerGroup) and host.group.is_empty:
+            host = self._table.new_host(ClassicGroup(group_id, self.config))
+            self._table.put(host, self._runtime)
+        return host
 
     def _new_member_id(self, command: JoinCommand) -> str:
         """Return an id that begins with the name under which people know the client."""

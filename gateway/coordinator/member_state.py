@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.coordinator.group_messages import Protocols
+from gateway.coordinator.group_messages import JoinedMember, Protocols
 from gateway.coordinator.records import MemberRecord
 
 
@@ -169,6 +169,13 @@ class Roster:
                 self.leader_id = member.member_id
                 return True
         return False
+
+    def joined(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
+        """Return what the leader needs to assign."""
+        return tuple(
+            JoinedMember(each.member_id, each.instance_id, each.metadata(protocol_name))
+            for each in self.members.values()
+        )
 
     def supports_any(self, names: Iterable[str]) -> bool:
         """Whether one of the protocols is supported by every member."""

@@ -27,6 +27,7 @@ KEY = 69
 MIN_VERSION = 0
 MAX_VERSION = 1
 
+CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
@@ -75,7 +76,7 @@ def _member(context: RequestContext, member: ConsumerMember) -> Member:
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(context, member.assigned),
         target_assignment=_assignment(context, member.target),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -4,6 +4,7 @@
 as real ones do: it reports what it owns, gives up what it is told to, and joins again when fenced.
 """
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -67,6 +68,28 @@ class CatalogOfTest:
         fact = self._facts[name]
         wanted: Iterable[int] = numbers or range(fact.partition_count)
         return frozenset(TopicPartition(fact.topic_id, number) for number in wanted)
+
+
+def subscribed(topic: str, *, owned: str = "", version: int = 1) -> bytes:
+    """Write the metadata of a classic member; `owned` is partitions as digits."""
+    parts = _by_topic(topic, owned) if version >= 1 else b""
+    return struct.pack(">hi", version, 1) + _name(topic) + struct.pack(">i", -1) + parts
+
+
+def assignment_of(topic: str, numbers: str, version: int = 1) -> bytes:
+    """Write the assignment of a classic member; partitions as digits."""
+    return struct.pack(">h", version) + _by_topic(topic, numbers) + struct.pack(">i", -1)
+
+
+def _by_topic(topic: str, numbers: str) -> bytes:
+    if not numbers:
+        return struct.pack(">i", 0)
+    listed = b"".join(struct.pack(">i", int(number)) for number in numbers)
+    return struct.pack(">i", 1) + _name(topic) + struct.pack(">i", len(numbers)) + listed
+
+
+def _name(text: str) -> bytes:
+    return struct.pack(">h", len(text.encode())) + text.encode()
 
 
 def command(member_id: str, epoch: int, **changes: Any) -> BeatCommand:

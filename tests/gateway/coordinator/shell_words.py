@@ -21,7 +21,7 @@ from offsets import NO_EXPIRY, CommittedOffset, Place
 from runtime.entropy import SeededEntropy
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
-from tests.gateway.coordinator.consumer_words import CatalogOfTest
+from tests.gateway.coordinator.consumer_words import CatalogOfTest, assignment_of
 from tests.gateway.coordinator.group_words import join_command, sync_command
 
 TOPIC_ID = uuid.UUID(int=1)
@@ -74,15 +74,19 @@ class CoordinatorBench:
             await self.advance(6_000)
         return await task
 
-    async def stable(self, group_id: str = "g", **changes: Any) -> JoinResult:
-        """Make a stable group of one member."""
+    async def stable(
+        self, group_id: str = "g", assignments: str | None = None, **changes: Any
+    ) -> JoinResult:
+        """Make a stable group of one member; `0123` assigns those partitions of `t`."""
         joined = await self.join(group_id=group_id, **changes)
         synced = await self.groups.sync(
             sync_command(
                 joined.member_id,
                 joined.generation,
                 group_id=group_id,
-                assignments={joined.member_id: b"all"},
+                assignments={
+                    joined.member_id: assignment_of("t", assignments) if assignments else b"all"
+                },
             )
         )
         assert synced.error == ErrorCode.NONE

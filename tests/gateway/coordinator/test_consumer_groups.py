@@ -2,22 +2,26 @@
 
 from dataclasses import replace
 
-from gateway.coordinator.consumer_messages import BeatCommand, BeatResult
+from gateway.coordinator.consumer_messages import BeatCommand, BeatResult, TopicPartition
 from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.group_messages import JoinResult, Sender
 from gateway.wire.error_codes import ErrorCode
 from ledger.testing import FaultyEngine
 from offsets import Place
 from tests.gateway.coordinator.consumer_words import (
     SESSION_MS,
     CatalogOfTest,
+    assignment_of,
     command,
     join_command,
+    subscribed,
 )
 from tests.gateway.coordinator.group_words import join_command as classic_join
+from tests.gateway.coordinator.group_words import sync_command
 from tests.gateway.coordinator.shell_words import CoordinatorBench, at, coordinator
 
 PLACE = Place("t", 0)
+READS_T = (("range", subscribed("t")),)
 
 
 async def ask(bench: CoordinatorBench, asked: BeatCommand) -> BeatResult:
@@ -74,16 +78,15 @@ async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cann
         assert ErrorCode.NONE == (await join(bench, "b")).error
 
 
-async def test_protocols_follow_each_other_but_never_mix() -> None:
+async def test_protocols_follow_each_other_but_never_mix_without_migration() -> None:
     """Row 109: who comes with the other protocol is refused until the group is empty."""
     engine = FaultyEngine(None)
     catalog = CatalogOfTest(t=2)
-    async with coordinator(engine=engine, catalog=catalog) as bench:
-        classic = await bench.stable()
+    alone = GroupConfig(consumer_migration_policy="disabled")
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
+        classic = await bench.stable(protocols=READS_T)
         assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
         await bench.commit(PLACE, at(7), Sender(classic.member_id, classic.generation))
-        left = bench.groups.heartbeat("g", Sender(classic.member_id, classic.generation))
-        assert ErrorCode.NONE == left
         await bench.advance(60_000)
         assert [("g", "classic", "Empty")] == kinds(bench)
         assert ErrorCode.NONE == (await join(bench)).error
@@ -92,13 +95,114 @@ async def test_protocols_follow_each_other_but_never_mix() -> None:
         assert ErrorCode.INCONSISTENT_GROUP_PROTOCOL == refused.error
         assert ErrorCode.UNKNOWN_MEMBER_ID == bench.groups.heartbeat("g", Sender("a", 1))
         await ask(bench, command("a", -1))
-    async with coordinator(engine=engine, catalog=catalog) as bench:
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
         assert [("g", "consumer", "Empty")] == kinds(bench)
         await bench.stable()
         await bench.written()
-    async with coordinator(engine=engine, catalog=catalog) as bench:
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
         assert [("g", "classic", "Stable")] == kinds(bench)
         assert 7 == offset_of(bench)
+
+
+async def classic_round(bench: CoordinatorBench, member_id: str, owned: str = "") -> JoinResult:
+    """Join again as a classic member, and take the assignment."""
+    return await bench.groups.join(
+        classic_join(member_id, protocols=(("range", subscribed("t", owned=owned)),))
+    )
+
+
+async def assigned(bench: CoordinatorBench, joined: JoinResult) -> bytes:
+    told = await bench.groups.sync(sync_command(joined.member_id, joined.generation))
+    assert ErrorCode.NONE == told.error
+    return told.assignment
+
+
+async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
+    """As Apache Kafka 4.3 was seen to do it: nobody owns what another one still has."""
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=4)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        old = await bench.stable(protocols=READS_T, assignments="0123")
+        sender = Sender(old.member_id, old.generation)
+        new = await join(bench)
+        assert (2, frozenset()) == (new.epoch, new.assignment)
+        assert [("g", "consumer", "Reconciling")] == kinds(bench)
+        assert bench.groups.describe("g") is None
+        assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(7), sender)
+        kept = await classic_round(bench, old.member_id, owned="0123")
+        assert (1, "consumer", "range") == (
+            kept.generation,
+            kept.protocol_type,
+            kept.protocol_name,
+        )
+        assert assignment_of("t", "01") == await assigned(bench, kept)
+        assert (await ask(bench, command("a", 2))).assignment is None
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        moved = await classic_round(bench, old.member_id, owned="01")
+        assert 2 == moved.generation
+        assert assignment_of("t", "01") == await assigned(bench, moved)
+        assert catalog.parts("t", 2, 3) == (await ask(bench, command("a", 2))).assignment
+        sender = Sender(old.member_id, moved.generation)
+        assert ErrorCode.NONE == bench.groups.heartbeat("g", sender)
+        stale = Sender(old.member_id, old.generation)
+        assert ErrorCode.ILLEGAL_GENERATION == bench.groups.heartbeat("g", stale)
+        assert ErrorCode.ILLEGAL_GENERATION == await bench.commit(PLACE, at(8), stale)
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        await ask(bench, command("a", -1))
+        assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 2))).error
+        again = await bench.join(old.member_id, protocols=READS_T)
+        assert (4, old.member_id) == (again.generation, again.leader)
+
+
+async def test_group_of_left_over_classic_members_goes_back_after_a_restart() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=4)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        await join(bench)
+        await ask(bench, command("a", -1))
+        await bench.written()
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
+
+
+async def test_group_with_other_metadata_does_not_go_over() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=(("range", b"?"),))
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
+        assert [("g", "classic", "Stable")] == kinds(bench)
+
+
+async def test_heartbeat_that_is_refused_changes_no_protocol() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        refused = await ask(bench, join_command("a", topic_regex="("))
+        assert ErrorCode.INVALID_REGULAR_EXPRESSION == refused.error
+        assert [("g", "classic", "Stable")] == kinds(bench)
+
+
+async def test_group_that_rebalances_goes_over_later() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.join(protocols=READS_T)
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+
+
+async def test_timers_of_the_old_form_do_nothing_any_more() -> None:
+    """The session of a classic member runs on in the new form alone, and ends there."""
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        new = await join(bench)
+        await bench.advance(10_000)
+        await bench.written()
+        assert [("g", "consumer", "Assigning")] == kinds(bench)
+        told = await ask(bench, command("a", new.epoch))
+        assert bench_parts(4) == told.assignment
+
+
+def bench_parts(count: int) -> frozenset[TopicPartition]:
+    return CatalogOfTest(t=count).parts("t")
 
 
 def offset_of(bench: CoordinatorBench) -> int | None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.consumer_member_state import ConsumerMember, MemberState
+from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember, MemberState
 from gateway.coordinator.consumer_messages import TopicFact, TopicPartition
 from gateway.coordinator.consumer_records import (
     ConsumerGroupRecord,
@@ -38,6 +38,12 @@ members = st.builds(
     epoch=numbers,
     previous_epoch=numbers,
     state=st.sampled_from(MemberState),
+    classic=st.none()
+    | st.builds(
+        ClassicPart,
+        st.integers(0, 2**31 - 1),
+        st.lists(st.tuples(texts, st.binary(max_size=5)), max_size=2).map(tuple),
+    ),
     assigned=partitions,
     revoking=partitions,
     target=partitions,
@@ -90,7 +96,7 @@ def test_layout_does_not_change_by_accident() -> None:
         + "00000001" + "00000001" + b"t".hex() + "00" * 15 + "01" + "00000006"
         + "00000001" + "00000001" + b"m".hex() + "ffffffff" + "ffffffff"
         + "00000006" + b"client".hex() + "00000009" + b"/10.0.0.1".hex()
-        + "0000ea60" + "00000005" + "00000004" + "00000001"
+        + "0000ea60" + "00000005" + "00000004" + "00000001" + "ffffffff"
         + "00000001" + b"x".hex() + "ffffffff" + "00000001" + "00000001" + b"t".hex()
         + topic + "00000002" + "00000000" + "00000001"
         + topic + "00000001" + "00000002"

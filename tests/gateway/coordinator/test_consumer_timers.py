@@ -14,15 +14,15 @@ REVOKING = replace(MEMBER, state=MemberState.REVOKING)
 
 def timers_of_member() -> MemberTimers:
     timers = MemberTimers(10_000)
-    timers.renew_session("m", Turn(0))
+    timers.renew_session(MEMBER, Turn(0))
     return timers
 
 
 def test_heartbeats_move_the_deadline_and_set_no_timer() -> None:
     timers = MemberTimers(10_000)
     first, second, early, late = Turn(0), Turn(4_000), Turn(10_000), Turn(14_000)
-    timers.renew_session("m", first)
-    timers.renew_session("m", second)
+    timers.renew_session(MEMBER, first)
+    timers.renew_session(MEMBER, second)
     assert [Schedule(SESSION, 10_000)] == first.effects
     assert [] == second.effects
     assert not timers.is_up(SESSION, MEMBER, early)

@@ -1,5 +1,7 @@
 """Settings of groups come from the gateway's, within our own limits."""
 
+import pytest
+
 from gateway.config import GatewayConfig
 from gateway.coordinator.group_config import MEMBERS_PER_GROUP_MAX, GroupConfig
 
@@ -17,6 +19,20 @@ def test_group_size_has_an_upper_bound() -> None:
 
 def test_retention_is_counted_in_ms() -> None:
     assert GroupConfig(offsets_retention_minutes=2).offsets_retention_ms == 120_000
+
+
+@pytest.mark.parametrize(
+    ("policy", "up", "down"),
+    [
+        ("bidirectional", True, True),
+        ("upgrade", True, False),
+        ("downgrade", False, True),
+        ("disabled", False, False),
+    ],
+)
+def test_migration_policy_says_which_way(policy: str, up: bool, down: bool) -> None:
+    config = GroupConfig(consumer_migration_policy=policy)
+    assert (up, down) == (config.may_upgrade, config.may_downgrade)
 
 
 def test_assignors_are_a_list_in_their_order() -> None:

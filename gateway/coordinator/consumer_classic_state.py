@@ -1,0 +1,197 @@
+"""Consumer classic state: members of the classic protocol in a group of the consumer protocol.
+
+Rule: pure; such a member moves as all others do, only that it says in a JoinGroup what others say
+in a heartbeat, is told in a SyncGroup what it owns, and is sent to join again when it has to move.
+Its generation is its member epoch.
+Must not know: API versions, rows.
+
+Source: KIP-848, "Online Migration".
+"""
+
+from dataclasses import replace
+
+from gateway.coordinator.consumer_beat_state import move
+from gateway.coordinator.consumer_group_state import ConsumerGroup
+from gateway.coordinator.consumer_interest_plan import Interests
+from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember, MemberState
+from gateway.coordinator.consumer_messages import JOIN_EPOCH, TopicCatalog
+from gateway.coordinator.consumer_protocol_plan import (
+    Subscription,
+    by_id,
+    read_subscription,
+    write_assignment,
+)
+from gateway.coordinator.group_messages import (
+    JoinCommand,
+    JoinResult,
+    Leaver,
+    Sender,
+    SyncCommand,
+    SyncResult,
+)
+from gateway.coordinator.outcome import Effect, Turn
+from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from gateway.wire.error_codes import ErrorCode
+
+
+def join(
+    group: ConsumerGroup, command: JoinCommand, catalog: TopicCatalog, now_ms: int
+) -> list[Effect]:
+    """Let a member join, or join again to move on; its epoch is its generation."""
+    turn = Turn(now_ms)
+    subscription = _subscription(command)
+    error = _check_join(group, command, subscription)
+    if error is not ErrorCode.NONE or subscription is None:
+        turn.answer(command.waiter, JoinResult(error=error, member_id=command.member_id))
+        return turn.effects
+    member_id = command.member_id or command.new_member_id
+    if not command.member_id and command.requires_known_id and command.instance_id is None:
+        promised = JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        turn.answer(command.waiter, promised)
+        return turn.effects
+    member = _joining(group, command, member_id, subscription, turn)
+    owned = by_id(subscription.owned, catalog)
+    after = move(group, member, owned=owned, catalog=catalog, turn=turn)
+    result = JoinResult(
+        member_id=member_id,
+        generation=after.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=command.protocols[0][0],
+    )
+    group.store(turn, (command.waiter, result))
+    return turn.effects
+
+
+def sync(
+    group: ConsumerGroup, command: SyncCommand, catalog: TopicCatalog, now_ms: int
+) -> list[Effect]:
+    """Tell a member what it owns."""
+    turn = Turn(now_ms)
+    sender = Sender(command.member_id, command.generation, command.instance_id)
+    member = _sender(group, sender)
+    if isinstance(member, ErrorCode):
+        turn.answer(command.waiter, SyncResult(error=member))
+        return turn.effects
+    assert member.classic is not None, "only such members are found"
+    name, metadata = member.classic.protocols[0]
+    subscription = read_subscription(metadata)
+    version = 0 if subscription is None else subscription.version
+    result = SyncResult(
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=name,
+        assignment=write_assignment(member.assigned, version, Interests(catalog).of(member)),
+    )
+    group.timers.renew_session(member, turn)
+    group.store(turn, (command.waiter, result))
+    return turn.effects
+
+
+def heartbeat(group: ConsumerGroup, sender: Sender, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
+    """Renew a session; a member that has to give up or could get something joins again."""
+    turn = Turn(now_ms)
+    member = _sender(group, sender)
+    if isinstance(member, ErrorCode):
+        return member, turn.effects
+    group.timers.renew_session(member, turn)
+    could_get = any(group.roster.is_free(one) for one in member.target - member.assigned)
+    is_behind = member.epoch < group.epoch or member.state is MemberState.REVOKING
+    error = ErrorCode.REBALANCE_IN_PROGRESS if is_behind or could_get else ErrorCode.NONE
+    return error, turn.effects
+
+
+def leave(
+    group: ConsumerGroup, leavers: tuple[Leaver, ...], now_ms: int
+) -> tuple[list[ErrorCode], list[Effect]]:
+    """Remove members of either protocol; an administrator names instances."""
+    turn = Turn(now_ms)
+    errors = [_leave_one(group, leaver, turn) for leaver in leavers]
+    group.store(turn)
+    return errors, turn.effects
+
+
+def _subscription(command: JoinCommand) -> Subscription | None:
+    """Return what a member wants, if all that it supports says the same."""
+    if command.protocol_type != CONSUMER_PROTOCOL or not command.protocols:
+        return None
+    return read_subscription(command.protocols[0][1])
+
+
+def _check_join(
+    group: ConsumerGroup, command: JoinCommand, subscription: Subscription | None
+) -> ErrorCode:
+    if subscription is None:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    holder = None
+    if command.instance_id is not None:
+        holder = group.roster.holder_of(command.instance_id)
+    member = group.roster.get(command.member_id)
+    if member is not None and member.classic is None:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if holder is None and member is None:
+        is_full = len(group.roster) >= group.config.consumer_max_size
+        return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE
+    if holder is not None and command.member_id not in {"", holder.member_id}:
+        return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE
+
+
+def _joining(
+    group: ConsumerGroup,
+    command: JoinCommand,
+    member_id: str,
+    subscription: Subscription,
+    turn: Turn,
+) -> ConsumerMember:
+    """Return the member with what its JoinGroup says; a static one goes on as its old self."""
+    known = group.roster.get(member_id)
+    if known is None and command.instance_id is not None:
+        known = group.roster.holder_of(command.instance_id)
+    if known is not None and known.member_id != member_id:
+        group.forget(known, turn)
+        known = replace(known, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    before = known or ConsumerMember(
+        member_id=member_id,
+        instance_id=command.instance_id,
+        rack_id=None,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+    )
+    member = replace(
+        before,
+        member_id=member_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(subscription.topics))),
+        topic_regex="",
+        classic=ClassicPart(command.session_timeout_ms, command.protocols),
+    )
+    if known is None or not member.has_same_interests(known):
+        group.grow_epoch()
+    return member
+
+
+def _sender(group: ConsumerGroup, sender: Sender) -> ConsumerMember | ErrorCode:
+    member = group.roster.get(sender.member_id)
+    if sender.instance_id is not None:
+        holder = group.roster.holder_of(sender.instance_id)
+        if holder is not None and holder.member_id != sender.member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    if member is None or member.classic is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    return member if sender.generation == member.epoch else ErrorCode.ILLEGAL_GENERATION
+
+
+def _leave_one(group: ConsumerGroup, leaver: Leaver, turn: Turn) -> ErrorCode:
+    member = group.roster.get(leaver.member_id)
+    if leaver.instance_id is not None:
+        holder = group.roster.holder_of(leaver.instance_id)
+        if holder is not None and leaver.member_id not in {"", holder.member_id}:
+            return ErrorCode.FENCED_INSTANCE_ID
+        member = holder
+    is_classic = member is not None and member.classic is not None
+    if member is None or not (is_classic or (not leaver.member_id and leaver.instance_id)):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    group.remove(member, turn)
+    return ErrorCode.NONE

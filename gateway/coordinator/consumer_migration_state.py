@@ -1,0 +1,109 @@
+"""Consumer migration state: a group goes from one protocol to the other while members are in.
+
+Rule: pure; nobody loses what it owns by the change itself. Up: from a stable classic group, whose
+members go on with their generation as their epoch. Down: when the last member of the consumer
+protocol is gone; the others join anew.
+Must not know: rows, how groups are found.
+
+Source: KIP-848, "Online Migration".
+"""
+
+from gateway.coordinator.consumer_group_state import ConsumerGroup
+from gateway.coordinator.consumer_interest_plan import Interests
+from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember
+from gateway.coordinator.consumer_messages import TopicCatalog
+from gateway.coordinator.consumer_protocol_plan import (
+    by_id,
+    read_assignment,
+    read_subscription,
+    write_assignment,
+)
+from gateway.coordinator.consumer_records import ConsumerGroupRecord
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.member_state import Member
+from gateway.coordinator.outcome import Effect, Turn
+from gateway.coordinator.records import GroupRecord, MemberRecord
+from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+
+
+def upgraded(
+    classic: ClassicGroup, catalog: TopicCatalog, now_ms: int
+) -> tuple[ConsumerGroup, list[Effect]] | None:
+    """Return a stable classic group as one of the consumer protocol; None if it cannot be one.
+
+    Its row is still the classic one, until a member of the new protocol is in.
+    """
+    if classic.protocol_type != CONSUMER_PROTOCOL:
+        return None
+    members = [_upgraded(classic, member, catalog) for member in classic.roster.members.values()]
+    known = tuple(member for member in members if member is not None)
+    held = [one for member in known for one in member.assigned]
+    if len(known) < len(members) or len(held) > len(set(held)):
+        return None
+    record = ConsumerGroupRecord(
+        group_id=classic.group_id,
+        epoch=classic.generation,
+        assignment_epoch=classic.generation,
+        assignor=classic.config.consumer_assignors[0],
+        members=known,
+    )
+    return ConsumerGroup.from_record(record, classic.config, now_ms)
+
+
+def downgraded(
+    group: ConsumerGroup, catalog: TopicCatalog, now_ms: int
+) -> tuple[ClassicGroup, list[Effect]]:
+    """Return a group without members of the consumer protocol as a classic one that rebalances."""
+    interests = Interests(catalog)
+    members = tuple(
+        MemberRecord(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=member.classic.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocols=member.classic.protocols,
+            assignment=write_assignment(member.assigned, 0, interests.of(member)),
+        )
+        for member in group.roster
+        if member.classic is not None
+    )
+    record = GroupRecord(
+        group_id=group.group_id,
+        generation=group.epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=members[0].protocols[0][0],
+        leader=members[0].member_id,
+        members=members,
+    )
+    classic, effects = ClassicGroup.from_record(record, group.config, now_ms)
+    turn = Turn(now_ms, effects)
+    classic.prepare_rebalance(turn)
+    return classic, turn.effects
+
+
+def _upgraded(
+    classic: ClassicGroup, member: Member, catalog: TopicCatalog
+) -> ConsumerMember | None:
+    subscription = read_subscription(member.metadata(classic.protocol_name))
+    assignment = read_assignment(member.assignment)
+    if subscription is None or assignment is None:
+        return None
+    owned = by_id(assignment, catalog)
+    # The protocol in force comes first, because its metadata are what is read.
+    protocols = sorted(member.protocols, key=lambda one: one[0] != classic.protocol_name)
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(subscription.topics))),
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        assigned=owned,
+        target=owned,
+        classic=ClassicPart(member.session_timeout_ms, tuple(protocols)),
+    )
