@@ -144,3 +144,25 @@ async def test_row_24_32_answers_follow_the_topic() -> None:
         (found,) = (await client.ask(ask("a"), 12)).topics
         assert 1 == len(found.partitions)
         assert topic.id != found.topic_id
+
+
+async def test_row_18_32_all_topics_are_those_of_now() -> None:
+    """The parts of all topics are kept together, and must not outlive a change of any."""
+    everything = MetadataRequest(topics=None)
+
+    async def listed(version: int) -> list[tuple[str | None, int]]:
+        response = await client.ask(everything, version)
+        return [(topic.name, len(topic.partitions)) for topic in response.topics]
+
+    async with running_gateway() as gateway, gateway.client() as client:
+        registry = gateway.services.registry
+        for version in (1, 12, 12, 1):
+            assert [] == await listed(version)
+        await gateway.create_topic("a")
+        await gateway.create_topic("b")
+        for version in (12, 12, 1):
+            assert [("a", 1), ("b", 1)] == await listed(version)
+        await registry.create_partitions("a", 4)
+        assert [("a", 4), ("b", 1)] == await listed(12)
+        await registry.delete("b")
+        assert [("a", 4)] == await listed(12)
