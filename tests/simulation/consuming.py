@@ -340,8 +340,7 @@ async def _setting(
     attempt = scene.attempt(handle)
     is_taken = not (subscription.is_fenced or subscription.is_closed)
     revision = None
-    if is_taken:
-        sharing.cleared()
+    given = sharing.cleared() if is_taken else set()
     if is_taken and target is not None and model.cursor is subscription.cursor:
         revision = model.begin_revision(
             target, target.before, partial(_is_set, sharing, subscription.cursor, target)
@@ -350,8 +349,10 @@ async def _setting(
         with in_words_of_the_ledger():
             await make()
     except CancelledError:
+        sharing.not_cleared(given)
         raise
     except LedgerError as error:
+        sharing.not_cleared(given)
         scene.note(f"{sharing} was not set: {error}")
         is_going = isinstance(error, AlreadyClosed) and model.may_be_going
         is_refused = isinstance(error, ResetInProgress) and not is_taken

@@ -96,10 +96,15 @@ class SharingModel:
             gone = {each for each in consumer.records if not self._owes(each)}
             consumer.records -= gone
 
-    def cleared(self) -> None:
-        """The position was set: counts begin anew, too."""
-        self._given.clear()
+    def cleared(self) -> set[Record]:
+        """The position is being set: counts begin anew, too. Return what was handed out so far."""
+        given, self._given = self._given, set()
         self._last = None
+        return given
+
+    def not_cleared(self, given: set[Record]) -> None:
+        """The position was not set, or nobody knows: counts may go on."""
+        self._given |= given
 
     # Handing out
 
