@@ -25,12 +25,13 @@ async def test_this_node_before_all_nodes_before_what_was_given() -> None:
     config = GatewayConfig(message_max_bytes=7_000)
     async with running_gateway(config) as gateway:
         topic = await gateway.create_topic("t")
-        settings, in_force = gateway.services.broker_settings, []
+        settings, in_force, of_topic = gateway.services.broker_settings, [], []
         for name, value in ((ALL_NODES, "200"), (NODE, "300"), (NODE, None), (ALL_NODES, None)):
             await alter(gateway, name, {SIZE: value})
             in_force.append((settings.value(SIZE), config.message_max_bytes))
+            of_topic.append(topic.config.size_max)
         assert [("200", 200), ("300", 300), ("200", 200), ("7000", 7_000)] == in_force
-        assert 1_048_588 == topic.config.size_max
+        assert [200, 300, 200, 1_048_588] == of_topic
 
 
 async def test_defaults_of_topics_change_at_once_for_old_and_new_ones() -> None:
