@@ -9,7 +9,7 @@ Must not know: whose cursors they are, how the topic gets its new count.
 import logging
 from contextlib import suppress
 
-from ledger import EARLIEST, CursorNotFound, LedgerError, LedgerStore
+from ledger import LedgerError, LedgerStore
 from topics.errors import TopicsError
 from topics.partition_notes import ledger_config
 from topics.results import from_ledger_error
@@ -67,22 +67,19 @@ class PartitionAddition:
         for index in self._new:
             try:
                 ledger = (await self._topic.open_partition(index)).managed_ledger
-                for name in sorted(missing):
-                    await ledger.open_cursor(name, initial=EARLIEST)
-                for name in sorted(gone - self._names()):
-                    with suppress(CursorNotFound):
-                        await ledger.delete_cursor(name)
+                await ledger.change_cursors(added=missing, removed=gone - self._names())
             except (LedgerError, TopicsError) as error:
                 logger.warning("cursors of new partition %s-%d: %s", self._topic.name, index, error)
 
     async def _make(self, name: str) -> None:
         config = ledger_config(self._topic.config)
         ledger = await self._store.open_managed_ledger(name, config=config)
-        for cursor in sorted(self._prepared):
-            await ledger.open_cursor(cursor, initial=EARLIEST)
+        await ledger.change_cursors(added=self._prepared)
         await ledger.close()
 
     def _names(self) -> set[str]:
         """Return the names of the durable cursors of the old partitions; plain."""
         opened = (self._topic.partition(index) for index in self._old)
-        return {name for log in opened if log is not None for name in log.managed_ledger.cursors}
+        return {
+            name for log in opened if log is not None for name in log.managed_ledger.cursor_names
+        }

@@ -4,12 +4,14 @@ Rule: every call goes to the registry; nothing of the append or the fetch path c
 Must not know: appends, states.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 from ledger.cursors.cursor import Cursor
 from ledger.cursors.cursor_state import EntryPart
 from ledger.cursors.registry import CursorRegistry
-from ledger.position import LATEST, Position
+from ledger.errors import CursorNotFound
+from ledger.position import EARLIEST, LATEST, Position
 
 
 class CursorHolder:
@@ -67,6 +69,19 @@ class CursorHolder:
         """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
         await self._cursors.delete(name)
 
+    async def change_cursors(
+        self, *, added: Iterable[str] = (), removed: Iterable[str] = ()
+    ) -> None:
+        """Make durable cursors at the first entry and delete others, without opening any.
+
+        Those that are there, or are not, stay as they are. Raises as `open_cursor`.
+        """
+        for name in sorted(added):
+            await self._cursors.open(name, EARLIEST)
+        for name in sorted(removed):
+            with suppress(CursorNotFound):
+                await self._cursors.delete(name)
+
     def pass_over(self, position: Position, *, records: int = 0, batch_size: int = 0) -> None:
         """Owe nobody what lies before a position: the log begins there for its readers.
 
@@ -88,6 +103,11 @@ class CursorHolder:
     def has_cursors(self) -> bool:
         """Whether there is any cursor, durable or not."""
         return self._cursors.is_any
+
+    @property
+    def cursor_names(self) -> frozenset[str]:
+        """The names of the durable cursors."""
+        return frozenset(self._cursors.durable)
 
     @property
     def cursors(self) -> Mapping[str, Cursor]:

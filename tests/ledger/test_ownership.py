@@ -47,6 +47,7 @@ APPENDING: dict[str, Call] = {
     "append_nowait": lambda ml: append(ml, b"stale", never),
 }
 CURSORS: dict[str, Call] = {
+    "change_cursors": lambda ml: ml.change_cursors(added=["c"]),
     "delete_cursor": lambda ml: ml.delete_cursor("c"),
     "new_non_durable_cursor": lambda ml: ml.new_non_durable_cursor(),
     "open_cursor": lambda ml: ml.open_cursor("c"),
@@ -63,8 +64,9 @@ OF_COMMITTER_AND_STORE = {
     "progressed", "resend_later", "revert", "settle",
 }  # fmt: skip
 ASKING = {
-    "config", "cursors", "estimated_backlog_bytes", "find_newest_before", "find_newest_matching",
-    "first_position", "has_cursors", "has_entries_from", "is_valid_position",
+    "config", "cursor_names", "cursors", "estimated_backlog_bytes", "find_newest_before",
+    "find_newest_matching", "first_position", "has_cursors", "has_entries_from",
+    "is_valid_position",
     "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries",
     "previous_position", "properties", "read_cached", "read_entries", "read_entry",
     "slowest_position", "state", "total_size",

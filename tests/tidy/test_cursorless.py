@@ -12,7 +12,7 @@ READS = {"read_cached", "read_entries", "read_entry"}
 SEARCHES = {"find_newest_before", "find_newest_matching"}
 LEDGERS = {"managed_ledger"}
 """The way from a partition to cursors, for rooms that keep places by them; a fetch has none."""
-CURSORS = {"open_cursor", "new_non_durable_cursor", "delete_cursor", "cursors"}
+CURSORS = {"open_cursor", "open_cursor_at", "new_non_durable_cursor", "delete_cursor", "cursors"}
 SERVING = ("gateway", "offsets", "topics")
 
 

@@ -17,6 +17,16 @@ def test_the_face_has_these_names() -> None:
     assert isinstance(inspect.getattr_static(ManagedLedger, "cursors"), property)
 
 
+async def test_cursors_come_and_go_without_being_opened(ml: ManagedLedger) -> None:
+    await ml.add_entry(b"before")
+    stays = await ml.open_cursor("stays")
+    await ml.open_cursor("goes")
+    assert {"stays", "goes"} == ml.cursor_names
+    await ml.change_cursors(added=["new", "stays"], removed=["goes", "never"])
+    assert {"stays", "new"} == ml.cursor_names
+    assert (stays, 1, 0) == (ml.cursors["stays"], ml.cursors["new"].backlog, stays.backlog)
+
+
 async def test_each_goes_to_the_registry(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     assert {"c": cursor} == dict(ml.cursors)
