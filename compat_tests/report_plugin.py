@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests import compatibility_report, peers
+from compat_tests import compatibility_report, peers, programs
 from compat_tests.compatibility_report import WORKS, Row
 
 
@@ -35,7 +35,7 @@ class ReportPlugin:
         """Keep the worst of what was said about a feature."""
         known = self._rows.get((client, feature))
         if known is None or known.result == WORKS:
-            version = peers.peer_version(client)
+            version = programs.version(client) or peers.peer_version(client)
             row = Row(client=client, version=version, feature=feature, result=result)
             self._rows[client, feature] = row
 

@@ -7,7 +7,7 @@ from tests.tidy.sources import ROOT, expect_none, tracked_files
 
 FOLDERS = ("home", "root", "work", "Users")
 HOSTS = ("python" + "hosted", "pypi" + r"\.org", "npm" + r"js\.", "repo1?" + r"\.maven",
-         "debian" + r"\.org/debian", "crates" + r"\.io",
+         "debian" + r"\.org/debian", "crates" + r"\.io(?!-index\")",
          "golang" + r"\.org")  # fmt: skip
 PATTERN = re.compile(rf"(?<![\w./-])/(?:{'|'.join(FOLDERS)})/\w|{'|'.join(HOSTS)}")
 TEXT_SUFFIXES = {"", ".cfg", ".html", ".java", ".json", ".lock", ".md", ".py", ".sh", ".toml",
