@@ -258,7 +258,8 @@ def _end_rising(
         and epoch == EPOCH_EXHAUSTED
         and current.epoch == 0
     )
-    is_repeated = is_after_overflow or current.epoch == epoch + 1
+    is_fenced_for_good = current.epoch == EPOCH_MAX and state.is_idle
+    is_repeated = is_after_overflow or (current.epoch == epoch + 1 and not is_fenced_for_good)
     if current.producer_id != identity.producer_id and not is_after_overflow:
         return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_current = current.epoch == epoch
@@ -308,16 +309,16 @@ def _prepared(current: TxnRecord, *, is_commit: bool, now_ms: int) -> TxnRecord:
 def fenced(current: TxnRecord, now_ms: int) -> TxnRecord:
     """Return the abort of an open transaction whose producer must not write any more.
 
-    Under rising epochs one more is used up, so that the producer's own end of the transaction is
-    not taken for a repeated one.
+    It may come back, by InitProducerId (KIP-588) or by the abort that it has not heard of, and then
+    goes on with the new epoch; unless that is the last one, which no client gets.
     """
     assert current.state is TxnState.ONGOING, f"nothing to abort in {current.state}"
     assert current.epoch < EPOCH_MAX, "the epoch that was kept for fencing is used up"
-    step = 2 if current.has_rising_epochs else 1
+    epoch = current.epoch + 1
     return replace(
         _prepared(current, is_commit=False, now_ms=now_ms),
-        epoch=min(current.epoch + step, EPOCH_MAX),
-        last_epoch=NO_EPOCH,
+        epoch=epoch,
+        last_epoch=NO_EPOCH if epoch == EPOCH_MAX else current.epoch,
     )
 
 

@@ -292,15 +292,26 @@ def test_row_125_a_transaction_times_out_and_its_producer_is_fenced() -> None:
         aborted = fenced(replace(record(), has_rising_epochs=rising), NOW)
         assert Refused(CONCURRENT) == added(aborted, Identity(7, aborted.epoch))
         done = completed(aborted, NOW)
-        for is_commit in (False, True):
-            assert Refused(FENCED) == ended(done, ME, is_commit=is_commit, rising=rising)
-        assert Refused(FENCED) == init(done, ME)
+        goes_on_as = Identity(7, 5)
+        assert goes_on_as == became_identity(init(done, ME)), "it may come back (KIP-588)"
+        assert (Refused(INVALID) if rising else Refused(FENCED)) == ended(done, ME, rising=rising)
+        abort = ended(done, ME, is_commit=False, rising=rising)
+        assert (Stays(goes_on_as) if rising else Refused(FENCED)) == abort
+        assert Refused(FENCED) == added(done), "nothing of its old epoch enters"
+        taken_over = became(init(done))
+        assert Refused(FENCED) == init(taken_over, ME), "somebody else has come meanwhile"
 
 
 def test_the_last_epoch_can_be_fenced() -> None:
     assert EPOCH_MAX == fenced(record(epoch=EPOCH_EXHAUSTED), NOW).epoch
     rising = replace(record(epoch=EPOCH_EXHAUSTED), has_rising_epochs=True)
-    assert EPOCH_MAX == fenced(rising, NOW).epoch
+    done = completed(fenced(rising, NOW), NOW)
+    assert EPOCH_MAX == done.epoch
+    me = Identity(7, EPOCH_EXHAUSTED)
+    assert Refused(FENCED) == init(done, me), "the last epoch is nobody's"
+    for is_commit in (False, True):
+        assert Refused(FENCED) == ended(done, me, is_commit=is_commit, rising=True)
+    assert Identity(9, 0) == became_identity(init(done, new_id=9))
 
 
 @pytest.mark.parametrize("state", list(TxnState))
