@@ -8,7 +8,8 @@ Behaviour:
 - Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names that Kafka keeps for
   itself are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
-- Transactional batches are asked about by `gateway.produce_transactions`.
+- Transactional batches are asked about by `gateway.produce_transactions`. A request that has one
+  and no transactional id is refused as a whole, with the code that Kafka has for it.
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
 
@@ -22,6 +23,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from batches.header import TRANSACTIONAL_BIT
 from gateway.error_map import error_code_of
 from gateway.produce_slot import ProduceSlot
 from gateway.produce_transactions import ProduceTransactions
@@ -87,10 +89,9 @@ class ProduceHandler:
                 return self._open(*place)
             found.append(place)
         verified: set[int] = set()
-        if request.transactional_id is not None:
-            waiting = self._verify(request, found, frame, version, verified)
-            if waiting is not None:
-                return waiting
+        waiting = self._verify(request, found, frame, version, verified)
+        if waiting is not None:
+            return waiting
         answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)
@@ -143,7 +144,10 @@ class ProduceHandler:
         verified: set[int],
     ) -> Coroutine[Any, Any, None] | None:
         """Ask about each batch whether its transaction may write here; see `start`."""
-        assert request.transactional_id is not None
+        if request.transactional_id is None:
+            if _has_transaction(request, frame):
+                found[:] = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
+            return None
         for position, log in enumerate(found):
             if isinstance(log, int):
                 continue
@@ -166,6 +170,13 @@ class ProduceHandler:
             await topic.open_partition(index)
         except TopicsError as error:
             self._failed[topic, index] = error
+
+
+def _has_transaction(request: ProduceRequest, frame: memoryview) -> bool:
+    for _, _, start, length in request.partitions:
+        if length > CODEC_BYTE and frame[start + CODEC_BYTE] & TRANSACTIONAL_BIT:
+            return True
+    return False
 
 
 def _missing(name: bytes) -> ErrorCode:

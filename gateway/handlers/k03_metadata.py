@@ -5,7 +5,8 @@ Behaviour:
   brings the brokers alone.
 - A missing topic is created, if the server and the request allow it, before the answer leaves, so
   that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE.
-- A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are served.
+- A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are served, each once. An id is
+  stronger than a name beside it.
 - One node: it leads and replicates everything and is the controller. No topic is internal, since
   groups and transactions live outside of topics, and Spark drops internal ones.
 - A topic's part of the answer is kept encoded until the topic changes.
@@ -19,13 +20,8 @@ Version notes:
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.authorized_operations import (
-    CLUSTER_OPERATIONS,
-    OPERATIONS_NOT_ASKED_FOR,
-    TOPIC_OPERATIONS,
-)
+from gateway.authorized_operations import CLUSTER_OPERATIONS
 from gateway.context import RequestContext
-from gateway.error_map import error_code_of
 from gateway.metadata_blocks import (
     MetadataHead,
     MetadataTail,
@@ -33,16 +29,14 @@ from gateway.metadata_blocks import (
     encode_topic,
     join_parts,
 )
-from gateway.wire.error_codes import ErrorCode
+from gateway.metadata_topics import absence, described, each_once, refused
 from gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from gateway.wire.primitives import ZERO_UUID
-from topics import Topic, TopicsError, UnknownTopic
+from topics import Topic, TopicsError
 
 if TYPE_CHECKING:
     from gateway.services import Services
@@ -51,8 +45,6 @@ KEY = 3
 MIN_VERSION = 0
 MAX_VERSION = 13
 
-NULL_NAME_SINCE = 12
-LEADER_EPOCH = 0
 BLOCKS_MAX = 50_000
 """Encoded topics that are kept; beyond it all are dropped and made again when asked for."""
 
@@ -69,6 +61,7 @@ class _MetadataHandler:
         self._registry = services.registry
         self._config = services.config
         self._blocks: dict[tuple[str, int, bool], tuple[Topic, int, bytes]] = {}
+        self._listing: tuple[tuple[int, int, bool], list[bytes]] | None = None
 
     def handle(
         self, context: RequestContext, request: MetadataRequest
@@ -76,20 +69,22 @@ class _MetadataHandler:
         """Answer at once, unless topics must be created first."""
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
-            topics = self._registry.all()
-            return self._answer(context.version, request, [(None, one) for one in topics])
-        found = [(one, self._find(one)) for one in asked]
+            return self._joined(context.version, request, self._all(context.version, request))
+        found = [(one, self._find(one)) for one in each_once(asked)]
         if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
-            missing = [one.name for one, topic in found if topic is None and one.name is not None]
+            missing = [
+                one.name
+                for one, topic in found
+                if topic is None and one.name is not None and one.topic_id == ZERO_UUID
+            ]
             if missing:
                 return self._create(context.version, request, missing)
-        unknown = UnknownTopic("no such topic")
         return self._answer(
-            context.version, request, [(one, topic or unknown) for one, topic in found]
+            context.version, request, [(one, topic or absence(one)) for one, topic in found]
         )
 
     def _find(self, asked: MetadataRequestTopic) -> Topic | None:
-        if asked.name is None or (not asked.name and asked.topic_id != ZERO_UUID):
+        if asked.topic_id != ZERO_UUID or asked.name is None:
             return self._registry.get_by_id(asked.topic_id)
         return self._registry.get(asked.name)
 
@@ -106,10 +101,9 @@ class _MetadataHandler:
                 )
             except TopicsError as error:
                 failed[name] = error
-        unknown = UnknownTopic("no such topic")
         entries = [
-            (one, self._find(one) or failed.get(one.name or "", unknown))
-            for one in request.topics or ()
+            (one, self._find(one) or failed.get(one.name or "") or absence(one))
+            for one in each_once(request.topics or ())
         ]
         return self._answer(version, request, entries)
 
@@ -117,16 +111,31 @@ class _MetadataHandler:
         self,
         version: int,
         request: MetadataRequest,
-        entries: "Sequence[tuple[MetadataRequestTopic | None, Topic | TopicsError]]",
+        entries: "Sequence[tuple[MetadataRequestTopic, Topic | TopicsError]]",
     ) -> bytes:
         with_operations = request.include_topic_authorized_operations
         topics = []
         for asked, found in entries:
             if isinstance(found, TopicsError):
-                assert asked is not None
-                topics.append(encode_topic(_refused(asked, found, version), version))
+                topics.append(encode_topic(refused(asked, found, version), version))
             else:
                 topics.append(self._block(found, asked, version, with_operations))
+        return self._joined(version, request, topics)
+
+    def _all(self, version: int, request: MetadataRequest) -> list[bytes]:
+        """Return the parts of all topics; again the same ones while no topic has changed.
+
+        Consoles and clients with patterns ask for all of them every few seconds.
+        """
+        with_operations = request.include_topic_authorized_operations
+        key = (self._registry.epoch, version, with_operations)
+        if self._listing is None or self._listing[0] != key:
+            topics = self._registry.all()
+            parts = [self._block(one, None, version, with_operations) for one in topics]
+            self._listing = key, parts
+        return self._listing[1]
+
+    def _joined(self, version: int, request: MetadataRequest, topics: list[bytes]) -> bytes:
         tail = MetadataTail()
         if request.include_cluster_authorized_operations:
             tail.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -149,48 +158,16 @@ class _MetadataHandler:
 
         A topic has several spellings; a client waits for the one that it asked for.
         """
-        name = topic.name if asked is None or not asked.name else asked.name
+        name = topic.name
+        if asked is not None and asked.name and asked.topic_id == ZERO_UUID:
+            name = asked.name
         key = (name, version, with_operations)
         kept = self._blocks.get(key)
         if kept is not None and kept[0] is topic and kept[1] == topic.epoch:
             return kept[2]
-        description = _described(topic, name, self._config.node_id, with_operations)
+        description = described(topic, name, self._config.node_id, with_operations)
         block = encode_topic(description, version)
         if len(self._blocks) >= BLOCKS_MAX:
             self._blocks.clear()
         self._blocks[key] = (topic, topic.epoch, block)
         return block
-
-
-def _described(
-    topic: Topic, name: str, node_id: int, with_operations: bool
-) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        name=name,
-        topic_id=topic.id,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=node_id,
-                leader_epoch=LEADER_EPOCH,
-                replica_nodes=[node_id],
-                isr_nodes=[node_id],
-            )
-            for index in range(topic.partition_count)
-        ],
-        topic_authorized_operations=(
-            TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_ASKED_FOR
-        ),
-    )
-
-
-def _refused(
-    asked: MetadataRequestTopic, error: TopicsError, version: int
-) -> MetadataResponseTopic:
-    """Describe a topic that is not there. Two cases: asked for by id, asked for by name."""
-    if asked.topic_id != ZERO_UUID and not asked.name:
-        name = None if version >= NULL_NAME_SINCE else ""
-        return MetadataResponseTopic(
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
-        )
-    return MetadataResponseTopic(error_code=error_code_of(error), name=asked.name or "")

@@ -7,8 +7,8 @@ Behaviour:
 
 Version notes:
 - v2 adds the leader epoch, v3 member, generation and instance (KIP-447).
-- v5 (transaction.version 2, KIP-890) adds the group to the transaction by itself; before, one that
-  was not added is INVALID_TXN_STATE.
+- A group that was not added is INVALID_TXN_STATE, from v4 on TRANSACTION_ABORTABLE. v5
+  (transaction.version 2, KIP-890) adds it to the transaction by itself.
 """
 
 from gateway.context import RequestContext
@@ -28,6 +28,7 @@ KEY = 28
 MIN_VERSION = 0
 MAX_VERSION = 5
 
+ABORTABLE_SINCE = 4
 IMPLICIT_SINCE = 5
 
 
@@ -78,7 +79,7 @@ async def _store(
             request.transactional_id, identity, groups=[request.group_id], has_rising_epochs=True
         )
         if error is not ErrorCode.NONE:
-            return error
+            return _told(error, context.version)
     error = await transactions.commit_offsets(
         request.transactional_id,
         identity,
@@ -86,6 +87,13 @@ async def _store(
         sender=Sender(request.member_id, request.generation_id, request.group_instance_id),
         offsets=offsets,
     )
-    # What this API has always said to a producer that was overtaken.
-    fenced = error is ErrorCode.PRODUCER_FENCED
-    return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else error
+    return _told(error, context.version)
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """Say it as this API does: to a producer that was overtaken, and since KIP-890 of its group."""
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
+        return ErrorCode.TRANSACTION_ABORTABLE
+    return error

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.gateway.running import running_gateway
+from batches.builder import BatchProducer, NewRecord, build_batch
+from tests.gateway.running import batch, produce, running_gateway
 from tests.gateway.txn_client import NEW, TxnClient, read
 
 
@@ -77,3 +78,20 @@ async def test_storage_that_fails_while_a_partition_is_added() -> None:
         gateway.engine.fail_next("commit")
         assert 15 == await producer.produce(version=12)
         assert 0 == await producer.produce(version=12)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+async def test_transactional_batch_of_a_request_without_a_name(version: int) -> None:
+    """Nobody could say whose transaction it is; nothing of the request is stored."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=2)
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        assert 0 == await producer.produce(version=11)
+        who = BatchProducer(producer.producer_id, producer.epoch, 1, is_transactional=True)
+        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+        request = produce({0: data, 1: batch(b"plain")})
+        (topic,) = (await client.ask(request, version)).responses
+        assert [53, 53] == [one.error_code for one in topic.partition_responses]
+        assert 1 == (await read(client)).high_watermark

@@ -71,3 +71,23 @@ async def test_what_cannot_be_is_refused() -> None:
         assert 22 == await producer.commit_offset("g", 7, generation_id=3, member_id="m")
         producer.epoch += 1
         assert 47 == await producer.commit_offset("g", 7)
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, 48), (4, 120)])
+async def test_group_that_was_not_added_has_a_code_of_its_own(version: int, error: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        assert error == await producer.commit_offset("g", 7, version=version)
+
+
+@pytest.mark.parametrize("version", [0, 4, 5])
+async def test_overtaken_producer_is_told_so_by_the_old_code(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add_group("g")
+        producer.epoch -= 1
+        assert 47 == await producer.commit_offset("g", 7, version=version)
