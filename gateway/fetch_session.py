@@ -65,7 +65,7 @@ class SessionPartition(WantedPartition):
 class FetchSession(SessionEntry):
     """The partitions that one client fetches again and again."""
 
-    __slots__ = ("_partitions", "gone_code", "ready", "slot")
+    __slots__ = ("_partitions", "gone_code", "is_ended", "ready", "slot")
 
     def __init__(self, session_id: int, *, has_topic_ids: bool, now_ms: int) -> None:
         super().__init__(session_id, has_topic_ids=has_topic_ids, now_ms=now_ms)
@@ -75,6 +75,7 @@ class FetchSession(SessionEntry):
         """What the next answer may name, in the order in which it may."""
         self.slot: SessionFetchSlot | None = None
         """The fetch that waits."""
+        self.is_ended = False
 
     @property
     def partition_count(self) -> int:
@@ -150,6 +151,7 @@ class FetchSession(SessionEntry):
             one.stop_listening()
         self._partitions.clear()
         self.ready.clear()
+        self.is_ended = True
 
 
 class SessionFetchSlot(FetchSlot):
@@ -210,7 +212,7 @@ class SessionFetchSlot(FetchSlot):
                 told.append(result)
                 one.told.tell(error_code, high_watermark, log_start_offset)
             session.settle(one, has_records=size > 0)
-        session_id = session.session_id if session.partition_count else NO_SESSION
+        session_id = NO_SESSION if session.is_ended else session.session_id
         self._leave(
             fetch_response_frame(self._correlation_id, self._version, told, session_id=session_id)
         )

@@ -139,6 +139,7 @@ class WantedPartition:
             is_gone = log is not None and log.is_closed
             self.error_code = self.fetch.gone_code if is_gone else error_code_of(read.error)
         if self.error_code or log is None:
+            aborted = () if log is None or log.is_closed else None
             return self.key, self.index, self.error_code, -1, -1, -1, aborted, (), 0
         if read is None:
             return (

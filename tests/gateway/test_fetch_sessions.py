@@ -96,3 +96,14 @@ async def test_a_new_session_of_the_same_client_ends_the_one_before() -> None:
         await session.fetch({0: 0})
         assert before != session.session_id
         assert 70 == await refused(client, before, 1)
+
+
+async def test_a_session_may_begin_without_partitions() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        await write(client, b"a")
+        session = Session(client)
+        assert {} == await session.fetch()
+        assert session.session_id
+        found = await session.fetch({0: 0})
+        assert b"a" in found[0][2]

@@ -165,3 +165,15 @@ async def test_feature_watermarks_are_told_every_time(isolation_level: int) -> N
                     one.high_watermark, one.last_stable_offset, one.log_start_offset
                 )  # fmt: skip
             await written(client, b"v")
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_feature_aborted_transactions_of_an_error_are_kafkas(isolation_level: int) -> None:
+    """None at an offset that is not there, and an empty list where there is no log at all."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        there = await fetched(client, 9, isolation_level=isolation_level)
+        assert (1, None) == (there.error_code, there.aborted_transactions)
+        request = fetch({7: 0}, isolation_level=isolation_level)
+        (gone,) = (await client.ask(request, 12)).responses[0].partitions
+        assert (3, []) == (gone.error_code, gone.aborted_transactions)
