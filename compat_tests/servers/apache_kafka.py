@@ -1,7 +1,7 @@
 """Apache Kafka as a process: one node that is broker and controller, with its own defaults.
 
 Rule: only what a single node on loopback cannot do without is set; everything measured or compared
-is Kafka as it comes, with the heap of its own start script.
+is Kafka as it comes, with the heap of its own start script unless the owner wants less.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from compat_tests.servers.process import ServerFailed, ServerProcess
 _CLUSTER_ID = "a2xlZGdlcnJlZmVyZW5jZQ"
 # What the start script of the distribution gives the virtual machine.
 _JVM = (
-    "-Xmx1G",
-    "-Xms1G",
     "-server",
     "-XX:+UseG1GC",
     "-XX:MaxGCPauseMillis=20",
@@ -33,10 +31,13 @@ class ApacheKafkaServer(ServerProcess):
 
     name = "Apache Kafka"
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None) -> None:
-        """Take `settings` as lines of server.properties."""
+    def __init__(
+        self, folder: Path, *, settings: Mapping[str, str] | None = None, heap: str = "1G"
+    ) -> None:
+        """Take `settings` as lines of server.properties, `heap` as Java's options want it."""
         super().__init__(folder)
         self.settings = dict(settings or {})
+        self._heap = heap
         self._controller_port = 0
 
     @property
@@ -84,8 +85,9 @@ class ApacheKafkaServer(ServerProcess):
 
     def command(self) -> list[str]:
         """Give the command line of the broker."""
+        options = (f"-Xmx{self._heap}", f"-Xms{self._heap}", *_JVM)
         # Standard output carries nothing that anybody reads, and must not fill up.
-        words = peers.java_command("kafka.Kafka", str(self.properties_file), options=_JVM)
+        words = peers.java_command("kafka.Kafka", str(self.properties_file), options=options)
         return ["/bin/sh", "-c", 'exec "$@" >&2', "sh", *words]
 
 

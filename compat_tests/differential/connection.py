@@ -1,0 +1,100 @@
+"""Connection: requests built from the schemas out, answers in, over one socket.
+
+Rule: an answer that cannot be written back byte for byte was not understood, and fails. A server
+that hangs up or keeps silent has answered too, in its way: `Closed`, `Silent`.
+Must not know: what is compared.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+from gateway.wire import messages
+from gateway.wire.codec import decode, encode
+from gateway.wire.header import encode_request_header, response_body_start
+from gateway.wire.schema import Message
+
+TIMEOUT_S = 20.0
+CLIENT_ID = "differential"
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The server hung up instead of answering."""
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """The server sent nothing in time."""
+
+
+@cache
+def message_modules() -> dict[int, Any]:
+    """Give the module of every API key that has a schema."""
+    names = [one.name for one in iter_modules(messages.__path__)]
+    modules = [import_module(f"{messages.__name__}.{name}") for name in names]
+    return {module.REQUEST.__api__.key: module for module in modules}
+
+
+class Connection:
+    """One socket, opened when it is first needed and again after the server hung up."""
+
+    def __init__(self, bootstrap: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        """Remember where."""
+        self._timeout_s = timeout_s
+        host, port = bootstrap.rsplit(":", 1)
+        self._address = host, int(port)
+        self._socket: socket.socket | None = None
+        self._correlation = 0
+        self._owed: deque[tuple[int, int]] = deque()
+
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket = None
+        self._owed.clear()
+
+    def send(self, request: Message, version: int, *, is_answered: bool = True) -> None:
+        """Send a request without waiting."""
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=self._timeout_s)
+        self._correlation += 1
+        key = type(request).__api__.key
+        frame = encode_request_header(key, version, self._correlation, CLIENT_ID)
+        frame += encode(request, version)
+        self._socket.sendall(len(frame).to_bytes(4, "big") + frame)
+        if is_answered:
+            self._owed.append((key, version))
+
+    def receive(self) -> Message | Closed | Silent:
+        """Take the answer to the oldest request that has none."""
+        key, version = self._owed.popleft()
+        try:
+            frame = self._read(int.from_bytes(self._read(4), "big"))
+        except TimeoutError:
+            self.close()
+            return Silent()
+        except ConnectionError:
+            self.close()
+            return Closed()
+        start = response_body_start(frame, key, version)
+        answer: Message = decode(message_modules()[key].RESPONSE, version, frame, start)
+        assert encode(answer, version) == frame[start:], f"key {key} v{version}: {frame.hex()}"
+        return answer
+
+    def _read(self, size: int) -> bytes:
+        assert self._socket is not None
+        pieces = bytearray()
+        while len(pieces) < size:
+            piece = self._socket.recv(size - len(pieces))
+            if not piece:
+                raise ConnectionResetError
+            pieces += piece
+        return bytes(pieces)
