@@ -56,6 +56,7 @@ class LedgerListState:
     """
 
     __slots__ = (
+        "_closed_infos",
         "_entries_before",
         "_ids",
         "_records",
@@ -75,6 +76,7 @@ class LedgerListState:
         """
         self.head = head
         self.open_size = 0
+        self._closed_infos: tuple[LedgerInfo, ...] | None = None
         self._records = {record.ledger_id: record for record in ledgers}
         self.lac = Position(-1, -1)
         self._rebuild()
@@ -115,7 +117,13 @@ class LedgerListState:
 
     def infos(self) -> tuple[LedgerInfo, ...]:
         """Describe every ledger, ascending by id."""
-        return tuple(self._info(record) for record in self._records.values())
+        records = self._records
+        if self._closed_infos is None:
+            closed = [each for each in self._ids if each != self.open_id]
+            self._closed_infos = tuple(self._info(records[each]) for each in closed)
+        if self.open_id is None:
+            return self._closed_infos
+        return (*self._closed_infos, self._info(records[self.open_id]))
 
     def entries_in(self, ledger_id: int) -> int:
         """Return the confirmed entries of a ledger of the list."""
@@ -280,6 +288,7 @@ class LedgerListState:
         assert self._ids == sorted(self._ids), f"ledgers out of order: {self._ids}"
         has_open = bool(records) and not records[-1].closed_ms
         self.open_id: int | None = self._ids[-1] if has_open else None
+        self._closed_infos = None
         self._entries_before: list[int] = []
         self._sizes_before = [0]
         entries = 0

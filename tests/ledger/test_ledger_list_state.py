@@ -210,3 +210,15 @@ def test_closing_with_another_count_than_confirmed_is_a_fault() -> None:
 def test_an_open_ledger_in_the_middle_is_a_fault() -> None:
     with pytest.raises(AssertionError, match="open but not last"):
         LedgerListState(ManagedLedgerRecord(managed_ledger_id=1), [opened(1), opened(2)])
+
+
+def test_the_description_follows_every_change() -> None:
+    """What is closed is described once, and anew when the list has changed."""
+    state = ledger_list(closed(2, 3), opened(4), confirmed=1)
+    assert [(2, 3), (4, 1)] == [(each.ledger_id, each.entries) for each in state.infos()]
+    state.advance(Position(4, 1), 20)
+    assert [(2, 3), (4, 2)] == [(each.ledger_id, each.entries) for each in state.infos()]
+    state.apply(change(state, put=[closed(4, 2), opened(5)]))
+    assert [1, 1, None] == [each.closed_ms for each in state.infos()]
+    state.apply(change(state, removed=[2]))
+    assert [4, 5] == [each.ledger_id for each in state.infos()]

@@ -225,7 +225,7 @@ def settle_cursors(handle: HandleModel) -> None:
 def check_cursors(handle: HandleModel) -> None:
     """Compare all cursors of an owner with what they should say."""
     models = [*handle.log.cursors.values(), *handle.passing]
-    positions = handle.positions() if models else []
+    positions = handle.positions() if models else ()
     for model in models:
         model.check(positions)
 

@@ -101,6 +101,7 @@ class HandleModel:
     passing: list["CursorModel"] = field(default_factory=list)
     partition: PartitionSubscriptions | None = None
     sharing: "SharingModel | None" = None
+    _listed: tuple[tuple[LedgerInfo, ...], tuple[Position, ...]] = ((), ())
 
     def __str__(self) -> str:
         return f"{self.log.name}#{self.number}"
@@ -110,13 +111,17 @@ class HandleModel:
         """Whether it takes what is done with its cursors."""
         return not self.is_stale and self.ml.state in USABLE
 
-    def positions(self) -> list[Position]:
+    def positions(self) -> tuple[Position, ...]:
         """Return every entry that can be read, whether or not anybody was told of it."""
-        return [
-            Position(info.ledger_id, entry_id)
-            for info in self.ml.ledgers
-            for entry_id in range(info.entries)
-        ]
+        infos = self.ml.ledgers
+        if infos != self._listed[0]:
+            positions = (
+                Position(info.ledger_id, entry_id)
+                for info in infos
+                for entry_id in range(info.entries)
+            )
+            self._listed = infos, tuple(positions)
+        return self._listed[1]
 
 
 class LogModel:
