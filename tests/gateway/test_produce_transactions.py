@@ -4,7 +4,7 @@ import pytest
 
 from batches.builder import BatchProducer, NewRecord, build_batch
 from tests.gateway.running import batch, produce, running_gateway
-from tests.gateway.txn_client import NEW, TxnClient, read
+from tests.gateway.txn_client import NEW, TxnClient, read, settled
 
 
 @pytest.mark.parametrize(("version", "error"), [(9, 48), (10, 48), (11, 120)])
@@ -28,6 +28,7 @@ async def test_row_115_partition_is_added_by_its_first_batch(version: int) -> No
             assert 0 == await producer.produce(version=version, topic=topic, partition=partition)
         assert 0 == (await read(client)).last_stable_offset
         assert 0 == await producer.end(commit=True, version=NEW)
+        await settled(gateway)
         assert 3 == (await read(client)).last_stable_offset
 
 
@@ -53,6 +54,7 @@ async def test_row_127_late_batch_of_an_ended_transaction_opens_none() -> None:
             await producer.end(commit=False, version=version)
             producer.epoch, producer.sequences = epoch, {0: 1}
             assert await producer.produce(version=produce_version) in errors
+            await settled(gateway)
             found = await read(client)
             assert found.last_stable_offset == found.high_watermark
 

@@ -22,7 +22,7 @@ from gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from gateway.wire.primitives import ZERO_UUID
-from tests.gateway.running import fetch, produce
+from tests.gateway.running import RunningGateway, fetch, produce, until
 from tests.gateway.wire_client import WireClient
 from topics import Topic
 
@@ -166,3 +166,9 @@ async def read(
     response = await client.ask(request, version)
     found: PartitionData = response.responses[0].partitions[0]
     return found
+
+
+async def settled(gateway: RunningGateway) -> None:
+    """Wait for the markers of every outcome that was told."""
+    transactions = gateway.services.transactions
+    await until(lambda: not any(one.state.is_prepared for one in transactions.records()))

@@ -4,7 +4,7 @@ import pytest
 
 from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.gateway.running import running_gateway
-from tests.gateway.txn_client import TxnClient, read
+from tests.gateway.txn_client import TxnClient, read, settled
 
 ANY_PRODUCER = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
 
@@ -69,6 +69,7 @@ async def test_row_110_open_transaction_is_aborted_and_its_producer_fenced() -> 
         assert 47 == await old.produce(b"late")
         assert 90 == await old.end(commit=True)
         assert 47 == await old.end(commit=True, version=1)
+        await settled(gateway)
         assert 2 == (await read(client)).last_stable_offset
 
 

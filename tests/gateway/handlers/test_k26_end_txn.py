@@ -4,7 +4,7 @@ import pytest
 
 from batches.reader import iterate_batches, iterate_records
 from tests.gateway.running import running_gateway
-from tests.gateway.txn_client import NEW, OLD, TxnClient, read
+from tests.gateway.txn_client import NEW, OLD, TxnClient, read, settled
 from tests.gateway.wire_client import WireClient
 
 
@@ -34,6 +34,7 @@ async def test_row_117_committed_is_seen_and_aborted_is_not(version: int) -> Non
                 await producer.add(0)
             assert 0 == await producer.produce(value, version=produce_version)
             assert 0 == await producer.end(commit=commit, version=version)
+        await settled(gateway)
         assert [b"a", b"c"] == await seen(client)
         everything = await read(client, committed_only=False)
         assert (6, 6) == (everything.high_watermark, everything.last_stable_offset)
@@ -51,8 +52,10 @@ async def test_row_117_producers_interleaved() -> None:
             await bad.produce(b"-" + value)
             await good.produce(value)
         assert 0 == await good.end(commit=True)
+        await settled(gateway)
         assert [] == await seen(client), "held back by the other one"
         assert 0 == await bad.end(commit=False)
+        await settled(gateway)
         assert [b"1", b"2"] == await seen(client)
 
 
@@ -65,6 +68,7 @@ async def test_row_119_aborted_list_has_what_overlaps() -> None:
         for _ in range(3):
             await producer.produce()
         await producer.end(commit=False)
+        await settled(gateway)
         for offset in range(4):
             found = await read(client, offset)
             assert found.aborted_transactions is not None
@@ -126,4 +130,5 @@ async def test_outcome_that_was_not_stored_is_no_outcome() -> None:
         assert 15 == await producer.end(commit=True)
         assert 0 == (await read(client)).last_stable_offset
         assert 0 == await producer.end(commit=False), "it can still be aborted"
+        await settled(gateway)
         assert 2 == (await read(client)).last_stable_offset

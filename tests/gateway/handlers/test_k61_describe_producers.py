@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
 from tests.gateway.running import running_gateway
-from tests.gateway.txn_client import TxnClient
+from tests.gateway.txn_client import TxnClient, settled
 from tests.gateway.wire_client import WireClient
 
 
@@ -31,6 +31,7 @@ async def test_row_128_open_transaction_is_shown_and_gone_after_its_end() -> Non
         )  # fmt: skip
         assert gateway.clock.now_ms() == one.last_timestamp
         await producer.end(commit=True)
+        await settled(gateway)
         (one,) = (await described(client, 0))[0].active_producers
         assert (-1, -1, 1) == (
             one.current_txn_start_offset, one.coordinator_epoch, one.last_sequence,

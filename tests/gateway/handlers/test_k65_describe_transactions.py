@@ -4,7 +4,7 @@ from typing import Any
 
 from gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.gateway.running import running_gateway
-from tests.gateway.txn_client import TxnClient
+from tests.gateway.txn_client import TxnClient, settled
 from tests.gateway.wire_client import WireClient
 
 
@@ -29,6 +29,7 @@ async def test_row_128_open_transaction_is_shown_and_gone_after_its_end() -> Non
         assert (producer.producer_id, producer.epoch) == (found.producer_id, found.producer_epoch)
         assert [("t", [0, 2])] == [(one.topic, one.partitions) for one in found.topics]
         await producer.end(commit=True)
+        await settled(gateway)
         found = await described(client, "x")
         assert ("CompleteCommit", -1, []) == (
             found.transaction_state, found.transaction_start_time_ms, found.topics,
