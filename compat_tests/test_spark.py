@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from compat_tests import peers
@@ -149,7 +153,12 @@ def test_stream_resumes_from_its_checkpoint(
 
 
 def run_stream(
-    spark: SparkSession, bootstrap: str, source: str, target: str, checkpoint: Path
+    spark: SparkSession,
+    bootstrap: str,
+    source: str,
+    target: str,
+    checkpoint: Path,
+    **options: str,
 ) -> None:
     """Copy what is there from one topic to another, in batches of at most 60 records."""
     stream = (
@@ -158,6 +167,7 @@ def run_stream(
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", "60")
+        .options(**options)
         .load()
         .select("key", "value")
         .writeStream.format("kafka")
@@ -168,3 +178,63 @@ def run_stream(
         .start()
     )
     assert stream.awaitTermination(120)
+
+
+@pytest.mark.feature("batch read, read_committed: only what was committed")
+def test_batch_reads_what_was_committed(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic
+) -> None:
+    name = make_topic()
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    for prefix, end in (
+        ("kept", producer.commit_transaction),
+        ("dropped", producer.abort_transaction),
+        ("later", producer.commit_transaction),
+    ):
+        producer.begin_transaction()
+        for index in range(20):
+            producer.produce(name, f"{prefix}-{index}")
+        end(30)
+    committed = {"kafka.isolation.level": "read_committed"}
+    values = [bytes(row.value) for row in rows(read(spark, bootstrap, name, **committed))]
+    assert [f"{prefix}-{i}".encode() for prefix in ("kept", "later") for i in range(20)] == values
+
+
+@pytest.mark.feature("streaming: a start by timestamp, minPartitions, a group.id of one's own")
+def test_stream_starts_at_a_timestamp(
+    *,
+    spark: SparkSession,
+    bootstrap: str,
+    filled: str,
+    make_topic: MakeTopic,
+    group: str,
+    tmp_path: Path,
+) -> None:
+    target = make_topic()
+    options = {
+        "startingTimestamp": str(FIRST_TIMESTAMP_MS + 90 * STEP_MS),
+        "minPartitions": "5",
+        "kafka.group.id": group,
+    }
+    run_stream(spark, bootstrap, filled, target, tmp_path, **options)
+    found = [as_sample(row) for row in rows(read(spark, bootstrap, target))]
+    sent = [record for seed in (0, 1) for record in samples(100, seed=seed)[90:]]
+    expected = Counter((record.key, record.value) for record in sent)
+    assert expected == Counter((record.key, record.value) for record in found)
+
+
+@pytest.mark.feature("streaming: failOnDataLoss, true and false, when records were deleted")
+def test_stream_notices_lost_records(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    target = make_topic()
+    run_stream(spark, bootstrap, filled, target, tmp_path)
+    send_all(bootstrap, filled, samples(50, seed=2), 1)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_records([TopicPartition(filled, 1, 120)]).values():
+        deleted.result(30)
+    with pytest.raises(StreamingQueryException):
+        run_stream(spark, bootstrap, filled, target, tmp_path)
+    run_stream(spark, bootstrap, filled, target, tmp_path, failOnDataLoss="false")
+    assert 200 + 30 == read(spark, bootstrap, target).count()

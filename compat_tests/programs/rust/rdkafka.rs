@@ -128,7 +128,7 @@ fn consumer(task: &Task) -> Outcome<BaseConsumer> {
 }
 
 fn take<'a>(consumer: &'a BaseConsumer) -> Outcome<BorrowedMessage<'a>> {
-    Ok(consumer.poll(CALL).ok_or("no record came")??)
+    Ok(consumer.iter().next().ok_or("no record came")??)
 }
 
 fn index<'a>(message: &'a BorrowedMessage<'_>) -> &'a [u8] {
