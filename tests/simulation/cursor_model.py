@@ -207,6 +207,8 @@ class CursorModel:
         cursor, handle = self.cursor, self.handle
         if cursor is None or handle is None or not handle.is_usable:
             return
+        if cursor.is_closed and self.is_vague:
+            return  # if it was deleted, it follows nothing any more
         self.follow()
         now = (cursor.state.version, cursor.mark_delete_position, self._moments[-1][0], positions)
         if now == self._looked:

@@ -114,6 +114,7 @@ class SharingModel:
             raise Broken(f"{self}: {consumer} gets something, and is not there any more")
         if self.subscription.is_fenced or self.subscription.cursor.revision.is_running:
             raise Broken(f"{self}: {consumer} gets something while the position is being set")
+        self.cursor.follow()  # whoever set the position may not have heard yet
         before: Position | None = None
         for each in deliveries:
             # Records of one entry come apart when some of them were handed out before.
