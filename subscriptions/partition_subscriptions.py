@@ -175,6 +175,9 @@ class PartitionSubscriptions:
         async with self._changing:
             self._check_open()
             subscription = self.get(name)
+            if subscription is not None and subscription.is_closed:
+                await subscription.close()  # it is on its way out
+                subscription = None
             if subscription is None:
                 with translating():
                     await self._ledger.delete_cursor(name)

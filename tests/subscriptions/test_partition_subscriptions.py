@@ -249,6 +249,17 @@ async def test_a_deleted_subscription_is_gone_for_good(room: House, places: list
     assert [] == await room.owed()
 
 
+async def test_what_is_being_closed_can_be_deleted(room: House, places: list[Position]) -> None:
+    """It was refused as closed until the closing had ended."""
+    subscription = await room.subscription()
+    await Client().join(subscription)
+    closing = asyncio.ensure_future(subscription.close())
+    await asyncio.sleep(0)
+    await room.partition.delete(subscription.name)
+    await closing
+    assert [] == room.partition.names()
+
+
 async def test_only_force_deletes_what_has_consumers(room: House, places: list[Position]) -> None:
     client = await Client().join(await room.subscription())
     with pytest.raises(ConsumerBusy):
