@@ -66,6 +66,9 @@ async def accept_loss(scene: Scene) -> None:
             check_run(model, name, entries)
             for entry in entries:
                 log.keep(entry.position, entry.data)
+                write = model.write_of(entry.data)
+                if write is not None:
+                    write.fate = Fate.KEPT  # what was open is settled by what is there
             handle = model.opened(log, ml, ManagedLedgerConfig())
             await whole.check_log(model, handle, scene.random)
             adopt_cursors(handle)
