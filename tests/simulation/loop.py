@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import Context
 from itertools import count
 from typing import Any, TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 from tests.simulation.broken import Broken
 from tests.simulation.schedule import Schedule
@@ -36,6 +37,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._order = count()
         self._timers: list[tuple[int, float, int, TimerHandle]] = []
         self._is_over = False
+        self._born: WeakKeyDictionary[asyncio.Task[Any], int] = WeakKeyDictionary()
+        self.set_task_factory(self._bear)
         self.set_exception_handler(self._heard_exception)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -52,7 +55,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         asyncio._set_running_loop(self)
         try:
             while tasks := asyncio.all_tasks(self) - closed:
-                for task in tasks:
+                # A set of tasks is in the order of their addresses, which no seed replays.
+                for task in sorted(tasks, key=self._born.__getitem__):
                     closed.add(task)
                     _close(task)
         finally:
@@ -60,6 +64,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._queue.clear()
         self._timers.clear()
         self.close()
+
+    def _bear(
+        self, _loop: asyncio.AbstractEventLoop, work: Any, **options: Any
+    ) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=self, **options)
+        self._born[task] = next(self._order)
+        return task
 
     # asyncio's own face
 
