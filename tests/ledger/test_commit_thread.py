@@ -51,25 +51,23 @@ def test_stop_ends_a_thread_that_never_started_and_may_be_repeated() -> None:
     thread.stop()
 
 
-def test_abandoned_thread_commits_nothing_that_it_has_not_begun() -> None:
+async def test_abandoned_thread_commits_nothing_that_it_has_not_begun() -> None:
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")
     landed: SimpleQueue[str] = SimpleQueue()
-    thread: CommitThread[str] = CommitThread(
-        engine, sync=True, land=lambda token, error: landed.put(token)
-    )
+
+    class Released(CommitThread[str]):
+        """What is held goes on once the thread is told to end."""
+
+        def stop(self) -> None:
+            hold.release()
+            super().stop()
+
+    thread = Released(engine, sync=True, land=lambda token, error: landed.put(token))
     thread.submit(group(0), "begun")
+    await hold.reached()
     thread.submit(group(1), "waiting")
-
-    def release_when_abandoned() -> None:
-        while not thread._is_abandoned:
-            threading.Event().wait(0.0005)
-        hold.release()
-
-    release = threading.Thread(target=release_when_abandoned)
-    release.start()
     thread.abandon()
-    release.join()
     assert "begun" == landed.get_nowait()
     assert landed.empty()
     assert 1 == engine.calls["commit"]
