@@ -10,7 +10,8 @@ from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.groups import GroupCoordinator
 from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.topic_catalog import RegistryCatalog
-from gateway.coordinator.transactions import TransactionCoordinator
+from gateway.coordinator.transactions import TransactionCoordinator, TransactionParts
+from gateway.coordinator.txn_markers import TxnMarkers
 from gateway.quotas import Quotas
 from gateway.services import Services
 from ledger import LedgerStore
@@ -43,16 +44,19 @@ def open_services(
         entropy=entropy,
     )
     producer_ids = ProducerIds(store)
-    transactions = TransactionCoordinator.open(
-        store,
-        registry=registry,
-        groups=groups,
-        producer_ids=producer_ids,
-        config=config,
-        clock=clock,
-        timers=timers,
-        supervisor=supervisor,
+    transactions = TransactionCoordinator(
+        TransactionParts(
+            store=store,
+            offsets=groups.offsets,
+            producer_ids=producer_ids,
+            write_markers=TxnMarkers(registry).write,
+            config=config,
+            clock=clock,
+            timers=timers,
+            supervisor=supervisor,
+        )
     )
+    transactions.start()
     return Services(
         registry=registry,
         groups=groups,

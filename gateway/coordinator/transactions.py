@@ -12,11 +12,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.coordinator import txn_state
 from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.txn_markers import TxnMarkers
 from gateway.coordinator.txn_record import (
     KEY_PREFIX,
     TxnRecord,
@@ -44,13 +43,11 @@ from topics import TopicsError
 if TYPE_CHECKING:
     from gateway.config import GatewayConfig
     from gateway.coordinator.group_offsets import GroupOffsets
-    from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
     from ledger import LedgerStore
     from runtime.clock import Clock
     from runtime.tasks import Supervisor
     from runtime.timers import TimerHandle, Timers
-    from topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -62,8 +59,18 @@ UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 """What clients are told when a row cannot be stored, or the server stops: they try again."""
 
 Outcome = tuple[ErrorCode, Identity]
-Decide = Callable[[int | None], Decision]
-"""Decides with a new producer id, or without one as long as none was needed."""
+
+
+class Decide(Protocol):
+    """One step of `txn_state`, for which only the request is known yet."""
+
+    def __call__(
+        self, current: TxnRecord | None, /, *, new_producer_id: int | None, now_ms: int
+    ) -> Decision:
+        """Decide; the producer id is None as long as none was needed."""
+        ...
+
+
 WriteMarkers = Callable[[Iterable[Place], Identity, bool], Awaitable[None]]
 """Ends a producer's transaction in partitions, durably: (partitions, producer, is commit). One that
 does not exist is left out; raises TopicsError or LedgerError when the storage refused."""
@@ -95,34 +102,6 @@ class TransactionCoordinator:
         for key, value in parts.store.scan_rows(KEY_PREFIX):
             record = decode_txn(key, value)
             self._records[record.transactional_id] = record
-
-    @classmethod
-    def open(
-        cls,
-        store: "LedgerStore",
-        *,
-        registry: "TopicRegistry",
-        groups: "GroupCoordinator",
-        producer_ids: "ProducerIds",
-        config: "GatewayConfig",
-        clock: "Clock",
-        timers: "Timers",
-        supervisor: "Supervisor",
-    ) -> "TransactionCoordinator":
-        """Load what is stored, and begin to serve."""
-        parts = TransactionParts(
-            store=store,
-            offsets=groups.offsets,
-            producer_ids=producer_ids,
-            write_markers=TxnMarkers(registry).write,
-            config=config,
-            clock=clock,
-            timers=timers,
-            supervisor=supervisor,
-        )
-        coordinator = cls(parts)
-        coordinator.start()
-        return coordinator
 
     def start(self) -> None:
         """Complete what a crash cut short, and look after timeouts from now on."""
@@ -165,16 +144,7 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY
         if transactional_id not in self._turns and len(self._turns) >= TRANSACTIONAL_IDS_MAX:
             return ErrorCode.POLICY_VIOLATION, NOBODY
-
-        def decide(new_producer_id: int | None) -> Decision:
-            return txn_state.initialise(
-                self._records.get(transactional_id),
-                request,
-                new_producer_id=new_producer_id,
-                now_ms=self._parts.clock.now_ms(),
-            )
-
-        return await self._step(transactional_id, decide)
+        return await self._step(transactional_id, partial(txn_state.initialise, request=request))
 
     async def add(
         self,
@@ -187,19 +157,19 @@ class TransactionCoordinator:
     ) -> ErrorCode:
         """Let partitions and groups belong to a transaction; it begins with the first of them."""
 
-        def decide(_: int | None) -> Decision:
+        def decide(
+            current: TxnRecord | None, *, new_producer_id: int | None, now_ms: int
+        ) -> Decision:
             return txn_state.add(
-                self._records.get(transactional_id),
+                current,
                 identity,
                 partitions=partitions,
                 groups=groups,
                 has_rising_epochs=has_rising_epochs,
-                now_ms=self._parts.clock.now_ms(),
+                now_ms=now_ms,
             )
 
-        if transactional_id not in self._records:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        error, _ = await self._step(transactional_id, decide)
+        error, _ = await self._step_of_known(transactional_id, decide)
         return error
 
     async def end(
@@ -211,20 +181,13 @@ class TransactionCoordinator:
         has_rising_epochs: bool = False,
     ) -> Outcome:
         """Commit or abort; returns when the outcome is durable, with the producer to go on as."""
-
-        def decide(new_producer_id: int | None) -> Decision:
-            return txn_state.end(
-                self._records.get(transactional_id),
-                identity,
-                is_commit=is_commit,
-                has_rising_epochs=has_rising_epochs,
-                new_producer_id=new_producer_id,
-                now_ms=self._parts.clock.now_ms(),
-            )
-
-        if transactional_id not in self._records:
-            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NOBODY
-        return await self._step(transactional_id, decide)
+        decide = partial(
+            txn_state.end,
+            identity=identity,
+            is_commit=is_commit,
+            has_rising_epochs=has_rising_epochs,
+        )
+        return await self._step_of_known(transactional_id, decide)
 
     async def commit_offsets(
         self,
@@ -274,6 +237,12 @@ class TransactionCoordinator:
     def _turn(self, transactional_id: str) -> asyncio.Lock:
         return self._turns.setdefault(transactional_id, asyncio.Lock())
 
+    async def _step_of_known(self, transactional_id: str, decide: Decide) -> Outcome:
+        """Take a step that only a transactional id can take that is known."""
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NOBODY
+        return await self._step(transactional_id, decide)
+
     async def _step(self, transactional_id: str, decide: Decide) -> Outcome:
         """Take one step; it is taken to its end even if its caller goes away."""
         if self._is_closed:
@@ -289,21 +258,21 @@ class TransactionCoordinator:
         outcome: Outcome = UNAVAILABLE, NOBODY
         try:
             async with self._turn(transactional_id):
-                outcome = await self._decided(decide)
+                outcome = await self._decided(transactional_id, decide)
                 if not told.done():
                     told.set_result(outcome)
-                record = self._records.get(transactional_id)
-                if record is not None and record.state.is_prepared:
-                    await self._complete(record)
+                await self._complete(transactional_id)
         finally:
             if not told.done():
                 told.set_result(outcome)
 
-    async def _decided(self, decide: Decide) -> Outcome:
+    async def _decided(self, transactional_id: str, decide: Decide) -> Outcome:
+        current, clock = self._records.get(transactional_id), self._parts.clock
         try:
-            decision = decide(None)
+            decision = decide(current, new_producer_id=None, now_ms=clock.now_ms())
             if isinstance(decision, NeedsProducerId):
-                decision = decide(await self._parts.producer_ids.next_id())
+                new_id = await self._parts.producer_ids.next_id()
+                decision = decide(current, new_producer_id=new_id, now_ms=clock.now_ms())
             match decision:
                 case Refused(error):
                     return error, NOBODY
@@ -324,34 +293,35 @@ class TransactionCoordinator:
     async def _store(self, record: TxnRecord) -> None:
         """Make a record durable, an outcome together with the offsets that it decides about."""
         offsets, producer_id = self._parts.offsets, record.producer_id
-        is_commit = record.state is TxnState.PREPARE_COMMIT
-        rows = [(encode_key(record.transactional_id), encode_txn(record))]
-        ends = offsets.rows_of_end(producer_id, is_commit=is_commit)
-        if not record.state.is_prepared:
-            ends = []
-        await self._parts.store.put_rows([*rows, *ends])
+        is_end, is_commit = record.state.is_prepared, record.state is TxnState.PREPARE_COMMIT
+        rows = offsets.rows_of_end(producer_id, is_commit=is_commit) if is_end else []
+        rows.append((encode_key(record.transactional_id), encode_txn(record)))
+        await self._parts.store.put_rows(rows)
         self._records[record.transactional_id] = record
-        if record.state.is_prepared:
+        if is_end:
             offsets.ended(producer_id, is_commit=is_commit)
 
-    async def _complete(self, record: TxnRecord) -> None:
-        """Write the markers of an outcome; if the storage refuses, again after a while.
+    async def _complete(self, transactional_id: str) -> None:
+        """Write the markers of an outcome, if there is one; if the storage refuses, later again.
 
         That it is complete is stored with whatever comes next: a crash before that only writes the
         markers again.
         """
+        record = self._records.get(transactional_id)
+        if record is None or not record.state.is_prepared:
+            return
         identity = Identity(record.producer_id, record.epoch)
         is_commit = record.state is TxnState.PREPARE_COMMIT
         try:
             await self._parts.write_markers(record.partitions, identity, is_commit)
             done = txn_state.completed(record, self._parts.clock.now_ms())
-            row = (encode_key(record.transactional_id), encode_txn(done))
+            row = (encode_key(transactional_id), encode_txn(done))
             self._parts.store.append_rows_lazily([row], _ignore)
         except (LedgerError, TopicsError) as error:
-            logger.warning("markers of transaction %s: %s", record.transactional_id, error)
-            self._retry_later(record.transactional_id)
+            logger.warning("markers of transaction %s: %s", transactional_id, error)
+            self._retry_later(transactional_id)
         else:
-            self._records[record.transactional_id] = done
+            self._records[transactional_id] = done
 
     # What happens by itself.
 
@@ -362,9 +332,7 @@ class TransactionCoordinator:
 
     async def _complete_in_turn(self, transactional_id: str) -> None:
         async with self._turn(transactional_id):
-            record = self._records.get(transactional_id)
-            if record is not None and record.state.is_prepared:
-                await self._complete(record)
+            await self._complete(transactional_id)
 
     def _retry_later(self, transactional_id: str) -> None:
         again = partial(self._spawn_completion, transactional_id)
@@ -380,12 +348,13 @@ class TransactionCoordinator:
         self._call_after("timeouts", interval_ms, self._sweep_timeouts)
 
     async def _abort_timed_out(self, transactional_id: str) -> None:
-        def decide(_: int | None) -> Decision:
-            record, now_ms = self._records.get(transactional_id), self._parts.clock.now_ms()
-            if record is None or not txn_state.is_timed_out(record, now_ms):
+        def decide(
+            current: TxnRecord | None, *, new_producer_id: int | None, now_ms: int
+        ) -> Decision:
+            if current is None or not txn_state.is_timed_out(current, now_ms):
                 return Refused(ErrorCode.NONE)
             logger.info("transaction %s has timed out and is aborted", transactional_id)
-            return AbortsFirst(txn_state.fenced(record, now_ms))
+            return AbortsFirst(txn_state.fenced(current, now_ms))
 
         await self._step(transactional_id, decide)
 
