@@ -45,6 +45,12 @@ def error_code_of(error: BaseException) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def without_fencing(error: ErrorCode) -> ErrorCode:
+    """Return what a client is told that does not know PRODUCER_FENCED (KIP-588)."""
+    is_fenced = error is ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error
+
+
 def record_errors_of(error: BaseException) -> tuple[tuple[int, str], ...]:
     """Return (index, message) of the records at fault, if the error names them."""
     return getattr(error, "record_errors", ())

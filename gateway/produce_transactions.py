@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batches.header import BATCH_OVERHEAD, TRANSACTIONAL_BIT
 from gateway.coordinator.txn_state import Identity
+from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
 from offsets import Place
 
@@ -28,7 +29,6 @@ _PRODUCER_AT: Final = 43
 _OLD_CODES: Final = {
     # What clients know that have never heard of the newer code.
     ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE,
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
 }
@@ -71,11 +71,9 @@ class ProduceTransactions:
             return True
         if version < ADDED_IMPLICITLY_SINCE:
             is_told = error is ErrorCode.TRANSACTION_ABORTABLE and version >= ABORTABLE_SINCE
-            return error if is_told else _OLD_CODES.get(error, error)
+            return error if is_told else _OLD_CODES.get(error, without_fencing(error))
         if question in self._refused:
-            refused = self._refused.pop(question)
-            fenced = refused is ErrorCode.PRODUCER_FENCED
-            return ErrorCode.INVALID_PRODUCER_EPOCH if fenced else refused
+            return without_fencing(self._refused.pop(question))
         return self._join(*question)
 
     async def _join(self, transactional_id: str, identity: Identity, place: Place) -> None:

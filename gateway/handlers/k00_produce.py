@@ -19,7 +19,7 @@ Version notes:
   unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Container, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -88,10 +88,14 @@ class ProduceHandler:
             if isinstance(place, tuple):
                 return self._open(*place)
             found.append(place)
-        verified: set[int] = set()
-        waiting = self._verify(request, found, frame, version, verified)
-        if waiting is not None:
-            return waiting
+        verified: Container[int] = ()
+        if request.transactional_id is not None:
+            admitted = self._verify(request, found, frame, version)
+            if not isinstance(admitted, set):
+                return admitted
+            verified = admitted
+        elif _has_transaction(request, frame):
+            found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
         answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)
@@ -141,13 +145,13 @@ class ProduceHandler:
         found: list[Found],
         frame: memoryview,
         version: int,
-        verified: set[int],
-    ) -> Coroutine[Any, Any, None] | None:
-        """Ask about each batch whether its transaction may write here; see `start`."""
-        if request.transactional_id is None:
-            if _has_transaction(request, frame):
-                found[:] = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
-            return None
+    ) -> set[int] | Coroutine[Any, Any, None]:
+        """Return which batches are verified, or what must happen first; see `start`.
+
+        A batch whose transaction may not write here has its error in `found`.
+        """
+        assert request.transactional_id is not None
+        verified = set[int]()
         for position, log in enumerate(found):
             if isinstance(log, int):
                 continue
@@ -162,7 +166,7 @@ class ProduceHandler:
                     found[position] = admission
                 case _:
                     return admission
-        return None
+        return verified
 
     async def _open(self, topic: Topic, index: int) -> None:
         """Open a log; a failure is told to the request when it is started again."""

@@ -16,6 +16,7 @@ Version notes:
 
 from gateway.context import RequestContext
 from gateway.coordinator.txn_state import Identity, InitRequest
+from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k22_init_producer_id import (
     InitProducerIdRequest,
@@ -53,8 +54,8 @@ async def _initialise(
     error, identity = await context.services.transactions.initialise(
         InitRequest(transactional_id, request.transaction_timeout_ms, expected)
     )
-    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if context.version < FENCED_SINCE:
+        error = without_fencing(error)
     return InitProducerIdResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
     )

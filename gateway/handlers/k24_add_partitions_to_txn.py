@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from gateway.context import RequestContext
 from gateway.coordinator.txn_state import Identity
+from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -77,8 +78,8 @@ async def _one(
         }
     else:
         added = await transactions.add(asked.transactional_id, identity, partitions=places)
-        if added is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
-            added = ErrorCode.INVALID_PRODUCER_EPOCH
+        if context.version < FENCED_SINCE:
+            added = without_fencing(added)
         errors = dict.fromkeys(places, added)
     return _results(asked.topics, errors)
 

@@ -11,6 +11,7 @@ Version notes:
 
 from gateway.context import RequestContext
 from gateway.coordinator.txn_state import Identity
+from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k25_add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -37,6 +38,6 @@ async def handle(
         Identity(request.producer_id, request.producer_epoch),
         groups=[request.group_id],
     )
-    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if context.version < FENCED_SINCE:
+        error = without_fencing(error)
     return AddOffsetsToTxnResponse(error_code=error)

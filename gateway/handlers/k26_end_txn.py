@@ -12,6 +12,7 @@ Version notes:
 
 from gateway.context import RequestContext
 from gateway.coordinator.txn_state import Identity
+from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
@@ -33,8 +34,8 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
         is_commit=request.committed,
         has_rising_epochs=context.version >= RISING_EPOCHS_SINCE,
     )
-    if error is ErrorCode.PRODUCER_FENCED and context.version < FENCED_SINCE:
-        error = ErrorCode.INVALID_PRODUCER_EPOCH
+    if context.version < FENCED_SINCE:
+        error = without_fencing(error)
     return EndTxnResponse(
         error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
     )

@@ -14,6 +14,7 @@ Version notes:
 from gateway.context import RequestContext
 from gateway.coordinator.group_messages import Sender
 from gateway.coordinator.txn_state import Identity
+from gateway.error_map import without_fencing
 from gateway.offset_commits import commit_error, committed_offset
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k28_txn_offset_commit import (
@@ -92,8 +93,6 @@ async def _store(
 
 def _told(error: ErrorCode, version: int) -> ErrorCode:
     """Say it as this API does: to a producer that was overtaken, and since KIP-890 of its group."""
-    if error is ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
     if error is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
         return ErrorCode.TRANSACTION_ABORTABLE
-    return error
+    return without_fencing(error)
