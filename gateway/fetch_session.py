@@ -10,7 +10,7 @@ Must not know: which sessions there are, how requests are parsed.
 from typing import TYPE_CHECKING
 
 from gateway.fetch_session_state import NO_SESSION, SessionEntry, Told
-from gateway.fetch_slot import FetchSlot, WantedPartition, gone_code
+from gateway.fetch_slot import FetchSlot, Found, WantedPartition, gone_code
 from gateway.wire.fetch_codec import FetchRequest, FetchResult, fetch_response_frame
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class FetchSession(SessionEntry):
         offset: int,
         bytes_max: int,
         leader_epoch: int,
-        found: "tuple[PartitionLog | None, int]",
+        found: Found,
     ) -> None:
         """Add a partition, or let other numbers hold for it.
 

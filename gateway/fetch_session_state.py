@@ -7,6 +7,7 @@ again only when it has changed. Source: KIP-227, Kafka's FetchManager and FetchS
 Must not know: logs, requests, how a session waits.
 """
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
@@ -32,7 +33,7 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-class SessionEntry:
+class SessionEntry(ABC):
     """What decides about the life of one session.
 
     Attributes:
@@ -49,9 +50,9 @@ class SessionEntry:
         self.created_ms = self.used_ms = now_ms
 
     @property
+    @abstractmethod
     def partition_count(self) -> int:
         """How many partitions it keeps for its client."""
-        raise NotImplementedError
 
     def continuation_error(self, epoch: int, *, has_topic_ids: bool) -> int:
         """Say why a request cannot go on with it; 0: it can."""

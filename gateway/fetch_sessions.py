@@ -16,14 +16,11 @@ from gateway.fetch_session_state import (
     SESSION_ID_MAX,
     SessionTable,
 )
+from gateway.fetch_slot import Found
 from gateway.wire.fetch_codec import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
     from gateway.services import Services
-    from topics import PartitionLog
-
-Found = tuple["PartitionLog | None", int]
-"""The log of a partition, or None and the error instead."""
 
 
 class FetchSessions:

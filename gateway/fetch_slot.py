@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 FETCH = 1
 OWN_FAULT = "closing connection of %s because of a fault here"
 READ_COMMITTED = 1
+Found = tuple["PartitionLog | None", int]
+"""The log of a partition, or None and the error instead."""
 
 
 def gone_code(*, has_topic_ids: bool) -> int:
@@ -212,9 +214,7 @@ class FetchSlot(Slot):
     def _bytes_max(self) -> int:
         return min(self._request.max_bytes, self._services.config.fetch_max_bytes)
 
-    def want(
-        self, wanted: "Iterable[tuple[FetchPartition, tuple[PartitionLog | None, int]]]"
-    ) -> None:
+    def want(self, wanted: "Iterable[tuple[FetchPartition, Found]]") -> None:
         """Add partitions, each with its log or its error."""
         for (key, index, leader_epoch, offset, _, _, bytes_max), (log, error_code) in wanted:
             one = WantedPartition(self, key, index, offset, bytes_max)

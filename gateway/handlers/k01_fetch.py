@@ -26,8 +26,8 @@ from gateway.error_map import error_code_of
 from gateway.fetch_plan import ISOLATION_LEVELS, NONE
 from gateway.fetch_session import SessionFetchSlot, SessionPartition
 from gateway.fetch_session_state import INITIAL_EPOCH
-from gateway.fetch_sessions import FetchSessions, Found
-from gateway.fetch_slot import FetchSlot, gone_code
+from gateway.fetch_sessions import FetchSessions
+from gateway.fetch_slot import FetchSlot, Found, gone_code
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.fetch_codec import (
