@@ -94,7 +94,14 @@ class ProducerTable:
             expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
             if first_sequence == expected:
                 return None
-            return self._find_duplicate(producer_id, entry, first_sequence, count)
+            last = last_sequence(first_sequence, count)
+            for each in batches:
+                if each.first_sequence == first_sequence and each.last_sequence == last:
+                    return each
+            raise OutOfOrderSequence(
+                f"base sequence {first_sequence}, expected {expected} (producer {producer_id},"
+                f" epoch {epoch})"
+            )
         if epoch < entry.epoch:
             raise InvalidProducerEpoch(
                 f"epoch {epoch}, expected at least {entry.epoch} (producer {producer_id})"
@@ -105,21 +112,6 @@ class ProducerTable:
                 f" (producer {producer_id})"
             )
         return None
-
-    @staticmethod
-    def _find_duplicate(
-        producer_id: int, entry: ProducerEntry, first_sequence: int, count: int
-    ) -> BatchRange:
-        last = last_sequence(first_sequence, count)
-        for each in entry.batches:
-            if each.first_sequence == first_sequence and each.last_sequence == last:
-                return each
-        batches = entry.batches
-        expected = (batches[-1].last_sequence + 1) & SEQUENCE_MASK if batches else 0
-        raise OutOfOrderSequence(
-            f"base sequence {first_sequence}, expected {expected} (producer {producer_id},"
-            f" epoch {entry.epoch})"
-        )
 
     def append(
         self,
