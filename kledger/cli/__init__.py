@@ -7,7 +7,7 @@ Must not know: what a noun does.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import NoReturn
 
@@ -55,6 +55,26 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_FAILURE
     return code
+
+
+def add_verbs(
+    parser: argparse.ArgumentParser, verbs: Mapping[str, str], exit_codes: str
+) -> dict[str, argparse.ArgumentParser]:
+    """Declare the verbs of a noun; return their parsers.
+
+    Args:
+        parser: of the noun.
+        verbs: what each does, in words that begin small.
+        exit_codes: what they mean, for the help of each.
+    """
+    choices = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    return {
+        verb: choices.add_parser(
+            verb, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=exit_codes,
+            allow_abbrev=False,
+        )
+        for verb, what in verbs.items()
+    }  # fmt: skip
 
 
 def mistake(message: str) -> int:

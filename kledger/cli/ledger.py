@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kledger.cli import EXIT_FAILURE, failure, ledger_dump, mistake
+from kledger.cli import EXIT_FAILURE, add_verbs, failure, ledger_dump, mistake
 from kledger.cli.doctor import described
 from kledger.cli.ledger_dump import FORMATS, Place, Request
 from kledger.cli.ledger_text import details, listed
@@ -40,13 +40,8 @@ class UnknownName(Exception):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    added = {}
-    for verb, what in _VERBS.items():
-        added[verb] = each = verbs.add_parser(
-            verb, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=_EXIT_CODES,
-            allow_abbrev=False,
-        )  # fmt: skip
+    added = add_verbs(parser, _VERBS, _EXIT_CODES)
+    for verb, each in added.items():
         each.add_argument("--data", metavar="DIR", required=True, help="the folder of the store")
         if verb != "dump":
             each.add_argument("--json", action="store_true", help="one JSON document")

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 import kledger
-from kledger.cli import failure, mistake
+from kledger.cli import add_verbs, failure, mistake
 from kledger.setting_values import SettingError, split_address
 from native.client import Client
 from native.errors import (
@@ -38,17 +38,12 @@ PLACE = (
 Verb: TypeAlias = Callable[[Client, argparse.Namespace], Awaitable[None]]
 
 
-def add_verbs(
+def add_live_verbs(
     parser: argparse.ArgumentParser, verbs: dict[str, str]
 ) -> dict[str, argparse.ArgumentParser]:
     """Declare verbs with what all of them take; return their parsers."""
-    choices = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    added = {}
-    for verb, what in verbs.items():
-        added[verb] = each = choices.add_parser(
-            verb, help=what, description=f"{what[0].upper()}{what[1:]}.", epilog=EXIT_CODES,
-            allow_abbrev=False,
-        )  # fmt: skip
+    added = add_verbs(parser, verbs, EXIT_CODES)
+    for each in added.values():
         each.add_argument(
             "--native", metavar="HOST:PORT", type=address, default=DEFAULT_ADDRESS,
             help=f"where the server listens for native clients ({DEFAULT_ADDRESS})",

@@ -35,7 +35,7 @@ _VERBS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs and their flags."""
-    added = live.add_verbs(parser, _VERBS)
+    added = live.add_live_verbs(parser, _VERBS)
     for verb, each in added.items():
         if verb not in {"list", "forward"}:
             each.add_argument("topic", metavar="TOPIC")
