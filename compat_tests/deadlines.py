@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
 
 WAIT_S = 30.0
 _POLL_S = 0.05
@@ -17,9 +20,18 @@ def rounds(what: str, *, within_s: float = WAIT_S) -> Iterator[None]:
     raise AssertionError(f"not within {within_s:.0f} s: {what}")
 
 
+def ask_until(
+    ask: Callable[[], T], is_so: Callable[[T], bool], what: str, *, within_s: float = WAIT_S
+) -> T:
+    """Ask until the answer is the one that is waited for, and give that."""
+    for _ in rounds(what, within_s=within_s):
+        answer = ask()
+        if is_so(answer):
+            return answer
+        time.sleep(_POLL_S)
+    raise AssertionError("rounds never end by themselves")
+
+
 def wait_until(is_so: Callable[[], bool], what: str, *, within_s: float = WAIT_S) -> None:
     """Ask until it is so."""
-    for _ in rounds(what, within_s=within_s):
-        if is_so():
-            return
-        time.sleep(_POLL_S)
+    ask_until(is_so, bool, what, within_s=within_s)

@@ -7,12 +7,11 @@ Must not know: what the other server answered.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from compat_tests.deadlines import rounds
+from compat_tests.deadlines import ask_until
 from compat_tests.differential import words
 from compat_tests.differential.connection import Closed, Connection, Silent, message_modules
 from compat_tests.differential.masks import Masks, Plain
@@ -28,7 +27,6 @@ LOADING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 """What a server says that has not come so far yet; a client asks again."""
-POLL_S = 0.05
 SHORT_S = 3.0
 """How long to wait where silence is expected."""
 
@@ -105,23 +103,19 @@ class Side:
 
     def settle(self, label: str, request: Message, version: int) -> Any:
         """Ask until the server has come so far; only the last answer is noted."""
-        answer = self.quietly(request, version)
-        for _ in rounds(f"{label}: a final answer"):
-            if not LOADING & set(error_codes(answer)):
-                break
-            time.sleep(POLL_S)
-            answer = self.quietly(request, version)
+        answer = ask_until(
+            lambda: self.quietly(request, version),
+            lambda answer: not LOADING & set(error_codes(answer)),
+            f"{label}: a final answer",
+        )
         return self._note(label, request, version, answer)
 
     def ask_until(
         self, label: str, request: Message, version: int, is_so: Callable[[Any], bool]
     ) -> Any:
         """Ask until the answer shows something; only that answer is noted."""
-        for _ in rounds(f"{label}: {type(request).__name__} {version}"):
-            answer = self.quietly(request, version)
-            if is_so(answer):
-                break
-            time.sleep(POLL_S)
+        what = f"{label}: {type(request).__name__} {version}"
+        answer = ask_until(lambda: self.quietly(request, version), is_so, what)
         return self._note(label, request, version, answer)
 
     def tell(self, label: str, request: Message, version: int) -> None:
@@ -153,11 +147,11 @@ class Side:
     def wait_served(self, topic: str, partitions: int) -> None:
         """A new partition is led a moment later only."""
         request = words.list_offsets(topic, dict.fromkeys(range(partitions), -1))
-        for _ in rounds(f"{topic} is served"):
-            answer = self.quietly(request, 7)
-            if not any(error_codes(answer)):
-                return
-            time.sleep(POLL_S)
+        ask_until(
+            lambda: self.quietly(request, 7),
+            lambda answer: not any(error_codes(answer)),
+            f"{topic} is served",
+        )
 
     def write(self, topic: str, *batches: bytes, partition: int = 0) -> None:
         """Produce batches one after the other."""
@@ -167,11 +161,10 @@ class Side:
 
     def producer(self) -> int:
         """Give a new producer id; the first one takes a server a while."""
-        for _ in rounds("a producer id"):
-            answer = self.quietly(InitProducerIdRequest(transactional_id=None), 5)
-            if not answer.error_code:
-                break
-            time.sleep(POLL_S)
+        request = InitProducerIdRequest(transactional_id=None)
+        answer = ask_until(
+            lambda: self.quietly(request, 5), lambda answer: not answer.error_code, "a producer id"
+        )
         found: int = answer.producer_id
         return found
 
