@@ -27,6 +27,13 @@ async def opened(
     return store, await store.open_managed_ledger("orders", config=SMALL)
 
 
+async def after_crash(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
+    """What is there when nothing is left that was not synced."""
+    engine.drop_unsynced()
+    _, ml = await opened(engine, open_store)
+    return ml
+
+
 async def test_the_pace_lets_calls_return_before_they_are_durable(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
@@ -47,8 +54,7 @@ async def test_the_pace_lets_calls_return_before_they_are_durable(
     await cursor.mark_delete(places[2])
     await settled(clock, 1001)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[2] == ml.cursors["c"].mark_delete_position
 
 
@@ -84,8 +90,7 @@ async def test_what_is_not_written_in_time_is_written_later(
     await store.flush()
     await settled(clock, 1001)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
 
 
@@ -99,8 +104,7 @@ async def test_above_the_limit_the_highest_are_owed_again_and_a_warning_says_so(
         await cursor.delete(places[1::2])
     assert ["more than 2 ranges" in record.message for record in caplog.records] == [True]
     assert 5 == cursor.backlog
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert 8 == ml.cursors["c"].backlog
     again = await ml.cursors["c"].read(20)
     assert [0, 2, 4, 5, 6, 7, 8, 9] == [int(entry.data) for entry in again]
@@ -206,8 +210,7 @@ async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_els
         await failing
     await settled(clock, 1001)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
 
 
@@ -232,8 +235,7 @@ async def test_what_falls_due_during_a_write_is_written_behind_it(
     await first
     await settled(clock)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
 
 
@@ -251,8 +253,7 @@ async def test_what_returned_early_is_written_later_when_its_group_fails(
     assert [StorageFailed, type(None)] == [type(each) for each in outcomes]
     await settled(clock, 1001)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
 
 
@@ -287,8 +288,7 @@ async def test_what_closing_left_to_a_change_that_failed_is_written_then(
     await settled(clock)
     await store.flush()
     assert [StorageFailed if when == "before" else type(None)] == [type(each) for each in outcomes]
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
 
 
@@ -309,6 +309,5 @@ async def test_closing_settles_nothing_of_the_next_opening(
     await closing
     await settled(clock, 1001)
     await store.flush()
-    engine.drop_unsynced()
-    _, ml = await opened(engine, open_store)
+    ml = await after_crash(engine, open_store)
     assert places[1] == ml.cursors["c"].mark_delete_position
