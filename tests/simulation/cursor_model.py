@@ -20,14 +20,28 @@ class Revision:
 
     Attributes:
         is_over: tells whether it has ended.
+        next_read: where reading goes on behind it; None: where it was.
         happened: None until somebody knows.
     """
 
     serial: int
     is_over: Callable[[], bool]
     place: Place
-    next_read: Position
+    next_read: Position | None
     happened: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    """A revision that led to where the cursor stood: only its caller will say what it was.
+
+    Attributes:
+        next_read, owed_from: of the cursor, as they are if it did not happen.
+    """
+
+    revision: Revision
+    next_read: Position
+    owed_from: Position
 
 
 class CursorModel:
@@ -38,6 +52,8 @@ class CursorModel:
         is_vague: something goes on with it whose caller does not hear of it.
         cursor, handle: the newest opening, and its owner; None without one.
         next_read: what comes before it was handed out, or need not be.
+        owed_from: what is owed from there on must not be passed over; beyond `next_read` only
+            while nobody can tell whether a revision has happened.
         was_sent_back: somebody reads on purpose what is acknowledged.
         seen: the mark-delete position when somebody last looked.
     """
@@ -48,7 +64,7 @@ class CursorModel:
         self.is_vague = is_vague
         self.cursor: Cursor | None = None
         self.handle: HandleModel | None = None
-        self.next_read = EARLIEST
+        self.next_read = self.owed_from = EARLIEST
         self.was_sent_back = False
         self.seen: Position | None = None
         self._moments = [(0, Place(EARLIEST))]
@@ -56,6 +72,7 @@ class CursorModel:
         self._forgotten = range(0)
         self._returned = 0
         self._revision: Revision | None = None
+        self._doubt: _Doubt | None = None
         self._looked: object = None
 
     def __str__(self) -> str:
@@ -120,7 +137,12 @@ class CursorModel:
         self._moments = [(self._serial, Place.read_off(cursor, handle.positions()))]
         self._forgotten = range(0)
         self._returned = self._serial
-        self.next_read = cursor.read_position
+        self.read_from(cursor.read_position)
+
+    def read_from(self, position: Position) -> None:
+        """The next read begins there."""
+        self.next_read = self.owed_from = position
+        self._doubt = None
 
     def move(self, place: Place) -> int:
         """Note an acknowledgement; return its moment."""
@@ -152,7 +174,10 @@ class CursorModel:
     # Revisions
 
     def begin_revision(
-        self, place: Place, next_read: Position, is_over: Callable[[], bool] | None = None
+        self,
+        place: Place,
+        next_read: Position | None,
+        is_over: Callable[[], bool] | None = None,
     ) -> Revision:
         """Somebody sets it; only one at a time can. `is_over`: when its number has changed."""
         assert self.cursor is not None
@@ -171,6 +196,8 @@ class CursorModel:
             self._decide(revision, happened=happened)
         elif revision.happened is not happened and revision.happened is not None:
             raise Broken(f"{self}: its caller was told {happened}, but it was {revision.happened}")
+        elif self._doubt is not None and revision is self._doubt.revision:
+            self._resolve(self._doubt, happened=happened)
         if happened:
             self.kept(revision.serial)
 
@@ -187,9 +214,7 @@ class CursorModel:
         is_there = revision.place.difference(cursor, positions) is None
         is_here = self.place.difference(cursor, positions) is None
         if is_there and is_here:
-            revision.next_read = min(revision.next_read, self.next_read)
-            self._decide(revision, happened=True)
-            revision.happened = None
+            self._leave_open(revision)
         else:
             self._decide(revision, happened=is_there)
 
@@ -197,8 +222,28 @@ class CursorModel:
         revision.happened = happened
         if happened:
             self._moments.append((revision.serial, revision.place))
-            self.next_read, self.was_sent_back = revision.next_read, False
-            self.seen = None
+            self.was_sent_back, self.seen = False, None
+            if revision.next_read is not None:
+                self.read_from(revision.next_read)
+
+    def _leave_open(self, revision: Revision) -> None:
+        """It may have happened: both places to read on from are right until somebody knows."""
+        self._moments.append((revision.serial, revision.place))
+        self.seen = None
+        self._doubt = _Doubt(revision, self.next_read, self.owed_from)
+        if revision.next_read is not None:
+            self.next_read = min(self.next_read, revision.next_read)
+            self.owed_from = max(self.owed_from, revision.next_read)
+
+    def _resolve(self, doubt: _Doubt, *, happened: bool) -> None:
+        """Its caller has heard, and nobody has read on in between."""
+        self._doubt = None
+        if not happened:
+            self.next_read, self.owed_from = doubt.next_read, doubt.owed_from
+        else:
+            self.was_sent_back = False
+            if doubt.revision.next_read is not None:
+                self.read_from(doubt.revision.next_read)
 
     # Looking
 
@@ -230,6 +275,7 @@ class CursorModel:
     def _attach(self, handle: HandleModel, cursor: Cursor) -> None:
         self.cursor, self.handle = cursor, handle
         self.exists = {True}
-        self.next_read, self.was_sent_back, self.seen = EARLIEST, False, None
+        self.read_from(EARLIEST)
+        self.was_sent_back, self.seen = False, None
         self._looked = None
         self._revision = None

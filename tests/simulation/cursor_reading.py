@@ -141,7 +141,7 @@ class _Watch:
             return False
         end = min(self._limits.max_position, handle.ml.last_confirmed_entry)
         owed = model.place.owed_of(handle.positions())
-        return any(model.next_read <= each <= end for each in owed)
+        return any(model.owed_from <= each <= end for each in owed)
 
 
 def replay(scene: Scene) -> None:
@@ -214,12 +214,12 @@ def _deliver(
     if found and not model.next_read <= found[0] <= found[-1] <= limits.max_position:
         raise Broken(f"{use}: hands out {found}, expected it from {model.next_read} on, {limits}")
     end = found[-1] if found else min(attempt.lac, limits.max_position)
-    passed = [each for each in handle.positions() if model.next_read <= each <= end]
+    passed = [each for each in handle.positions() if model.owed_from <= each <= end]
     missing = set(place.owed_of(passed)) - set(found)
     if missing:
         raise Broken(f"{use}: {min(missing)} was passed over in {found}")
     if found:
-        model.next_read = found[-1].successor
+        model.read_from(found[-1].successor)
 
 
 def _explain(

@@ -25,8 +25,10 @@ from tests.simulation.scene import Scene, Use
 
 @dataclass(frozen=True, slots=True)
 class _Target:
+    """`next_read`: None where reading goes on where it was."""
+
     place: Place
-    next_read: Position
+    next_read: Position | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,8 @@ async def _setting(
         return
     scene.note(f"{what} done")
     check(refusal is None, f"{what}: was done, expected {refusal}")
-    use.model.next_read, use.model.was_sent_back = next_read, sends_back
+    use.model.read_from(next_read)
+    use.model.was_sent_back = sends_back
 
 
 def skip(scene: Scene) -> None:
@@ -102,7 +105,7 @@ def skip(scene: Scene) -> None:
     def target() -> _Target:
         owed = model.place.owed_of(handle.positions())[:count]
         end = owed[-1] if len(owed) == count else handle.ml.last_confirmed_entry
-        return _Target(model.place.upto(end), model.next_read)
+        return _Target(model.place.upto(end), None)
 
     _revise(scene, use, _Call(f"skip {count}", lambda: cursor.skip(count), target))
 
@@ -115,7 +118,7 @@ def clear_backlog(scene: Scene) -> None:
     model, cursor, ml = use.model, use.cursor, use.handle.ml
 
     def target() -> _Target:
-        return _Target(model.place.upto(ml.last_confirmed_entry), model.next_read)
+        return _Target(model.place.upto(ml.last_confirmed_entry), None)
 
     _revise(scene, use, _Call("clear backlog", cursor.clear_backlog, target))
 

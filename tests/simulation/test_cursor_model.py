@@ -1,0 +1,66 @@
+"""CursorModel where the place alone does not tell whether a revision has happened.
+
+A reset to where the cursor stands is such: only the next read shows it, or the word of its caller.
+"""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ledger import EARLIEST, LedgerStore, ManagedLedgerConfig, Position
+from tests.simulation.cursor_model import CursorModel, Revision
+from tests.simulation.log_model import HandleModel, LogModel
+from tests.simulation.place import Place
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[LedgerStore]:
+    async with LedgerStore.open(None) as opened:
+        yield opened
+
+
+async def read_through(store: LedgerStore) -> CursorModel:
+    """Return the model of a cursor that has read three entries and acknowledged none."""
+    ml = await store.open_managed_ledger("a")
+    for _ in range(3):
+        await ml.add_entry(b"x")
+    config, lac = ManagedLedgerConfig(), ml.last_confirmed_entry
+    handle = HandleModel(1, LogModel("a"), ml, [config], lac, tuple(ml.ledgers))
+    model = CursorModel("c")
+    model.made(handle, await ml.open_cursor("c", initial=EARLIEST), [Place(EARLIEST)])
+    model.read_from(lac.successor)
+    return model
+
+
+def reset_unheard(model: CursorModel) -> Revision:
+    """Reset it to the first entry, where it stands; its caller has not heard of the end."""
+    revision = model.begin_revision(Place(EARLIEST), EARLIEST, lambda: True)
+    model.follow()
+    return revision
+
+
+async def test_both_places_are_right_until_the_caller_hears(store: LedgerStore) -> None:
+    model = await read_through(store)
+    behind = model.next_read
+    reset_unheard(model)
+    assert (EARLIEST, behind) == (model.next_read, model.owed_from)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_the_caller_tells_where_reading_goes_on(store: LedgerStore, happened: bool) -> None:
+    model = await read_through(store)
+    expected = EARLIEST if happened else model.next_read
+    model.end_revision(reset_unheard(model), happened=happened)
+    assert (expected, expected) == (model.next_read, model.owed_from)
+
+
+@pytest.mark.parametrize("happened", [True, False])
+async def test_a_read_before_the_caller_hears_tells_it_too(
+    store: LedgerStore, happened: bool
+) -> None:
+    model = await read_through(store)
+    revision = reset_unheard(model)
+    read_upto = Position(model.owed_from.ledger_id, 1)
+    model.read_from(read_upto)
+    model.end_revision(revision, happened=happened)
+    assert (read_upto, read_upto) == (model.next_read, model.owed_from)
