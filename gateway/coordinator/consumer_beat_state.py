@@ -9,7 +9,6 @@ Source: KIP-848 (the protocol), KIP-345 (static members).
 from dataclasses import replace
 
 from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_interest_plan import InvalidRegex, check_regex
 from gateway.coordinator.consumer_member_state import (
     NOTHING,
     ConsumerMember,
@@ -28,6 +27,7 @@ from gateway.coordinator.consumer_messages import (
 )
 from gateway.coordinator.consumer_target_state import renew_target
 from gateway.coordinator.outcome import Effect, Turn
+from gateway.expressions import InvalidExpression, compile_expression
 from gateway.wire.error_codes import ErrorCode
 
 
@@ -247,8 +247,8 @@ def _check_epoch(member: ConsumerMember, command: BeatCommand) -> None:
 
 def _refuse_wrong_regex(text: str) -> None:
     try:
-        check_regex(text)
-    except InvalidRegex as error:
+        compile_expression(text)
+    except InvalidExpression as error:
         raise _Refused(
             ErrorCode.INVALID_REGULAR_EXPRESSION, f"expression {text!r}: {error}"
         ) from None

@@ -1,0 +1,43 @@
+"""Expressions: regular expressions that clients send, in the syntax of RE2.
+
+Rule: pure; no expression can take more than linear time.
+Must not know: what is matched, what comes of it.
+"""
+
+from typing import Any, Protocol
+
+
+class Expression(Protocol):
+    """A compiled expression."""
+
+    def fullmatch(self, text: str) -> object | None:
+        """Return something if all of the text matches."""
+        ...
+
+
+class InvalidExpression(ValueError):
+    """The text is not a regular expression of RE2."""
+
+
+def compile_expression(text: str) -> Expression:
+    """Make an expression that can be used.
+
+    Raises:
+        InvalidExpression: with what is wrong, in RE2's words.
+    """
+    # Late, because it takes longer than the whole gateway, and few servers need it.
+    import re2  # noqa: PLC0415
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        expression: Expression = re2.compile(text, options=options)
+    except re2.error as error:
+        raise InvalidExpression(_words(error)) from None
+    return expression
+
+
+def _words(error: Any) -> str:
+    """Return what RE2 says, which the library hands on as bytes."""
+    said = error.args[0] if error.args else b""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
