@@ -5,6 +5,7 @@ Must not know: listeners, settings beyond the gateway's, processes.
 """
 
 from gateway.broker_settings import BrokerSettings
+from gateway.client_metrics import ClientMetrics
 from gateway.config import GatewayConfig
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.groups import GroupCoordinator
@@ -64,6 +65,7 @@ def open_services(
         transactions=transactions,
         quotas=Quotas(store, clock),
         broker_settings=BrokerSettings(store, registry, config),
+        client_metrics=ClientMetrics(store),
         config=config,
         clock=clock,
         timers=timers,

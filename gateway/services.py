@@ -13,6 +13,7 @@ from runtime.metrics import Metrics
 
 if TYPE_CHECKING:
     from gateway.broker_settings import BrokerSettings
+    from gateway.client_metrics import ClientMetrics
     from gateway.config import GatewayConfig
     from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
@@ -37,6 +38,7 @@ class Services:
     transactions: "TransactionCoordinator"
     quotas: "Quotas"
     broker_settings: "BrokerSettings"
+    client_metrics: "ClientMetrics"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"
