@@ -5,19 +5,18 @@ comes before one for all nodes, and either before what was given at the start (K
 Must not know: messages, sources of settings at the start.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from gateway.config import GatewayConfig
 from gateway.refusals import Refused
+from gateway.settings_table import SettingsTable, changed
 from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError, LedgerStore
+from ledger import LedgerStore
 from topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
 from topics.config_keys import ConfigKey
 from topics.config_values import at_least, parse
-from topics.results import from_ledger_error
 
 PREFIX = b"gateway/broker_settings/"
 ALL_NODES = ""
@@ -49,14 +48,11 @@ class BrokerSettings:
     """The altered settings of one server, in force."""
 
     def __init__(self, store: LedgerStore, registry: TopicRegistry, config: GatewayConfig) -> None:
-        self._store = store
+        self._table = SettingsTable[str](store, PREFIX)
         self._registry = registry
         self._config = config
         self._given = {name: getattr(config, field) for name, field in FIELDS.items()}
         self.given_defaults: TopicDefaults = registry.defaults
-        self._altered: dict[str, dict[str, str]] = {ALL_NODES: {}, self.node: {}}
-        for key, row in store.scan_rows(PREFIX):
-            self._altered[key[len(PREFIX) :].decode()] = json.loads(row)
         self._enforce()
 
     @property
@@ -79,13 +75,13 @@ class BrokerSettings:
             raise Refused(
                 ErrorCode.INVALID_REQUEST, f"expected broker id {self.node}, got {name!r}"
             )
-        return self._altered[name]
+        return self._table.of(name)
 
     def value(self, name: str) -> str:
         """Return the text in force of a setting that can be altered."""
-        for level in (self.node, ALL_NODES):
-            if name in self._altered[level]:
-                return self._altered[level][name]
+        altered = self._altered()
+        if name in altered:
+            return altered[name]
         if name in self._given:
             return str(self._given[name])
         return self.given_defaults.configs.get(name, ALTERABLE[name].default)
@@ -99,38 +95,28 @@ class BrokerSettings:
             Refused: nothing was changed.
             TopicsError: nothing was changed.
         """
-        altered = {} if replace else dict(self.of(name))
-        for key, text in changes.items():
-            if text is None:
-                altered.pop(key, None)
-            else:
-                altered[key] = _checked(key, text)
-        before = self.of(name)
-        self._altered[name] = altered
+        after = changed(self.of(name), changes, _checked, replace=replace)
         try:
-            self._registry.check_defaults(self._defaults())
+            self._registry.check_defaults(self._defaults(self._altered({name: after})))
         except InvalidConfig as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
-        finally:
-            self._altered[name] = dict(before)
         if validate_only:
             return
-        row = json.dumps(altered).encode() if altered else None
-        try:
-            await self._store.put_rows([(PREFIX + name.encode(), row)])
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
-        self._altered[name] = altered
+        await self._table.put(name, after)
         self._enforce()
 
     def _enforce(self) -> None:
         for name, field in FIELDS.items():
             setattr(self._config, field, int(self.value(name)))
-        self._registry.change_defaults(self._defaults())
+        self._registry.change_defaults(self._defaults(self._altered()))
 
-    def _defaults(self) -> TopicDefaults:
+    def _altered(self, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
+        """Return what is altered for this node, `instead` of what is set for a name or as it is."""
+        levels = {**self._table.all, **(instead or {})}
+        return {**levels.get(ALL_NODES, {}), **levels.get(self.node, {})}
+
+    def _defaults(self, altered: Mapping[str, str]) -> TopicDefaults:
         given = self.given_defaults
-        altered = self._altered[ALL_NODES] | self._altered[self.node]
         return replace(given, configs={**given.configs, **altered})
 
 

@@ -16,9 +16,9 @@ from gateway.quota_state import (
     QuotaState,
 )
 from gateway.refusals import ANONYMOUS
-from ledger import LedgerError, LedgerStore
+from gateway.settings_table import SettingsTable
+from ledger import LedgerStore
 from runtime.clock import Clock
-from topics.results import from_ledger_error
 
 PREFIX = b"gateway/quotas/"
 MS_PER_PERCENT = 10
@@ -31,25 +31,20 @@ class Quotas:
     """What clients may use."""
 
     def __init__(self, store: LedgerStore, clock: Clock) -> None:
-        self._store = store
+        self._table = SettingsTable[float](store, PREFIX)
         self._clock = clock
         self.state = QuotaState()
-        for key, row in store.scan_rows(PREFIX):
-            pairs = json.loads(key[len(PREFIX) :])
-            entity = tuple((kind, name) for kind, name in pairs)
-            self.state.apply(entity, json.loads(row))
+        for text, quotas in self._table.all.items():
+            self.state.apply(tuple((kind, name) for kind, name in json.loads(text)), quotas)
 
     async def put(self, entity: Entity, quotas: Mapping[str, float]) -> None:
         """Set all quotas of an entity; none: the entity is forgotten.
 
         Raises:
+            Refused: POLICY_VIOLATION: there are quotas of too many entities.
             TopicsError: nothing was changed.
         """
-        row = json.dumps(dict(quotas)).encode() if quotas else None
-        try:
-            await self._store.put_rows([(PREFIX + json.dumps(entity).encode(), row)])
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
+        await self._table.put(json.dumps(entity), quotas)
         self.state.apply(entity, quotas)
 
     def charge_produce(self, client_id: str, size: int) -> int:
