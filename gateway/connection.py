@@ -23,7 +23,7 @@ from gateway.connection_state import (
     ConnectionState,
     Slot,
 )
-from gateway.context import RequestContext
+from gateway.context import Peer, RequestContext
 from gateway.request_meter import RequestMeter
 from gateway.router import Reply, Route, encode_response
 from gateway.switchboard import Switchboard
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         "connection_id",
         "is_closed",
         "kept",
-        "peer_host",
+        "peer",
         "state",
         "throttle_time_ms",
     )
@@ -78,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self.state = ConnectionState(board.budget)
         self.connection_id = board.new_connection_id()
-        self.peer_host = "?"
+        self.peer = Peer("?")
         self.is_closed = False
         self.kept: Slot | None = None
         self.throttle_time_ms = 0
@@ -101,7 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         board = self._board
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if peer else "?"
+        if peer:
+            self.peer = Peer(str(peer[0]), peer[1])
         if len(board.connections) >= board.config.max_connections or board.is_stopping:
             self.fail(f"more than {board.config.max_connections} connections")
             return
@@ -152,6 +153,11 @@ class Connection(asyncio.BufferedProtocol):
         for slot in list(self.state.slots):
             slot.hasten()
         self._close_if_finished()
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the other end."""
+        return self.peer.host
 
     @property
     def unsent_bytes(self) -> int:
@@ -295,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
             header.api_version,
             header.client_id,
             self.connection_id,
-            self.peer_host,
+            self.peer,
         )
         result = route.call(context, frame, header.body_start)
         if isinstance(result, CoroutineType):

@@ -11,6 +11,19 @@ if TYPE_CHECKING:
     from gateway.services import Services
 
 
+UNKNOWN_SOFTWARE = "unknown"
+
+
+@dataclass(slots=True)
+class Peer:
+    """Who is at the other end of a connection; what its software is called, it says itself."""
+
+    host: str
+    port: int = 0
+    software_name: str = UNKNOWN_SOFTWARE
+    software_version: str = UNKNOWN_SOFTWARE
+
+
 @dataclass(slots=True)
 class RequestContext:
     """One request's surroundings."""
@@ -20,4 +33,4 @@ class RequestContext:
     """The API version of the request and of its response."""
     client_id: str | None
     connection_id: int
-    peer_host: str
+    peer: Peer

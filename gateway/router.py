@@ -36,11 +36,15 @@ class ResponsePort(Protocol):
     """What a hot handler sees of the connection that its request came from."""
 
     connection_id: int
-    peer_host: str
     throttle_time_ms: int
     """What the request that is being started tells its client to wait (KIP-219)."""
     kept: "Slot | None"
     """What a handler keeps for the next request of this connection; abandoned with it."""
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the other end."""
+        ...
 
     def open_slot(self, slot: "Slot", *, is_exclusive: bool) -> None:
         """Keep a place in the order of responses; exclusive: no later request starts before it."""

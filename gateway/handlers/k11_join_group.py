@@ -45,7 +45,7 @@ def _command(context: RequestContext, request: JoinGroupRequest) -> JoinCommand:
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=context.client_id or "",
-        client_host=f"/{context.peer_host}",
+        client_host=f"/{context.peer.host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=request.protocol_type,

@@ -8,7 +8,7 @@ Behaviour:
 
 Version notes:
 - v3 is flexible and carries the client's software name and version (KIP-511), which must match
-  Kafka's pattern or the answer is INVALID_REQUEST.
+  Kafka's pattern or the answer is INVALID_REQUEST. What it says last holds for the connection.
 - v3 features (KIP-584): transaction.version 2 is finalized, so that clients that know it let
   Produce add partitions to transactions (KIP-890); the others go on as they always did.
 - v4 shows supported features whose minimum is 0, which older clients cannot read (KIP-1022).
@@ -17,7 +17,7 @@ Version notes:
 import re
 from functools import cache
 
-from gateway.context import RequestContext
+from gateway.context import UNKNOWN_SOFTWARE, RequestContext
 from gateway.features import FEATURES, FEATURES_EPOCH
 from gateway.handlers import HANDLERS, HANDLERS_BY_KEY
 from gateway.wire.codec import encode
@@ -46,6 +46,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         and SOFTWARE_PATTERN.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    context.peer.software_name = request.client_software_name or UNKNOWN_SOFTWARE
+    context.peer.software_version = request.client_software_version or UNKNOWN_SOFTWARE
     return _encoded(context.version)
 
 

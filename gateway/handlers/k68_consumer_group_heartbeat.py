@@ -48,7 +48,7 @@ async def handle(
         member_id=member_id,
         epoch=request.member_epoch,
         client_id=context.client_id or "",
-        client_host=f"/{context.peer_host}",
+        client_host=f"/{context.peer.host}",
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,

@@ -12,7 +12,7 @@ from gateway.config_resources import (
     refuse_repeated_names,
     value_of,
 )
-from gateway.context import RequestContext
+from gateway.context import Peer, RequestContext
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 from tests.gateway.running import RunningGateway, running_gateway
@@ -35,7 +35,7 @@ class Set:
 
 def context_of(gateway: RunningGateway) -> RequestContext:
     return RequestContext(
-        services=gateway.services, version=0, client_id=None, connection_id=1, peer_host=""
+        services=gateway.services, version=0, client_id=None, connection_id=1, peer=Peer("")
     )
 
 

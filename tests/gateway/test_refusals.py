@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.context import RequestContext
+from gateway.context import Peer, RequestContext
 from gateway.refusals import Refused, find_topic, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
 from tests.gateway.running import running_gateway
@@ -36,7 +36,7 @@ async def test_find_topic_tells_bad_names_from_unknown_ones() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic("t")
         context = RequestContext(
-            services=gateway.services, version=0, client_id=None, connection_id=1, peer_host=""
+            services=gateway.services, version=0, client_id=None, connection_id=1, peer=Peer("")
         )
         assert topic is find_topic(context, "t")
         for name, error in (("nowhere", UnknownTopic), ("a b", InvalidTopicName)):

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.config import GatewayConfig
-from gateway.context import RequestContext
+from gateway.context import Peer, RequestContext
 from gateway.handlers import k08_offset_commit, k09_offset_fetch, k11_join_group, k14_sync_group
 from gateway.opening import open_services
 from gateway.services import Services
@@ -43,7 +43,7 @@ class GroupBench:
             version=version,
             client_id="client",
             connection_id=1,
-            peer_host="10.0.0.1",
+            peer=Peer("10.0.0.1"),
         )
 
     async def join(self, version: int = 9, **changes: Any) -> JoinGroupResponse:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.context import Peer
 from gateway.handlers import HANDLERS
 from gateway.wire.codec import decode
 from gateway.wire.header import encode_request_header
@@ -9,6 +10,10 @@ from gateway.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersio
 from tests.gateway.running import running_gateway
 
 REQUEST = ApiVersionsRequest(client_software_name="test-1.0", client_software_version="1.0")
+
+
+def software(peer: Peer) -> tuple[str, str]:
+    return peer.software_name, peer.software_version
 
 
 async def test_row_1_unknown_version_is_answered_in_v0_and_the_next_one_is_served() -> None:
@@ -44,4 +49,16 @@ async def test_row_12_bad_software_name_is_refused_and_the_connection_stays(
     async with running_gateway() as gateway, gateway.client() as client:
         bad = ApiVersionsRequest(client_software_name=name, client_software_version=version)
         assert 42 == (await client.ask(bad, 3)).error_code
+        (connection,) = gateway.server.connections
+        assert ("unknown", "unknown") == software(connection.peer)
         assert 0 == (await client.ask(REQUEST, 3)).error_code
+
+
+async def test_what_a_client_calls_itself_is_known_of_its_connection() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await client.ask(ApiVersionsRequest(), 2)
+        (connection,) = gateway.server.connections
+        assert ("unknown", "unknown") == software(connection.peer)
+        await client.ask(REQUEST, 4)
+        assert ("test-1.0", "1.0") == software(connection.peer)
+        assert gateway.port != connection.peer.port > 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.context import RequestContext
+from gateway.context import Peer, RequestContext
 from gateway.handlers import k35_describe_log_dirs
 from gateway.wire.messages.k35_describe_log_dirs import (
     DescribableLogDirTopic,
@@ -107,7 +107,7 @@ async def test_row_34_a_folder_on_disk_has_a_path_and_space(tmp_path: Path) -> N
     async with LedgerStore.open(tmp_path) as store, running_gateway() as gateway:
         gateway.services.store = store
         context = RequestContext(
-            services=gateway.services, version=5, client_id=None, connection_id=1, peer_host=""
+            services=gateway.services, version=5, client_id=None, connection_id=1, peer=Peer("")
         )
         response = await k35_describe_log_dirs.handle(context, DescribeLogDirsRequest(topics=None))
         (result,) = response.results
