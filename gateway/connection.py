@@ -20,6 +20,7 @@ from gateway.connection_state import (
     HOLD_SLOW_READER,
     HOLD_STOPPING,
     HOLD_THROTTLED,
+    NOT_COUNTED,
     ConnectionState,
     Slot,
 )
@@ -30,7 +31,6 @@ from gateway.switchboard import Switchboard
 from gateway.wire.errors import MalformedMessage
 from gateway.wire.framing import FrameSplitter
 from gateway.wire.header import RequestHeader, decode_request_header
-from gateway.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from runtime.timers import TimerHandle
@@ -53,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_activity_tick",
+        "_begun_ms",
         "_board",
         "_current_bytes",
         "_has_produced",
@@ -62,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_meter",
         "_output_bytes",
         "_pending_bytes",
+        "_request_ms",
         "_splitter",
         "_throttling",
         "_transport",
@@ -88,6 +90,8 @@ class Connection(asyncio.BufferedProtocol):
         self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
         self._pending_bytes = 0
         self._current_bytes = 0
+        self._begun_ms = 0
+        self._request_ms = NOT_COUNTED
         self._output_bytes = 0
         self._has_produced = False
         self._is_flush_scheduled = False
@@ -160,6 +164,11 @@ class Connection(asyncio.BufferedProtocol):
         return self.peer.host
 
     @property
+    def is_parked(self) -> bool:
+        """Whether a request of it waits for something to happen."""
+        return bool(self.state.slots) and self.state.slots[0].is_parked
+
+    @property
     def unsent_bytes(self) -> int:
         """Response bytes that the peer has not taken yet."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
@@ -196,7 +205,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Start every request that is complete now."""
-        self._activity_tick = self._board.tick
+        board = self._board
+        board.received.value += nbytes
+        self._activity_tick = board.tick
         splitter, can_start = self._splitter, self.state.can_start
         try:
             for frame, is_owned in splitter.buffer_updated(nbytes):
@@ -261,6 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def _begin(self, frame: memoryview, is_owned: bool) -> None:
+        self._begun_ms = self._board.now_ms()
         key, version, correlation_id, client_id_size = HEAD.unpack_from(frame)
         route = self._board.router.find(key, version)
         if route is None:
@@ -268,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         route.requests.value += 1
         self._current_bytes = len(frame)
+        self._request_ms = route.request_ms
         if route.hot is None:
             self._call(route, frame)
             return
@@ -358,12 +371,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:
         """Keep a place for the response of the request that is being started."""
+        slot.begun_ms, slot.request_ms = self._begun_ms, self._request_ms
         self.state.open(slot, self._current_bytes, is_exclusive)
 
     def slot_ready(self, slot: Slot) -> None:
         """A response is complete; let what may leave leave, and what may start start."""
         if self.is_closed:
             return
+        slot.request_ms.value += self._board.now_ms() - slot.begun_ms
         if slot.is_exclusive and slot.response is not None:
             slot.response = self._metered(slot.response, is_at_once=False)
         if slot is not self.state.slots[0] or not self.state.advance():
@@ -389,6 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         One read may hold thousands of small requests with large answers: they must not pile up
         until the end of the turn, where a slow reader would be noticed.
         """
+        self._request_ms.value += self._board.now_ms() - self._begun_ms
         response = self._metered(response, is_at_once=True)
         self.state.output.extend(response)
         self._output_bytes += sum(map(len, response))
@@ -409,10 +425,14 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed or self._transport is None:
             return
         output = self.state.take_output()
+        size = sum(map(len, output))
+        self._board.sent.value += size
+        if len(output) > 1 and size <= len(output) * JOIN_PIECE_BYTES_MAX:
+            output = [b"".join(output)]
         if len(output) == 1:
             self._transport.write(output[0])
         elif output:
-            self._transport.writelines(_join_small(output))
+            self._transport.writelines(output)
         if self.state.holds & HOLD_STOPPING:
             self._close_if_finished()
 
@@ -459,10 +479,3 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading_paused and self._transport is not None:
             self._is_reading_paused = True
             self._transport.pause_reading()
-
-
-def _join_small(pieces: list[Buffer]) -> list[Buffer]:
-    """Copy pieces together when they are small; leave large ones where they are."""
-    if sum(map(len, pieces)) <= len(pieces) * JOIN_PIECE_BYTES_MAX:
-        return [b"".join(pieces)]
-    return pieces

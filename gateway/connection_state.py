@@ -9,6 +9,8 @@ Must not know: sockets, frames' contents, the event loop.
 from collections import deque
 from collections.abc import Sequence
 
+from runtime.metrics import Counter
+
 Buffer = bytes | bytearray | memoryview
 
 # Why nothing may start on a connection for the time being; several may hold at once.
@@ -24,20 +26,32 @@ HOLD_THROTTLED = 16
 """The client used more than its quota: it was told so, and its next request waits (KIP-219)."""
 
 
+NOT_COUNTED = Counter("request_ms")
+"""What slots count into that no connection has opened."""
+
+
 class Slot:
     """The place of one response in the order of a connection.
 
     Attributes:
         response: the whole response frame in pieces; None while it is awaited.
         request_bytes: what the request counts against the limits until it is answered.
+        begun_ms: monotonic time at which the request was started.
+        request_ms: where the time until its response is counted.
     """
 
-    __slots__ = ("is_exclusive", "request_bytes", "response")
+    __slots__ = ("begun_ms", "is_exclusive", "request_bytes", "request_ms", "response")
 
     def __init__(self) -> None:
         self.response: Sequence[Buffer] | None = None
-        self.request_bytes = 0
+        self.request_bytes = self.begun_ms = 0
+        self.request_ms = NOT_COUNTED
         self.is_exclusive = False
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits for something to happen, not for work that is under way."""
+        return False
 
     def abandon(self) -> None:
         """The connection is gone: let go of whatever was to complete this slot."""

@@ -230,6 +230,11 @@ class FetchSlot(Slot):
 
     # Waiting.
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits for records, or for its time to be over."""
+        return self._timer is not None
+
     def begin(self, correlation_id: int) -> None:
         """Answer at once if there is enough, else wait."""
         self._correlation_id = correlation_id

@@ -107,13 +107,18 @@ class HotHandler(Protocol):
 class Route:
     """How one API key is served."""
 
-    __slots__ = ("_handle", "_request_class", "flexible_since", "hot", "requests", "spec")
+    __slots__ = (
+        "_handle", "_request_class", "flexible_since", "hot", "request_ms", "requests", "spec"
+    )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: "Services") -> None:
         module = import_module(f"gateway.handlers.{spec.module}")
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
-        self.requests = services.metrics.counter(f"requests_{spec.module}")
+        api = {"api": spec.module.partition("_")[2]}
+        self.requests = services.metrics.counter("requests", api)
+        self.request_ms = services.metrics.counter("request_ms", api)
+        """From the start of a request, which may have waited, to its response; acks=0 has none."""
         self.hot: HotHandler | None = None
         if hasattr(module, "make_handler"):
             self.hot = module.make_handler(services)

@@ -52,7 +52,11 @@ class Switchboard:
         metrics = services.metrics
         self.malformed = metrics.counter("malformed_requests")
         self.accepted = metrics.counter("connections_accepted")
+        self.received = metrics.counter("received_bytes")
+        self.sent = metrics.counter("sent_bytes")
+        self.now_ms = services.clock.monotonic_ms
         metrics.gauge("connections", lambda: len(self.connections))
+        metrics.gauge("parked_fetches", lambda: sum(each.is_parked for each in self.connections))
         metrics.gauge("request_bytes_in_flight", lambda: self.budget.used)
 
     def has_room_for(self, host: str) -> bool:

@@ -1,11 +1,16 @@
-"""Metrics: named whole numbers that any part may count and the admin port shows.
+"""Metrics: named whole numbers that any part may count and the admin listener shows.
 
-Rule: counting costs one addition to an attribute; whoever wants a view asks for a snapshot. A name
-is words joined by underscores, its unit last: `produce_bytes`, `fetch_wait_ms`.
+Rule: counting costs one addition to an attribute; whoever wants a view asks for it. A name is words
+joined by underscores, its unit last: `received_bytes`, `request_ms`. Several numbers of one kind
+share a name and differ by their labels.
 Must not know: who looks, or in which format it is shown.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+_NO_LABELS: Mapping[str, str] = {}
+_Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class Counter:
@@ -22,39 +27,75 @@ class Counter:
         self.value += amount
 
 
+@dataclass(slots=True)
+class Family:
+    """All numbers of one name at one moment.
+
+    Attributes:
+        samples: their labels and values; every one has the same label names.
+    """
+
+    name: str
+    is_counter: bool
+    samples: list[tuple[dict[str, str], int]] = field(default_factory=list)
+
+
 class Metrics:
-    """All counters and gauges of one server, by name."""
+    """All counters and gauges of one server, by name and labels."""
 
     def __init__(self) -> None:
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Callable[[], int]] = {}
+        self._counters: dict[_Key, Counter] = {}
+        self._gauges: dict[_Key, Callable[[], int]] = {}
 
-    def counter(self, name: str) -> Counter:
-        """Return the counter of that name, a new one at zero if there is none."""
-        assert name not in self._gauges, f"{name} is a gauge"
-        return self._counters.setdefault(name, Counter(name))
+    def counter(self, name: str, labels: Mapping[str, str] = _NO_LABELS) -> Counter:
+        """Return the counter of that name and labels, a new one at zero if there is none."""
+        key = _key(name, labels)
+        assert key not in self._gauges, f"{name} is a gauge"
+        return self._counters.setdefault(key, Counter(name))
 
-    def gauge(self, name: str, read: Callable[[], int]) -> None:
-        """Show what `read` returns at the time of a snapshot under `name`."""
-        assert name not in self._counters, f"{name} is a counter"
-        self._gauges[name] = read
+    def gauge(
+        self, name: str, read: Callable[[], int], labels: Mapping[str, str] = _NO_LABELS
+    ) -> None:
+        """Show what `read` returns at the time of a view under `name`."""
+        key = _key(name, labels)
+        assert key not in self._counters, f"{name} is a counter"
+        self._gauges[key] = read
 
-    def drop(self, name: str) -> None:
-        """Show nothing under `name` any more; nothing if there was none."""
-        self._counters.pop(name, None)
-        self._gauges.pop(name, None)
+    def drop(self, name: str, labels: Mapping[str, str] = _NO_LABELS) -> None:
+        """Show nothing under that name and labels any more; nothing if there was none."""
+        key = _key(name, labels)
+        self._counters.pop(key, None)
+        self._gauges.pop(key, None)
+
+    def families(self) -> list[Family]:
+        """Return every name with its numbers at this moment, sorted by name and labels."""
+        values = [(key, True, counter.value) for key, counter in self._counters.items()]
+        values += [(key, False, read()) for key, read in self._gauges.items()]
+        families: dict[str, Family] = {}
+        for (name, labels), is_counter, value in sorted(values):
+            family = families.setdefault(name, Family(name, is_counter))
+            family.samples.append((dict(labels), value))
+        return list(families.values())
 
     def snapshot(self) -> dict[str, int]:
-        """Return every name with its number at this moment, sorted by name."""
-        values = {counter.name: counter.value for counter in self._counters.values()}
-        values.update((name, read()) for name, read in self._gauges.items())
-        return dict(sorted(values.items()))
+        """Return the same in one level: labels stand behind the name, as in `labelled`."""
+        return {
+            labelled(family.name, labels): value
+            for family in self.families()
+            for labels, value in family.samples
+        }
 
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def labelled(name: str, labels: Mapping[str, str]) -> str:
-    """Return the name of one of several metrics of a kind, as Prometheus writes it."""
+    """Return a name with its labels, as Prometheus writes it."""
+    if not labels:
+        return name
     pairs = [f'{key}="{value.translate(_ESCAPES)}"' for key, value in labels.items()]
     return f"{name}{{{','.join(pairs)}}}"
+
+
+def _key(name: str, labels: Mapping[str, str]) -> _Key:
+    return name, tuple(labels.items())

@@ -6,7 +6,7 @@ Must not know: how metrics are shown.
 """
 
 from ledger.cursors.cursor import Cursor
-from runtime.metrics import Metrics, labelled
+from runtime.metrics import Metrics
 
 EPOCH_INCREASE_COUNT = "pulsar_cursor_epoch_increase_count"
 EPOCH_INCREASE_TASK_STATE = "pulsar_cursor_epoch_increase_task_state"
@@ -27,18 +27,17 @@ class CursorMetrics:
 
     def show(self, cursor: Cursor) -> None:
         """Show how often a cursor was revised, and whether it is being revised."""
-        count, task_state = self._names(cursor)
-        self._metrics.gauge(count, lambda: cursor.revision.number)
-        self._metrics.gauge(task_state, lambda: int(cursor.revision.is_running))
+        labels = self._labels_of(cursor)
+        self._metrics.gauge(EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, labels)
+        self._metrics.gauge(
+            EPOCH_INCREASE_TASK_STATE, lambda: int(cursor.revision.is_running), labels
+        )
 
     def hide(self, cursor: Cursor) -> None:
         """Show nothing of a cursor any more."""
-        for name in self._names(cursor):
-            self._metrics.drop(name)
+        labels = self._labels_of(cursor)
+        self._metrics.drop(EPOCH_INCREASE_COUNT, labels)
+        self._metrics.drop(EPOCH_INCREASE_TASK_STATE, labels)
 
-    def _names(self, cursor: Cursor) -> tuple[str, str]:
-        labels = {**self._labels, "subscription": cursor.name}
-        return (
-            labelled(EPOCH_INCREASE_COUNT, labels),
-            labelled(EPOCH_INCREASE_TASK_STATE, labels),
-        )
+    def _labels_of(self, cursor: Cursor) -> dict[str, str]:
+        return {**self._labels, "subscription": cursor.name}

@@ -151,7 +151,7 @@ async def test_feature_metrics_count_requests_connections_and_waiting() -> None:
             await client.ask(MetadataRequest(topics=[]), METADATA_V)
         found = gateway.services.metrics.snapshot()
         assert (3, 1, 1, 0) == (
-            found["requests_k03_metadata"], found["connections"], found["connections_accepted"],
+            found['requests{api="metadata"}'], found["connections"], found["connections_accepted"],
             found["request_bytes_in_flight"],
         )  # fmt: skip
 

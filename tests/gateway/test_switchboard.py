@@ -40,10 +40,26 @@ async def test_gauges_follow_connections_and_bytes() -> None:
             shown = metrics.snapshot()
             assert (1, 1) == (shown["connections"], shown["connections_accepted"])
             assert shown["request_bytes_in_flight"] > 0
-            assert 1 == shown["requests_k01_fetch"]
+            assert (1, 1) == (shown['requests{api="fetch"}'], shown["parked_fetches"])
+            assert 0 == shown['request_ms{api="fetch"}']
+            gateway.clock.advance(60_000)
+            await client.receive()
+            shown = metrics.snapshot()
+            assert (60_000, 0) == (shown['request_ms{api="fetch"}'], shown["parked_fetches"])
         await until(lambda: gateway.server.connection_count == 0)
         shown = metrics.snapshot()
         assert (0, 0) == (shown["connections"], shown["request_bytes_in_flight"])
+
+
+async def test_metrics_count_every_byte_of_requests_and_responses() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        frame = client.frame(MetadataRequest(topics=[]), 9)
+        client.send_frame(frame)
+        answer = await client.receive_frame()
+        shown = gateway.services.metrics.snapshot()
+        size_bytes = 4
+        assert size_bytes + len(frame) == shown["received_bytes"]
+        assert size_bytes + len(answer) == shown["sent_bytes"]
 
 
 async def test_saturated_store_holds_produce_back_and_loses_nothing() -> None:

@@ -25,6 +25,19 @@ def test_one_name_is_one_kind() -> None:
         metrics.counter("b")
 
 
+def test_numbers_of_one_kind_differ_by_their_labels() -> None:
+    metrics = Metrics()
+    for api in ("produce", "fetch"):
+        metrics.counter("requests", {"api": api}).add(len(api))
+    metrics.gauge("connections", lambda: 3)
+    gauges, counters = metrics.families()
+    assert ("connections", False, [({}, 3)]) == (gauges.name, gauges.is_counter, gauges.samples)
+    assert ("requests", True) == (counters.name, counters.is_counter)
+    assert [({"api": "fetch"}, 5), ({"api": "produce"}, 7)] == counters.samples
+    metrics.drop("requests", {"api": "fetch"})
+    assert {"connections": 3, 'requests{api="produce"}': 7} == metrics.snapshot()
+
+
 def test_labels_are_written_as_prometheus_does() -> None:
     assert 'hits{a="1",b="x\\"y\\\\z\\n"}' == labelled("hits", {"a": "1", "b": 'x"y\\z\n'})
 
