@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.coordinator import txn_state
 from gateway.coordinator.group_messages import Sender
+from gateway.coordinator.turns import Turns
 from gateway.coordinator.txn_record import (
     KEY_PREFIX,
     TxnRecord,
@@ -96,8 +97,9 @@ class TransactionCoordinator:
     def __init__(self, parts: TransactionParts) -> None:
         self._parts = parts
         self._records: dict[str, TxnRecord] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = Turns()
         self._timers: dict[str, TimerHandle] = {}
+        self._first_rows = 0
         self._is_closed = False
         for key, value in parts.store.scan_rows(KEY_PREFIX):
             record = decode_txn(key, value)
@@ -142,8 +144,6 @@ class TransactionCoordinator:
             return ErrorCode.INVALID_REQUEST, NOBODY
         if not 0 < request.timeout_ms <= self._parts.config.transaction_max_timeout_ms:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY
-        if transactional_id not in self._turns and len(self._turns) >= TRANSACTIONAL_IDS_MAX:
-            return ErrorCode.POLICY_VIOLATION, NOBODY
         return await self._step(transactional_id, partial(txn_state.initialise, request=request))
 
     async def add(
@@ -222,7 +222,7 @@ class TransactionCoordinator:
     ) -> ErrorCode:
         if transactional_id not in self._records:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        async with self._turn(transactional_id):
+        async with self._turns.take(transactional_id):
             record = self._records.get(transactional_id)
             error = txn_state.check_producer(record, identity)
             if record is None or error is not ErrorCode.NONE:
@@ -233,9 +233,6 @@ class TransactionCoordinator:
             return await offsets_of.add_pending(group_id, sender, identity.producer_id, offsets)
 
     # One step: decide, store, let it hold, complete.
-
-    def _turn(self, transactional_id: str) -> asyncio.Lock:
-        return self._turns.setdefault(transactional_id, asyncio.Lock())
 
     async def _step_of_known(self, transactional_id: str, decide: Decide) -> Outcome:
         """Take a step that only a transactional id can take that is known."""
@@ -257,7 +254,7 @@ class TransactionCoordinator:
     ) -> None:
         outcome: Outcome = UNAVAILABLE, NOBODY
         try:
-            async with self._turn(transactional_id):
+            async with self._turns.take(transactional_id):
                 outcome = await self._decided(transactional_id, decide)
                 if not told.done():
                     told.set_result(outcome)
@@ -278,6 +275,8 @@ class TransactionCoordinator:
                     return error, NOBODY
                 case Stays(identity):
                     return ErrorCode.NONE, identity
+                case Becomes() if current is None and self._is_full:
+                    return ErrorCode.POLICY_VIOLATION, NOBODY
                 case Becomes(record, identity):
                     await self._store(record)
                     return ErrorCode.NONE, identity
@@ -290,13 +289,23 @@ class TransactionCoordinator:
             logger.warning("a step of a transaction was not stored: %s", error)
         return UNAVAILABLE, NOBODY
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether there is no room for one more id; those count whose first row is on its way."""
+        return len(self._records) + self._first_rows >= TRANSACTIONAL_IDS_MAX
+
     async def _store(self, record: TxnRecord) -> None:
         """Make a record durable, an outcome together with the offsets that it decides about."""
         offsets, producer_id = self._parts.offsets, record.producer_id
         is_end, is_commit = record.state.is_prepared, record.state is TxnState.PREPARE_COMMIT
         rows = offsets.rows_of_end(producer_id, is_commit=is_commit) if is_end else []
         rows.append((encode_key(record.transactional_id), encode_txn(record)))
-        await self._parts.store.put_rows(rows)
+        is_first = record.transactional_id not in self._records
+        self._first_rows += is_first
+        try:
+            await self._parts.store.put_rows(rows)
+        finally:
+            self._first_rows -= is_first
         self._records[record.transactional_id] = record
         if is_end:
             offsets.ended(producer_id, is_commit=is_commit)
@@ -331,7 +340,7 @@ class TransactionCoordinator:
             self._parts.supervisor.spawn(work, f"complete transaction {transactional_id}")
 
     async def _complete_in_turn(self, transactional_id: str) -> None:
-        async with self._turn(transactional_id):
+        async with self._turns.take(transactional_id):
             await self._complete(transactional_id)
 
     def _retry_later(self, transactional_id: str) -> None:
@@ -364,9 +373,9 @@ class TransactionCoordinator:
         rows = []
         for record in self.records():
             transactional_id = record.transactional_id
-            is_free = not self._turn(transactional_id).locked()
+            is_free = transactional_id not in self._turns
             if is_free and txn_state.is_expired(record, expiration_ms, now_ms):
-                del self._records[transactional_id], self._turns[transactional_id]
+                del self._records[transactional_id]
                 rows.append((encode_key(transactional_id), None))
         if rows:
             # What a crash brings back expires again.

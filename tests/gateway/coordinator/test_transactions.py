@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 
 from gateway.config import GatewayConfig
+from gateway.coordinator import transactions
 from gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
 from gateway.coordinator.txn_record import KEY_PREFIX, TxnState
 from gateway.coordinator.txn_state import Identity, InitRequest
@@ -87,6 +88,24 @@ async def test_idle_transactional_ids_are_forgotten_open_ones_are_not() -> None:
         assert 1 == len(gateway.services.store.scan_rows(KEY_PREFIX))
 
 
+async def test_ids_that_came_to_nothing_take_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "TRANSACTIONAL_IDS_MAX", 1)
+    async with running_gateway() as gateway, gateway.client() as client:
+        gateway.engine.fail_next("commit")
+        assert 15 == await TxnClient(client, "not stored").init()
+        assert 0 == await TxnClient(client, "stored").init()
+        assert 44 == await TxnClient(client, "one more").init()
+        assert 0 == await TxnClient(client, "stored").init()
+
+
+async def test_ids_that_begin_together_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "TRANSACTIONAL_IDS_MAX", 2)
+    async with running_gateway() as gateway:
+        requests = [InitRequest(name, 1_000) for name in ("a", "b", "c")]
+        outcomes = await asyncio.gather(*map(coordinator(gateway).initialise, requests))
+        assert [0, 0, 44] == [error for error, _ in outcomes]
+
+
 CRASHES: list[tuple[Literal["commit", "sync"], int]] = [
     (moment, later) for later in range(4) for moment in ("commit", "sync")
 ]
@@ -137,7 +156,7 @@ async def test_markers_that_could_not_be_written_are_written_later() -> None:
         engine.fail_next("commit", StorageWriteFailed("full"))
         hold.release()
         assert 0 == await ending
-        await until(lambda: not coordinator(gateway)._turn("x").locked())
+        await until(lambda: "x" not in coordinator(gateway)._turns)
         assert TxnState.PREPARE_COMMIT is state(gateway)
         assert {0: 51} == await producer.add(0)
         gateway.clock.advance(RETRY_MS)
