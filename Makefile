@@ -10,7 +10,7 @@ COMPAT := $(wildcard compat_tests)
 # What a server loads; compiled by the set-up, because compiling takes longer than starting.
 ROOMS := batches gateway kledger ledger native offsets runtime subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
-	asyncio_throttle crc32c cramjam google/protobuf grpc pyroaring re2 rocksdict uvloop)
+	asyncio_throttle crc32c cramjam google/protobuf grpc opentelemetry/proto pyroaring re2 rocksdict uvloop)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
