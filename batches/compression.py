@@ -15,7 +15,7 @@ from struct import Struct
 import cramjam
 
 from batches.buffers import Buffer
-from batches.errors import CorruptBatch, UnsupportedCompression
+from batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
 
 OUTPUT_SIZE_MAX = 128 << 20
 _OUTPUT_SIZE_FIRST = 64 << 10
@@ -75,13 +75,14 @@ def decompress(codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Buf
         size_max: how many bytes may come out.
 
     Raises:
-        CorruptBatch: the data is damaged, or holds more than `size_max` bytes.
+        CorruptBatch: the data is damaged.
+        HoldsTooMuch: it holds more than `size_max` bytes.
         UnsupportedCompression: there is no such codec.
     """
     match codec:
         case Codec.NONE:
             if len(data) > size_max:
-                raise CorruptBatch(f"records of {len(data)} bytes, expected at most {size_max}")
+                raise HoldsTooMuch(f"records of {len(data)} bytes, expected at most {size_max}")
             return data
         case Codec.SNAPPY:
             return _decompress_snappy(memoryview(data), size_max)
@@ -110,7 +111,7 @@ def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
             return memoryview(out)[:count]
         if size == size_max:
             name = codec.name.lower()
-            raise CorruptBatch(f"{name} records hold more than {size_max} bytes, the limit")
+            raise HoldsTooMuch(f"{name} records hold more than {size_max} bytes, the limit")
         size = min(size * _GROWTH, size_max)
 
 
@@ -136,8 +137,10 @@ def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
 def _decompress_snappy_block(data: memoryview, size_max: int) -> bytes:
     try:
         size = int(cramjam.snappy.decompress_raw_len(data))
-        if size > size_max or size > _SNAPPY_RATIO_MAX * len(data):
-            raise CorruptBatch(f"snappy block claims {size} bytes, expected at most {size_max}")
+        if size > _SNAPPY_RATIO_MAX * len(data):
+            raise CorruptBatch(f"snappy block of {len(data)} bytes claims to hold {size}")
+        if size > size_max:
+            raise HoldsTooMuch(f"snappy block of {size} bytes, expected at most {size_max}")
         return bytes(cramjam.snappy.decompress_raw(data))
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"snappy records: {error}") from None

@@ -13,6 +13,10 @@ class CorruptBatch(BatchError):
     """The bytes cannot be a batch, or were damaged on their way."""
 
 
+class HoldsTooMuch(CorruptBatch):
+    """What is compressed holds more bytes than it may."""
+
+
 class InvalidBatch(BatchError):
     """The batch is whole, but breaks a rule for produced batches.
 
