@@ -57,6 +57,10 @@ class GatewayConfig:
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = 10_000
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
 
+    # Metrics of clients.
+    telemetry_max_bytes: int = 1 * MIB
+    """What one client may push at a time, compressed."""
+
     # Limits of connections. Over a limit: that socket is not read until there is room again.
     socket_request_max_bytes: int = 100 * MIB
     """One frame; a longer one closes the connection."""

@@ -15,6 +15,7 @@ from gateway.coordinator.transactions import TransactionCoordinator, Transaction
 from gateway.coordinator.txn_markers import TxnMarkers
 from gateway.quotas import Quotas
 from gateway.services import Services
+from gateway.telemetry import Telemetry
 from ledger import LedgerStore
 from runtime.clock import Clock
 from runtime.entropy import Entropy
@@ -58,6 +59,10 @@ def open_services(
         )
     )
     transactions.start()
+    client_metrics = ClientMetrics(store)
+    telemetry = Telemetry(
+        client_metrics, config=config, clock=clock, timers=timers, entropy=entropy
+    )
     return Services(
         registry=registry,
         groups=groups,
@@ -65,7 +70,8 @@ def open_services(
         transactions=transactions,
         quotas=Quotas(store, clock),
         broker_settings=BrokerSettings(store, registry, config),
-        client_metrics=ClientMetrics(store),
+        client_metrics=client_metrics,
+        telemetry=telemetry,
         config=config,
         clock=clock,
         timers=timers,

@@ -4,10 +4,10 @@ Rule: handlers get their collaborators from here and from nowhere else; nothing 
 Must not know: how the parts are built, or which handler uses which.
 """
 
-import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from gateway.wire.uuid_text import uuid_text
 from runtime.entropy import Entropy, SystemEntropy
 from runtime.metrics import Metrics
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gateway.coordinator.producer_ids import ProducerIds
     from gateway.coordinator.transactions import TransactionCoordinator
     from gateway.quotas import Quotas
+    from gateway.telemetry import Telemetry
     from ledger import LedgerStore
     from runtime.clock import Clock
     from runtime.tasks import Supervisor
@@ -39,6 +40,7 @@ class Services:
     quotas: "Quotas"
     broker_settings: "BrokerSettings"
     client_metrics: "ClientMetrics"
+    telemetry: "Telemetry"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"
@@ -61,11 +63,11 @@ class Services:
 async def load_cluster_id(store: "LedgerStore", entropy: Entropy) -> str:
     """Return the id of this cluster: the stored one, or a new one that is stored first.
 
-    The form is Kafka's: 16 random bytes in 22 characters of URL-safe base64.
+    The form is that of Kafka's ids.
     """
     stored = store.get_row(CLUSTER_ID_KEY)
     if stored is not None:
         return stored.decode("ascii")
-    cluster_id = base64.urlsafe_b64encode(entropy.uuid4().bytes).rstrip(b"=")
-    await store.put_rows([(CLUSTER_ID_KEY, cluster_id)])
-    return cluster_id.decode("ascii")
+    cluster_id = uuid_text(entropy.uuid4())
+    await store.put_rows([(CLUSTER_ID_KEY, cluster_id.encode("ascii"))])
+    return cluster_id

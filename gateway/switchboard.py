@@ -122,6 +122,7 @@ class Switchboard:
     def forget(self, connection: "Connection") -> None:
         """The connection is closed."""
         self.connections.discard(connection)
+        self.services.telemetry.disconnected(connection.connection_id)
         self._over_budget.discard(connection)
         self._awaiting_drain.discard(connection)
         if self._over_budget:

@@ -88,6 +88,8 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(66, 0, 2, "k66_list_transactions"),
     _spec(68, 0, 1, "k68_consumer_group_heartbeat"),
     _spec(69, 0, 1, "k69_consumer_group_describe"),
+    _spec(71, 0, 0, "k71_get_telemetry_subscriptions"),
+    _spec(72, 0, 0, "k72_push_telemetry"),
     _spec(74, 0, 1, "k74_list_config_resources"),
     _spec(75, 0, 0, "k75_describe_topic_partitions"),
 )

@@ -1,0 +1,41 @@
+"""GetTelemetrySubscriptions, key 71, version 0 (KIP-714).
+
+Behaviour:
+- A client without an id gets one, and is told which metrics it is to push and how often: all that
+  the subscriptions want which match it, and the shortest of their intervals.
+- Who asks again within the interval is THROTTLING_QUOTA_EXCEEDED, unless its subscription or its
+  compression was refused, or the subscriptions have changed.
+- Counters are wanted as differences between two pushes, as Kafka wants them.
+"""
+
+from gateway.context import RequestContext
+from gateway.telemetry_state import ACCEPTED_CODECS
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+    GetTelemetrySubscriptionsResponse,
+)
+
+KEY = 71
+MIN_VERSION = 0
+MAX_VERSION = 0
+
+
+def handle(
+    context: RequestContext, request: GetTelemetrySubscriptionsRequest
+) -> GetTelemetrySubscriptionsResponse:
+    """Say what the client is to push."""
+    telemetry = context.services.telemetry
+    error, instance = telemetry.subscribe(context, request.client_instance_id)
+    if error is not ErrorCode.NONE:
+        return GetTelemetrySubscriptionsResponse(error_code=error)
+    wanted = instance.wanted
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance.id,
+        subscription_id=wanted.subscription_id,
+        accepted_compression_types=list(ACCEPTED_CODECS),
+        push_interval_ms=wanted.interval_ms,
+        telemetry_max_bytes=telemetry.bytes_max,
+        delta_temporality=True,
+        requested_metrics=list(wanted.metrics),
+    )

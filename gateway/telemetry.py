@@ -1,0 +1,217 @@
+"""Telemetry: what clients push of themselves, taken and kept in memory.
+
+Rule: who may push, and when, is decided by `telemetry_state`; what was pushed last is kept by
+`pushed_metrics_state`, as it came, decompressed and readable. Nothing outlives the server.
+Must not know: messages, who looks at the metrics.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from batches.compression import decompress
+from batches.errors import BatchError, HoldsTooMuch
+from gateway.client_metrics import ClientMetrics
+from gateway.config import GatewayConfig
+from gateway.context import RequestContext
+from gateway.otlp import InvalidMetrics, check_metrics
+from gateway.pushed_metrics_state import KEPT_MS, Push, PushedMetrics
+from gateway.telemetry_state import RESERVED_IDS, Instance, TelemetryClient, TelemetryState
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.primitives import ZERO_UUID
+from runtime.clock import Clock
+from runtime.entropy import Entropy
+from runtime.logs import RateLimitedLog
+from runtime.timers import Timers
+
+SWEEP_MS: Final = 60_000
+"""How often those are looked for who were silent for too long."""
+PLAIN_BYTES_FACTOR: Final = 4
+"""How much larger than `telemetry.max.bytes` a push may be when it is decompressed."""
+WARNINGS_PER_SECOND: Final = 1
+"""About clients whose pushes cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenClient:
+    """One client, for who looks.
+
+    Attributes:
+        names: the subscriptions that it matches, or did when it pushed last.
+        push: what it pushed last.
+    """
+
+    instance_id: UUID
+    client: TelemetryClient
+    names: tuple[str, ...]
+    push: Push | None
+
+
+class Telemetry:
+    """The clients of one server that know of telemetry."""
+
+    def __init__(
+        self,
+        client_metrics: ClientMetrics,
+        *,
+        config: GatewayConfig,
+        clock: Clock,
+        timers: Timers,
+        entropy: Entropy,
+    ) -> None:
+        self._client_metrics = client_metrics
+        self._config = config
+        self._clock = clock
+        self._timers = timers
+        self._entropy = entropy
+        self._state = TelemetryState()
+        self._pushed = PushedMetrics()
+        self._is_sweeping = False
+        self._warnings = RateLimitedLog(logging.getLogger(__name__), WARNINGS_PER_SECOND, clock)
+
+    @property
+    def bytes_max(self) -> int:
+        """How large a push may be, as it comes."""
+        return self._config.telemetry_max_bytes
+
+    def subscribe(self, context: RequestContext, instance_id: UUID) -> tuple[ErrorCode, Instance]:
+        """Return what a client is to push, or why it may not ask now.
+
+        Args:
+            context: of its request.
+            instance_id: of the client; zero for one that is new, which gets an id.
+        """
+        if instance_id == ZERO_UUID:
+            instance_id = self._new_id()
+        instance = self._heard_of(context, instance_id)
+        return instance.admit_get(self._clock.monotonic_ms()), instance
+
+    def push(
+        self,
+        context: RequestContext,
+        instance_id: UUID,
+        *,
+        subscription_id: int,
+        is_terminating: bool,
+        codec: int,
+        data: bytes,
+    ) -> ErrorCode:
+        """Take what a client says of itself, or say why not; see `Instance.admit_push`."""
+        if instance_id in RESERVED_IDS:
+            return ErrorCode.INVALID_REQUEST
+        instance = self._heard_of(context, instance_id)
+        error = instance.admit_push(
+            subscription_id=subscription_id,
+            is_terminating=is_terminating,
+            codec=codec,
+            size=len(data),
+            size_max=self.bytes_max,
+            now_ms=self._clock.monotonic_ms(),
+        )
+        if error is ErrorCode.NONE and data:
+            error = instance.last_error = self._keep(instance, codec, data)
+        return error
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection is closed; what its client pushed stays for a while."""
+        self._state.disconnected(connection_id)
+
+    def clients(self) -> list[SeenClient]:
+        """Return who is there and who pushed lately, the last one that pushed comes last."""
+        self._expire()
+        silent = [
+            _seen(each, None)
+            for each in self._state.instances()
+            if self._pushed.get(each.id) is None
+        ]
+        return [*silent, *(self._pusher(push) for push in self._pushed.pushes())]
+
+    def client(self, instance_id: UUID) -> SeenClient | None:
+        """Return one of them."""
+        self._expire()
+        push = self._pushed.get(instance_id)
+        if push is not None:
+            return self._pusher(push)
+        instance = self._state.get(instance_id)
+        return None if instance is None else _seen(instance, None)
+
+    def _pusher(self, push: Push) -> SeenClient:
+        instance = self._state.get(push.instance_id)
+        if instance is not None:
+            return _seen(instance, push)
+        return SeenClient(
+            instance_id=push.instance_id,
+            client=push.client,
+            names=push.names,
+            push=push,
+        )
+
+    def _heard_of(self, context: RequestContext, instance_id: UUID) -> Instance:
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            self._timers.call_after(SWEEP_MS, self._sweep)
+        peer = context.peer
+        return self._state.heard_of(
+            instance_id,
+            TelemetryClient(
+                client_id=context.client_id,
+                software_name=peer.software_name,
+                software_version=peer.software_version,
+                address=peer.host,
+                port=peer.port,
+            ),
+            context.connection_id,
+            subscriptions=self._client_metrics.subscriptions().values(),
+            version=self._client_metrics.version,
+            now_ms=self._clock.monotonic_ms(),
+        )
+
+    def _new_id(self) -> UUID:
+        instance_id = self._entropy.uuid4()
+        while instance_id in self._state:
+            instance_id = self._entropy.uuid4()
+        return instance_id
+
+    def _keep(self, instance: Instance, codec: int, data: bytes) -> ErrorCode:
+        try:
+            plain = bytes(decompress(codec, data, PLAIN_BYTES_FACTOR * self.bytes_max))
+            check_metrics(plain)
+        except HoldsTooMuch:
+            return ErrorCode.TELEMETRY_TOO_LARGE
+        except (BatchError, InvalidMetrics) as error:
+            self._warnings.warning("metrics of %s: %s", instance.client.address, error)
+            return ErrorCode.INVALID_RECORD
+        self._pushed.put(
+            Push(
+                instance_id=instance.id,
+                client=instance.client,
+                names=instance.wanted.names,
+                pushed_at_ms=self._clock.now_ms(),
+                expires_ms=self._clock.monotonic_ms() + KEPT_MS,
+                is_last=instance.is_terminating,
+                data=plain,
+            )
+        )
+        return ErrorCode.NONE
+
+    def _sweep(self) -> None:
+        """Look for what has expired, as long as there is something."""
+        self._expire()
+        self._is_sweeping = bool(self._state or self._pushed)
+        if self._is_sweeping:
+            self._timers.call_after(SWEEP_MS, self._sweep)
+
+    def _expire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        self._state.expire(now_ms)
+        self._pushed.expire(now_ms)
+
+
+def _seen(instance: Instance, push: Push | None) -> SeenClient:
+    return SeenClient(
+        instance_id=instance.id,
+        client=instance.client,
+        names=instance.wanted.names,
+        push=push,
+    )
