@@ -72,7 +72,7 @@ def _stay(
     return BeatResult(
         member_id=after.member_id,
         epoch=after.epoch,
-        heartbeat_interval_ms=group.config.consumer_heartbeat_interval_ms,
+        heartbeat_interval_ms=group.times.heartbeat_interval_ms,
         assignment=after.assigned if is_news else None,
     )
 
@@ -98,7 +98,7 @@ def move(
         The member as it stands now.
     """
     group.replace_member(member)
-    group.timers.renew_session(member, turn)
+    group.renew_session(member, turn)
     renew_target(group, catalog)
     before = group.roster.member(member.member_id)
     after = reconciled(

@@ -81,7 +81,7 @@ def sync(
         protocol_name=name,
         assignment=write_assignment(member.assigned, version, Interests(catalog).of(member)),
     )
-    group.timers.renew_session(member, turn)
+    group.renew_session(member, turn)
     group.store(turn, (command.waiter, result))
     return turn.effects
 
@@ -92,7 +92,7 @@ def heartbeat(group: ConsumerGroup, sender: Sender, now_ms: int) -> tuple[ErrorC
     member = _sender(group, sender)
     if isinstance(member, ErrorCode):
         return member, turn.effects
-    group.timers.renew_session(member, turn)
+    group.renew_session(member, turn)
     could_get = any(group.roster.is_free(one) for one in member.target - member.assigned)
     is_behind = member.epoch < group.epoch or member.state is MemberState.REVOKING
     error = ErrorCode.REBALANCE_IN_PROGRESS if is_behind or could_get else ErrorCode.NONE

@@ -30,7 +30,7 @@ from gateway.coordinator.consumer_messages import (
 from gateway.coordinator.consumer_records import ConsumerGroupRecord
 from gateway.coordinator.consumer_roster import ConsumerRoster
 from gateway.coordinator.consumer_timers import MemberTimers
-from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from gateway.coordinator.group_messages import JoinResult, Sender, SyncResult
 from gateway.coordinator.outcome import Effect, TimerKey, Turn
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
@@ -94,7 +94,7 @@ class ConsumerGroup:
         self.assignor = config.consumer_assignors[0]
         self.topics: dict[str, TopicFact] = {}
         self.roster = ConsumerRoster()
-        self.timers = MemberTimers(config.consumer_session_timeout_ms)
+        self.timers = MemberTimers()
         self.catalog_epoch: int | None = None
         self.durable = ConsumerGroupRecord(group_id=group_id, assignor=self.assignor)
         self.is_changed = False
@@ -152,6 +152,11 @@ class ConsumerGroup:
     def topics_in_use(self) -> Iterable[str]:
         """Return the topics that members read."""
         return self.topics if len(self.roster) else ()
+
+    @property
+    def times(self) -> ConsumerTimes:
+        """The times in force for its members."""
+        return self.config.times_of(self.group_id)
 
     # Requests.
 
@@ -259,6 +264,10 @@ class ConsumerGroup:
         """Take a member in, or its new value."""
         self.is_changed |= self.roster.put(member)
 
+    def renew_session(self, member: ConsumerMember, turn: Turn) -> None:
+        """Note a sign of life."""
+        self.timers.renew_session(member, turn, self.times.session_timeout_ms)
+
     def grow_epoch(self) -> None:
         """Note that the target assignment is out of date."""
         self.epoch += 1
@@ -297,7 +306,7 @@ class ConsumerGroup:
         self.epoch, self.assignment_epoch = record.epoch, record.assignment_epoch
         self.assignor, self.topics = record.assignor, record.topics
         self.catalog_epoch = None
-        self.timers.restart(self.roster, record.members, turn)
+        self.timers.restart(self.roster, record.members, turn, self.times.session_timeout_ms)
         self.roster = ConsumerRoster(record.members)
 
 

@@ -18,16 +18,15 @@ REBALANCE_KIND: Final = "rebalance"
 class MemberTimers:
     """The timers of all members of one group."""
 
-    __slots__ = ("_deadlines", "_session_timeout_ms")
+    __slots__ = ("_deadlines",)
 
-    def __init__(self, session_timeout_ms: int) -> None:
-        self._session_timeout_ms = session_timeout_ms
+    def __init__(self) -> None:
         self._deadlines: dict[str, tuple[int, int]] = {}
 
-    def renew_session(self, member: ConsumerMember, turn: Turn) -> None:
+    def renew_session(self, member: ConsumerMember, turn: Turn, session_timeout_ms: int) -> None:
         """Begin a member's session anew; members of the classic protocol bring their own time."""
         classic = member.classic
-        timeout_ms = self._session_timeout_ms if classic is None else classic.session_timeout_ms
+        timeout_ms = session_timeout_ms if classic is None else classic.session_timeout_ms
         deadline_ms = turn.now_ms + timeout_ms
         _, timer_ms = self._deadlines.get(member.member_id, (0, 0))
         if timer_ms <= turn.now_ms or timer_ms > deadline_ms:
@@ -65,7 +64,11 @@ class MemberTimers:
         self.stop_watching(member, turn)
 
     def restart(
-        self, before: Iterable[ConsumerMember], members: Collection[ConsumerMember], turn: Turn
+        self,
+        before: Iterable[ConsumerMember],
+        members: Collection[ConsumerMember],
+        turn: Turn,
+        session_timeout_ms: int,
     ) -> None:
         """Go over to other members; those that had no session get a whole one."""
         kept = {member.member_id for member in members}
@@ -76,7 +79,7 @@ class MemberTimers:
                 self.forget(member, turn)
         for member in members:
             if member.member_id not in self._deadlines:
-                self.renew_session(member, turn)
+                self.renew_session(member, turn, session_timeout_ms)
             if member.state is MemberState.REVOKING:
                 turn.schedule(_rebalance_timer(member), member.rebalance_timeout_ms)
 

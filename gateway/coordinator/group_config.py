@@ -4,7 +4,7 @@ Rule: plain values; every limit of the room stands here.
 Must not know: where the values come from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from gateway.coordinator.consumer_assignor_plan import ASSIGNORS
@@ -16,11 +16,19 @@ MEMBERS_PER_GROUP_MAX: Final = 100_000
 """Upper bound of `group_max_size`, whose default in Kafka means no limit."""
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerTimes:
+    """How long a member of the consumer protocol may be silent, and how often it is to speak."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Settings of all groups.
+    """Settings of all groups, and what single ones have instead.
 
-    The last seven are ours; Kafka has no such limits or hides them in its code.
+    The last seven but one are ours; Kafka has no such limits or hides them in its code.
 
     Attributes:
         group_id_bytes_max: longer ids are INVALID_GROUP_ID.
@@ -32,6 +40,7 @@ class GroupConfig:
         group_record_bytes_max: members and assignments of one group, as they are stored.
         new_member_join_timeout_ms: how long a member may wait for its first generation.
         offsets_expiry_batch_max: rows deleted in one write.
+        own_times: of groups that have their own, by group id; they change while the server runs.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -53,6 +62,7 @@ class GroupConfig:
     group_record_bytes_max: int = 16 << 20
     new_member_join_timeout_ms: int = 300_000
     offsets_expiry_batch_max: int = 10_000
+    own_times: dict[str, ConsumerTimes] = field(default_factory=dict)
 
     @classmethod
     def from_gateway(cls, config: "GatewayConfig") -> "GroupConfig":
@@ -70,6 +80,12 @@ class GroupConfig:
             consumer_max_size=min(config.group_consumer_max_size, MEMBERS_PER_GROUP_MAX),
             consumer_migration_policy=config.group_consumer_migration_policy,
             consumer_assignors=tuple(config.group_consumer_assignors.split(",")),
+        )
+
+    def times_of(self, group_id: str) -> ConsumerTimes:
+        """Return the times in force for the members of a group."""
+        return self.own_times.get(group_id) or ConsumerTimes(
+            self.consumer_session_timeout_ms, self.consumer_heartbeat_interval_ms
         )
 
     @property

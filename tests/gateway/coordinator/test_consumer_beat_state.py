@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.coordinator.consumer_messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from gateway.coordinator.group_config import GroupConfig
+from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import (
     NOTHING,
@@ -25,6 +25,30 @@ def test_row_106_first_heartbeat_assigns_and_the_next_repeats_nothing() -> None:
     assert world.beat("a", 1).assignment is None
     full = {"rebalance_timeout_ms": 1, "topic_names": ("t",), "owned": joined.assignment}
     assert world.beat("a", 1, **full).assignment == joined.assignment
+
+
+def test_own_times_of_a_group_hold_from_the_next_heartbeat_on() -> None:
+    world = ConsumerWorld()
+    assert 5_000 == world.join("a").heartbeat_interval_ms
+    for session_ms, interval_ms in ((20_000, 7_000), (60_000, 8_000)):
+        world.config.own_times["g"] = ConsumerTimes(session_ms, interval_ms)
+        told = world.beat("a", 1)
+        assert interval_ms == told.heartbeat_interval_ms
+        world.advance(session_ms - 1)
+        assert "a" in world.group.roster
+    world.advance(1)
+    assert "a" not in world.group.roster
+
+
+def test_own_times_of_a_group_hold_after_a_restart() -> None:
+    world = ConsumerWorld()
+    world.join("a")
+    world.config.own_times["g"] = ConsumerTimes(20_000, 7_000)
+    world.restart()
+    world.advance(19_999)
+    assert "a" in world.group.roster
+    world.advance(1)
+    assert "a" not in world.group.roster
 
 
 def test_row_106_partitions_are_revoked_first_and_assigned_after_confirmation() -> None:

@@ -7,22 +7,23 @@ from gateway.coordinator.consumer_timers import MemberTimers
 from gateway.coordinator.outcome import Cancel, Effect, Schedule, TimerKey, Turn
 from tests.gateway.coordinator.test_consumer_member_state import MEMBER
 
+SESSION_MS = 10_000
 SESSION = TimerKey("session", "m")
 REBALANCE = TimerKey("rebalance", "m")
 REVOKING = replace(MEMBER, state=MemberState.REVOKING)
 
 
 def timers_of_member() -> MemberTimers:
-    timers = MemberTimers(10_000)
-    timers.renew_session(MEMBER, Turn(0))
+    timers = MemberTimers()
+    timers.renew_session(MEMBER, Turn(0), SESSION_MS)
     return timers
 
 
 def test_heartbeats_move_the_deadline_and_set_no_timer() -> None:
-    timers = MemberTimers(10_000)
+    timers = MemberTimers()
     first, second, early, late = Turn(0), Turn(4_000), Turn(10_000), Turn(14_000)
-    timers.renew_session(MEMBER, first)
-    timers.renew_session(MEMBER, second)
+    timers.renew_session(MEMBER, first, SESSION_MS)
+    timers.renew_session(MEMBER, second, SESSION_MS)
     assert [Schedule(SESSION, 10_000)] == first.effects
     assert [] == second.effects
     assert not timers.is_up(SESSION, MEMBER, early)
@@ -56,7 +57,7 @@ def test_restart_keeps_running_sessions_and_begins_missing_ones() -> None:
     timers = timers_of_member()
     other = replace(REVOKING, member_id="n")
     turn = Turn(1_000)
-    timers.restart([MEMBER], [other], turn)
+    timers.restart([MEMBER], [other], turn, SESSION_MS)
     assert [
         Cancel(SESSION),
         Cancel(REBALANCE),
@@ -64,6 +65,6 @@ def test_restart_keeps_running_sessions_and_begins_missing_ones() -> None:
         Schedule(TimerKey("rebalance", "n"), 60_000),
     ] == turn.effects
     again = Turn(2_000)
-    timers.restart([other], [other], again)
+    timers.restart([other], [other], again, SESSION_MS)
     rebalance = TimerKey("rebalance", "n")
     assert [Cancel(rebalance), Schedule(rebalance, 60_000)] == again.effects

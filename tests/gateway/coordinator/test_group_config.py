@@ -3,7 +3,7 @@
 import pytest
 
 from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import MEMBERS_PER_GROUP_MAX, GroupConfig
+from gateway.coordinator.group_config import MEMBERS_PER_GROUP_MAX, ConsumerTimes, GroupConfig
 
 
 def test_defaults_agree_with_the_gateways() -> None:
@@ -39,3 +39,12 @@ def test_assignors_are_a_list_in_their_order() -> None:
     gateway = GatewayConfig(group_consumer_assignors="range,uniform", group_consumer_max_size=9)
     config = GroupConfig.from_gateway(gateway)
     assert (("range", "uniform"), 9) == (config.consumer_assignors, config.consumer_max_size)
+
+
+def test_a_group_has_its_own_times_or_those_of_all() -> None:
+    config = GroupConfig(consumer_session_timeout_ms=9, consumer_heartbeat_interval_ms=3)
+    config.own_times["own"] = ConsumerTimes(7, 2)
+    assert (ConsumerTimes(7, 2), ConsumerTimes(9, 3)) == (
+        config.times_of("own"),
+        config.times_of("other"),
+    )
