@@ -295,20 +295,31 @@ class TransactionCoordinator:
         return len(self._records) + self._first_rows >= TRANSACTIONAL_IDS_MAX
 
     async def _store(self, record: TxnRecord) -> None:
-        """Make a record durable, an outcome together with the offsets that it decides about."""
+        """Make a record durable, an outcome together with the offsets that it decides about.
+
+        It holds in the very step in which it is durable: what was submitted behind it, a commit of
+        the same offsets, say, holds after it in memory too.
+        """
         offsets, producer_id = self._parts.offsets, record.producer_id
+        is_first = record.transactional_id not in self._records
         is_end, is_commit = record.state.is_prepared, record.state is TxnState.PREPARE_COMMIT
         rows = offsets.rows_of_end(producer_id, is_commit=is_commit) if is_end else []
         rows.append((encode_key(record.transactional_id), encode_txn(record)))
-        is_first = record.transactional_id not in self._records
-        self._first_rows += is_first
-        try:
-            await self._parts.store.put_rows(rows)
-        finally:
+        stored: asyncio.Future[LedgerError | None] = asyncio.get_running_loop().create_future()
+
+        def landed(error: LedgerError | None) -> None:
             self._first_rows -= is_first
-        self._records[record.transactional_id] = record
-        if is_end:
-            offsets.ended(producer_id, is_commit=is_commit)
+            if error is None:
+                self._records[record.transactional_id] = record
+                if is_end:
+                    offsets.ended(producer_id, is_commit=is_commit)
+            if not stored.done():
+                stored.set_result(error)
+
+        self._parts.store.append_rows_nowait(rows, landed)
+        self._first_rows += is_first
+        if error := await stored:
+            raise error
 
     async def _complete(self, transactional_id: str) -> None:
         """Write the markers of an outcome, if there is one; if the storage refuses, later again.

@@ -9,17 +9,19 @@ import pytest
 
 from gateway.config import GatewayConfig
 from gateway.coordinator import transactions
+from gateway.coordinator.group_messages import Sender
 from gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
 from gateway.coordinator.txn_record import KEY_PREFIX, TxnState
 from gateway.coordinator.txn_state import Identity, InitRequest
 from gateway.wire.error_codes import ErrorCode
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
-from offsets import Place
+from offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read
 
 HERE = Place("t", 0)
+NOBODY = Sender("", -1)
 SWEEP_MS = GatewayConfig().transaction_abort_timed_out_transaction_cleanup_interval_ms
 
 
@@ -173,6 +175,26 @@ async def test_a_step_is_taken_to_its_end_when_nobody_waits_for_it() -> None:
         ending.cancel()
         hold.release()
         await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+
+
+async def test_a_commit_behind_the_end_of_a_transaction_stays() -> None:
+    """Memory says what the rows say: both were stored, the commit last."""
+    async with open_transaction() as (gateway, producer):
+        offsets = gateway.services.groups.offsets
+        topic = gateway.services.registry.get("t")
+        assert topic is not None
+        later = CommittedOffset(9, -1, "", 1, NO_EXPIRY, topic.id)
+        hold = gateway.engine.hold_next("commit")
+        first = asyncio.ensure_future(offsets.commit("other", NOBODY, [(HERE, later)]))
+        await hold.reached()
+        identity = Identity(producer.producer_id, producer.epoch)
+        ending = asyncio.ensure_future(coordinator(gateway).end("x", identity, is_commit=True))
+        await until(lambda: "x" in coordinator(gateway)._turns)
+        behind = asyncio.ensure_future(offsets.commit("g", NOBODY, [(HERE, later)]))
+        await asyncio.sleep(0)
+        hold.release()
+        await asyncio.gather(first, ending, behind)
+        assert (0, 9) == await committed(producer.client, "g", require_stable=True)
 
 
 async def test_topic_that_is_deleted_meanwhile_keeps_nothing_open() -> None:
