@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.expressions import Expression, InvalidExpression, compile_expression
 from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed
+from gateway.settings_table import SettingsTable, changed, normal_text
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import ConfigType, InvalidConfig
@@ -138,16 +138,14 @@ def _checked(name: str, text: str) -> str:
             f"unknown setting {name!r}, expected {', '.join(CLIENT_METRICS_KEYS)}",
         )
     value = parse(name, key.type, text, key.allowed)
-    if isinstance(value, tuple):
-        if "" in value:
-            raise InvalidConfig(f"{name}: expected no empty element, got {text!r}")
-        return ",".join(dict.fromkeys(value))
-    if not isinstance(value, int) or not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+    if isinstance(value, tuple) and "" in value:
+        raise InvalidConfig(f"{name}: expected no empty element, got {text!r}")
+    if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"{name}: expected {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}, got {value}",
         )
-    return str(value)
+    return normal_text(value)
 
 
 def _subscription(name: str, settings: Mapping[str, str]) -> ClientMetricsSubscription:

@@ -41,7 +41,13 @@ class GatewayConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offset_metadata_max_bytes: int = 4_096
     group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_min_session_timeout_ms: int = 45_000
+    group_consumer_max_session_timeout_ms: int = 60_000
+    """Between which a group can have a session timeout of its own."""
     group_consumer_heartbeat_interval_ms: int = 5_000
+    group_consumer_min_heartbeat_interval_ms: int = 5_000
+    group_consumer_max_heartbeat_interval_ms: int = 15_000
+    """The same for the interval of heartbeats."""
     group_consumer_max_size: int = 2_147_483_647
     group_consumer_assignors: Literal["uniform,range", "range,uniform", "uniform", "range"] = (
         "uniform,range"

@@ -1,4 +1,4 @@
-"""Configuration entries: settings of topics and of this node, as Kafka's admin APIs show them.
+"""Configuration entries: settings of every kind of thing, as Kafka's admin APIs show them.
 
 Rule: a value is shown with the place it comes from, and with every place that could have set it.
 Must not know: which API asks, or how values are stored.
@@ -9,7 +9,11 @@ from dataclasses import fields
 from typing import Final
 
 from gateway.broker_settings import ALL_NODES, ALTERABLE, BrokerSettings
+from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
 from gateway.config import GatewayConfig
+from gateway.group_keys import GROUP_KEYS
+from gateway.group_settings import GroupSettings
+from gateway.settings_table import normal_text
 from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
@@ -21,6 +25,8 @@ NODE_SOURCE: Final = 2
 ALL_NODES_SOURCE: Final = 3
 STATIC_BROKER_SOURCE: Final = 4
 DEFAULT_SOURCE: Final = 5
+CLIENT_METRICS_SOURCE: Final = 7
+GROUP_SOURCE: Final = 8
 _SOURCES: Final = {
     ConfigSource.TOPIC: TOPIC_SOURCE,
     ConfigSource.BROKER: STATIC_BROKER_SOURCE,
@@ -106,22 +112,49 @@ def broker_entries(
     untouched = GatewayConfig()
     for field in fields(config):
         value, default = getattr(config, field.name), getattr(untouched, field.name)
-        is_default = value == default
         name = field.name.replace("_", ".")
-        places = [] if is_default else [(value, STATIC_BROKER_SOURCE)]
-        yield DescribeConfigsResourceResult(
-            name=name,
-            value=_text(value),
+        places = [] if value == default else [(value, STATIC_BROKER_SOURCE)]
+        yield _entry(
+            name,
+            _field_type(field.name, value),
+            None,
+            [_place(name, *one) for one in [*places, (default, DEFAULT_SOURCE)]],
             read_only=True,
-            config_source=DEFAULT_SOURCE if is_default else STATIC_BROKER_SOURCE,
-            config_type=_TYPES[_field_type(field.name, value)],
-            documentation=None,
-            synonyms=[
-                DescribeConfigsSynonym(name=name, value=_text(one), source=source)
-                for one, source in [*places, (default, DEFAULT_SOURCE)]
-            ],
         )
     yield from _topic_defaults(defaults, {field.name.replace("_", ".") for field in fields(config)})
+
+
+def group_entries(
+    settings: GroupSettings, group_id: str
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield every setting that a group could have; it need not exist."""
+    own, untouched = settings.of(group_id), dict(GatewayConfig().kafka_items())
+    for key in GROUP_KEYS.values():
+        (synonym,) = key.synonyms
+        given = settings.given.get(synonym.name)
+        places = [_place(synonym.name, key.default, DEFAULT_SOURCE)]
+        if given is not None and given != untouched[synonym.name]:
+            places.insert(0, _place(synonym.name, given, STATIC_BROKER_SOURCE))
+        if key.name in own:
+            places.insert(0, _place(key.name, own[key.name], GROUP_SOURCE))
+        yield _entry(key.name, key.type, key.documentation, places)
+
+
+def client_metrics_entries(
+    metrics: ClientMetrics, name: str
+) -> Iterator[DescribeConfigsResourceResult]:
+    """Yield every setting of a subscription to metrics; defaults are no places of theirs."""
+    own = metrics.of(name)
+    for key in CLIENT_METRICS_KEYS.values():
+        is_set = key.name in own
+        place = _place(
+            key.name,
+            own.get(key.name, key.default),
+            CLIENT_METRICS_SOURCE if is_set else DEFAULT_SOURCE,
+        )
+        entry = _entry(key.name, key.type, key.documentation, [place])
+        entry.synonyms = [place] if is_set else []
+        yield entry
 
 
 def _topic_defaults(
@@ -139,25 +172,35 @@ def _topic_defaults(
 def _result(
     entry: ConfigEntry, name: str, value: str, *, read_only: bool
 ) -> DescribeConfigsResourceResult:
+    places = [_place(one.name, one.value, _SOURCES[one.source]) for one in entry.synonyms]
+    result = _entry(name, entry.type, entry.documentation, places, read_only=read_only)
+    result.value = value
+    return result
+
+
+def _place(name: str, value: bool | int | str, source: int) -> DescribeConfigsSynonym:
+    return DescribeConfigsSynonym(name=name, value=normal_text(value), source=source)
+
+
+def _entry(
+    name: str,
+    kind: ConfigType,
+    documentation: str | None,
+    places: list[DescribeConfigsSynonym],
+    *,
+    read_only: bool = False,
+) -> DescribeConfigsResourceResult:
+    """Return a setting with the places that could have set it; the first one holds."""
     return DescribeConfigsResourceResult(
         name=name,
-        value=value,
+        value=places[0].value,
         read_only=read_only,
-        config_source=_SOURCES[entry.source],
-        config_type=_TYPES[entry.type],
-        documentation=entry.documentation,
-        synonyms=[
-            DescribeConfigsSynonym(
-                name=synonym.name, value=synonym.value, source=_SOURCES[synonym.source]
-            )
-            for synonym in entry.synonyms
-        ],
+        config_source=places[0].source,
+        config_type=_TYPES[kind],
+        documentation=documentation,
+        synonyms=places,
     )
 
 
 def _field_type(name: str, value: bool | int | str) -> ConfigType:
     return ConfigType.LONG if name in _LONG_FIELDS else _FIELD_TYPES[type(value)]
-
-
-def _text(value: bool | int | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,19 +1,18 @@
-"""Configuration resources: what a configuration request is about, and what may be done to it.
+"""Configuration resources: what a configuration request is about, and what is said of it.
 
-Rule: a resource is a pair (type, name). Topics and this node can be changed; everything else is
-refused with a reason.
+Rule: a resource is a pair (type, name), its settings are pairs (name, value); what stands twice is
+refused, and no refusal touches its neighbours.
 Must not know: the messages of the APIs that use it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
-from gateway.context import RequestContext
-from gateway.refusals import Refused, find_topic, refusal_of, refuse_repeated
+from gateway.refusals import Refused, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
-from topics import Topic, TopicsError
+from topics import TopicsError
 
 
 class ResourceType(IntEnum):
@@ -71,24 +70,6 @@ async def alter_each(
     return outcomes
 
 
-def find_alterable_topic(context: RequestContext, resource: Resource) -> Topic:
-    """Return the topic whose configuration is to be changed.
-
-    Raises:
-        Refused: the resource is none that can be changed.
-        TopicsError: there is no such topic.
-    """
-    if resource.resource_type != ResourceType.TOPIC:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"expected a topic (resource type {ResourceType.TOPIC.value}), got type "
-            f"{resource.resource_type}: only topics and brokers have settings that can be changed",
-        )
-    if resource.resource_name == "":
-        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics at once")
-    return find_topic(context, resource.resource_name)
-
-
 def refuse_repeated_names(settings: Sequence[Setting]) -> None:
     """Refuse a configuration in which one name stands twice.
 
@@ -109,23 +90,3 @@ def value_of(setting: Setting) -> str:
     if setting.value is None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"{setting.name}: expected a value, got null")
     return setting.value
-
-
-async def alter_topic(
-    context: RequestContext,
-    topic: Topic,
-    changes: Mapping[str, str | None],
-    *,
-    replace: bool,
-    validate_only: bool,
-) -> None:
-    """Change settings of a topic, or only check the changes; None takes a setting back.
-
-    Raises:
-        TopicsError: a name or value is not allowed, or nothing could be stored.
-    """
-    registry = context.services.registry
-    if validate_only:
-        registry.check_changes(topic, changes, replace=replace)
-    else:
-        await registry.alter_configs(topic.name, changes, replace=replace)

@@ -1,22 +1,41 @@
-"""Configuration targets: the things whose settings can be altered, behind one face.
+"""Configuration targets: the things that have settings, behind one face.
 
-Rule: a target changes as a whole or not at all.
+Rule: a target is shown whole, and changes as a whole or not at all. What is not in `find_target`
+has no configuration here.
 Must not know: the messages of the APIs that use it.
 """
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
 
-from gateway.broker_settings import ALTERABLE, BrokerSettings
-from gateway.config_resources import (
-    Resource,
-    ResourceType,
-    alter_topic,
-    find_alterable_topic,
+from gateway.broker_settings import ALL_NODES, ALTERABLE, BrokerSettings
+from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
+from gateway.config_entries import (
+    all_brokers_entries,
+    altered_broker_entries,
+    client_metrics_entries,
+    group_entries,
+    topic_entries,
 )
+from gateway.config_resources import Resource, ResourceType
 from gateway.context import RequestContext
-from topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic, describe
+from gateway.group_keys import GROUP_KEYS
+from gateway.group_settings import GroupSettings
+from gateway.refusals import Refused, find_topic
+from gateway.services import Services
+from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic
 from topics.config_keys import ConfigKey
+
+CONFIGURABLE: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+"""The types that have settings."""
+Entries = Iterable[DescribeConfigsResourceResult]
 
 
 class Target(Protocol):
@@ -24,6 +43,12 @@ class Target(Protocol):
 
     keys: Mapping[str, ConfigKey]
     """The settings that it can have."""
+    lists: frozenset[str]
+    """Those that elements can be added to and taken from."""
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        ...
 
     def value(self, name: str) -> str:
         """Return the text in force of one of them."""
@@ -32,22 +57,80 @@ class Target(Protocol):
     async def alter(
         self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
     ) -> None:
-        """Change settings, or only check the changes; None takes a setting back."""
+        """Change settings, or only check the changes; None takes a setting back.
+
+        Raises:
+            Refused: nothing was changed.
+            TopicsError: nothing was changed.
+        """
         ...
+
+
+class Settings(Protocol):
+    """The settings of all things of one kind that are kept in a table."""
+
+    def of(self, name: str) -> Mapping[str, str]:
+        """Return what is set for one of them; Refused if the name is none."""
+        ...
+
+    async def alter(
+        self, name: str, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
+    ) -> None:
+        """Change settings of one of them, as `Target.alter` does."""
+        ...
+
+
+S = TypeVar("S", bound=Settings)
 
 
 def find_target(context: RequestContext, resource: Resource) -> Target:
     """Return what a resource stands for.
 
     Raises:
-        Refused: its configuration cannot be altered.
+        Refused: it has no configuration here.
         TopicsError: there is no such topic.
     """
-    if resource.resource_type == ResourceType.BROKER:
-        settings = context.services.broker_settings
-        settings.of(resource.resource_name)
-        return BrokerTarget(settings, resource.resource_name)
-    return TopicTarget(context, find_alterable_topic(context, resource))
+    services, name = context.services, resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return TopicTarget(services, find_topic(context, name))
+        case ResourceType.BROKER:
+            return BrokerTarget(services.broker_settings, name)
+        case ResourceType.CLIENT_METRICS:
+            return ClientMetricsTarget(services.client_metrics, name)
+        case ResourceType.GROUP:
+            return GroupTarget(services.group_settings, name)
+    raise Refused(
+        ErrorCode.INVALID_REQUEST,
+        f"expected resource type {', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}, "
+        f"got {resource.resource_type}",
+    )
+
+
+def find_alterable(context: RequestContext, resource: Resource) -> Target:
+    """Return what a resource stands for, whose settings are to be changed.
+
+    Raises:
+        Refused: it has no configuration here that can be changed.
+        TopicsError: there is no such topic.
+    """
+    if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
+        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics at once")
+    return find_target(context, resource)
+
+
+def configured_names(services: Services) -> dict[ResourceType, list[str]]:
+    """Return the names of all things that have a configuration, by type.
+
+    Of groups and subscriptions those that have settings of their own; the others have defaults,
+    whether they exist or not.
+    """
+    return {
+        ResourceType.TOPIC: [topic.name for topic in services.registry.all()],
+        ResourceType.BROKER: [services.broker_settings.node],
+        ResourceType.CLIENT_METRICS: list(services.client_metrics.subscriptions()),
+        ResourceType.GROUP: list(services.group_settings.all),
+    }
 
 
 def current_list(target: Target, name: str) -> list[str]:
@@ -56,47 +139,56 @@ def current_list(target: Target, name: str) -> list[str]:
     Raises:
         InvalidConfig: it is none.
     """
-    key = target.keys.get(name)
-    if key is None or key.type is not ConfigType.LIST:
+    if name not in target.lists:
         raise InvalidConfig(f"{name}: expected a setting that is a list")
     return [element for element in target.value(name).split(",") if element]
+
+
+def _shown_value(entries: Entries, name: str) -> str:
+    return next(entry.value or "" for entry in entries if entry.name == name)
+
+
+def _lists(keys: Mapping[str, ConfigKey]) -> frozenset[str]:
+    return frozenset(name for name, key in keys.items() if key.type is ConfigType.LIST)
 
 
 class TopicTarget:
     """A topic."""
 
     keys: Mapping[str, ConfigKey] = CONFIG_KEYS
+    lists = _lists(CONFIG_KEYS)
 
-    def __init__(self, context: RequestContext, topic: Topic) -> None:
-        self._context = context
+    def __init__(self, services: Services, topic: Topic) -> None:
+        self._services = services
         self._topic = topic
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        defaults = self._services.registry.defaults
+        return topic_entries(self._topic.configs, defaults, self._services.broker_settings)
 
     def value(self, name: str) -> str:
         """Return the text in force of a setting."""
-        entries = describe(self._topic.configs, self._context.services.registry.defaults)
-        return next(entry.value for entry in entries if entry.name == name)
+        return _shown_value(self.entries(), name)
 
     async def alter(
         self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
     ) -> None:
         """Change settings, or only check the changes; None takes a setting back."""
-        await alter_topic(
-            self._context, self._topic, changes, replace=replace, validate_only=validate_only
-        )
+        registry = self._services.registry
+        if validate_only:
+            registry.check_changes(self._topic, changes, replace=replace)
+        else:
+            await registry.alter_configs(self._topic.name, changes, replace=replace)
 
 
-class BrokerTarget:
-    """This node, or all nodes."""
+class _KeptTarget(Generic[S]):
+    """Something whose settings are kept in a table."""
 
-    keys: Mapping[str, ConfigKey] = ALTERABLE
-
-    def __init__(self, settings: BrokerSettings, name: str) -> None:
+    def __init__(self, settings: S, name: str) -> None:
+        settings.of(name)
         self._settings = settings
         self._name = name
-
-    def value(self, name: str) -> str:
-        """Return the text in force of a setting."""
-        return self._settings.value(name)
 
     async def alter(
         self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
@@ -105,3 +197,50 @@ class BrokerTarget:
         await self._settings.alter(
             self._name, changes, replace=replace, validate_only=validate_only
         )
+
+
+class BrokerTarget(_KeptTarget[BrokerSettings]):
+    """This node, or all nodes."""
+
+    keys: Mapping[str, ConfigKey] = ALTERABLE
+    lists = _lists(ALTERABLE)
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown; of all nodes, what was altered for them."""
+        if self._name == ALL_NODES:
+            return all_brokers_entries(self._settings)
+        return altered_broker_entries(self._settings)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting on this node."""
+        return self._settings.value(name)
+
+
+class ClientMetricsTarget(_KeptTarget[ClientMetrics]):
+    """A subscription to metrics of clients. Its lists can only be set, as in Apache Kafka."""
+
+    keys: Mapping[str, ConfigKey] = CLIENT_METRICS_KEYS
+    lists: frozenset[str] = frozenset()
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        return client_metrics_entries(self._settings, self._name)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting."""
+        return _shown_value(self.entries(), name)
+
+
+class GroupTarget(_KeptTarget[GroupSettings]):
+    """A group."""
+
+    keys: Mapping[str, ConfigKey] = GROUP_KEYS
+    lists = _lists(GROUP_KEYS)
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        return group_entries(self._settings, self._name)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting."""
+        return _shown_value(self.entries(), name)

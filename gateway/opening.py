@@ -13,6 +13,7 @@ from gateway.coordinator.producer_ids import ProducerIds
 from gateway.coordinator.topic_catalog import RegistryCatalog
 from gateway.coordinator.transactions import TransactionCoordinator, TransactionParts
 from gateway.coordinator.txn_markers import TxnMarkers
+from gateway.group_settings import GroupSettings
 from gateway.quotas import Quotas
 from gateway.services import Services
 from gateway.telemetry import Telemetry
@@ -37,10 +38,12 @@ def open_services(
     metrics: Metrics | None = None,
 ) -> Services:
     """Load groups, offsets and transactions, and begin to serve them."""
+    group_config = GroupConfig.from_gateway(config)
+    group_settings = GroupSettings(store, config, group_config)
     groups = GroupCoordinator.open(
         store,
         catalog=RegistryCatalog(registry),
-        config=GroupConfig.from_gateway(config),
+        config=group_config,
         clock=clock,
         timers=timers,
         entropy=entropy,
@@ -72,6 +75,7 @@ def open_services(
         broker_settings=BrokerSettings(store, registry, config),
         client_metrics=client_metrics,
         telemetry=telemetry,
+        group_settings=group_settings,
         config=config,
         clock=clock,
         timers=timers,

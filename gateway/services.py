@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gateway.coordinator.groups import GroupCoordinator
     from gateway.coordinator.producer_ids import ProducerIds
     from gateway.coordinator.transactions import TransactionCoordinator
+    from gateway.group_settings import GroupSettings
     from gateway.quotas import Quotas
     from gateway.telemetry import Telemetry
     from ledger import LedgerStore
@@ -41,6 +42,7 @@ class Services:
     broker_settings: "BrokerSettings"
     client_metrics: "ClientMetrics"
     telemetry: "Telemetry"
+    group_settings: "GroupSettings"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"

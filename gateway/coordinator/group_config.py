@@ -28,7 +28,7 @@ class ConsumerTimes:
 class GroupConfig:
     """Settings of all groups, and what single ones have instead.
 
-    The last seven but one are ours; Kafka has no such limits or hides them in its code.
+    All from `group_id_bytes_max` on are ours; Kafka has no such limits or hides them in its code.
 
     Attributes:
         group_id_bytes_max: longer ids are INVALID_GROUP_ID.

@@ -6,24 +6,20 @@ Behaviour:
 - A topic shows every setting it could have; this node shows what it was started with, and what was
   altered since; what cannot be altered is read-only. The empty broker name stands for all nodes: it
   shows what was altered for them.
+- Groups and subscriptions to client metrics show every setting they could have, whether they exist
+  or not.
 - Another node's id, and kinds of resource that have no configuration here, are INVALID_REQUEST.
 
 Version notes:
 - v1 adds synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
 """
 
-from collections.abc import Iterable
-
-from gateway.broker_settings import ALL_NODES
-from gateway.config_entries import all_brokers_entries, altered_broker_entries, topic_entries
-from gateway.config_resources import ResourceType
+from gateway.config_targets import find_target
 from gateway.context import RequestContext
-from gateway.refusals import Refused, find_topic, refusal_of
-from gateway.wire.error_codes import ErrorCode
+from gateway.refusals import Refused, refusal_of
 from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
-    DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
@@ -49,7 +45,7 @@ def _describe(
         resource_name=resource.resource_name,
     )
     try:
-        entries = _entries(context, resource)
+        entries = find_target(context, resource).entries()
     except (Refused, TopicsError) as error:
         result.error_code, result.error_message = refusal_of(error)
         return result
@@ -61,23 +57,3 @@ def _describe(
         if not request.include_documentation:
             entry.documentation = None
     return result
-
-
-def _entries(
-    context: RequestContext, resource: DescribeConfigsResource
-) -> Iterable[DescribeConfigsResourceResult]:
-    services = context.services
-    settings = services.broker_settings
-    if resource.resource_type == ResourceType.TOPIC:
-        topic = find_topic(context, resource.resource_name)
-        return topic_entries(topic.configs, services.registry.defaults, settings)
-    if resource.resource_type == ResourceType.BROKER:
-        settings.of(resource.resource_name)
-        if resource.resource_name == ALL_NODES:
-            return all_brokers_entries(settings)
-        return altered_broker_entries(settings)
-    raise Refused(
-        ErrorCode.INVALID_REQUEST,
-        f"expected resource type {ResourceType.TOPIC.value} (topic) or "
-        f"{ResourceType.BROKER.value} (broker), got {resource.resource_type}",
-    )

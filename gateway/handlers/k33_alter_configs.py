@@ -2,10 +2,10 @@
 
 Behaviour:
 - Every resource gets one entry; one that stands twice, or names a setting twice, is refused.
-- What a topic had and the request does not name goes back to its default.
+- What a resource had and the request does not name goes back to its default.
 - With ``validate_only`` nothing changes. Changes hold at once and survive a restart.
-- Topics can be changed, and what of this node `gateway.broker_settings` allows; anything else is
-  INVALID_REQUEST.
+- Topics, groups and subscriptions to client metrics can be changed, and what of this node
+  `gateway.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
 from gateway.config_resources import (
@@ -13,7 +13,7 @@ from gateway.config_resources import (
     refuse_repeated_names,
     value_of,
 )
-from gateway.config_targets import find_target
+from gateway.config_targets import find_alterable
 from gateway.context import RequestContext
 from gateway.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
@@ -31,7 +31,7 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
     """Replace the configuration of each resource."""
 
     async def alter(resource: AlterConfigsResource) -> None:
-        target = find_target(context, resource)
+        target = find_alterable(context, resource)
         refuse_repeated_names(resource.configs)
         configs = {setting.name: value_of(setting) for setting in resource.configs}
         await target.alter(configs, replace=True, validate_only=request.validate_only)

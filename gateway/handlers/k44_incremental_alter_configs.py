@@ -7,8 +7,8 @@ Behaviour:
 - A resource changes as a whole or not at all; with ``validate_only`` nothing changes. Changes hold
   at once and survive a restart.
 - Requests are carried out one after another, so that a list which two of them add to gets both.
-- Topics can be changed, and what of this node `gateway.broker_settings` allows; anything else is
-  INVALID_REQUEST.
+- Topics, groups and subscriptions to client metrics can be changed, and what of this node
+  `gateway.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from gateway.config_resources import (
     refuse_repeated_names,
     value_of,
 )
-from gateway.config_targets import Target, current_list, find_target
+from gateway.config_targets import Target, current_list, find_alterable
 from gateway.context import RequestContext
 from gateway.refusals import Refused
 from gateway.services import Services
@@ -62,7 +62,7 @@ def bind(_services: Services) -> Handle:
         """Change single settings of each resource."""
 
         async def alter(resource: AlterConfigsResource) -> None:
-            target = find_target(context, resource)
+            target = find_alterable(context, resource)
             changes = _changes(target, resource)
             await target.alter(changes, replace=False, validate_only=request.validate_only)
 

@@ -7,16 +7,14 @@ import pytest
 from gateway.config_resources import (
     Outcome,
     alter_each,
-    alter_topic,
-    find_alterable_topic,
     refuse_repeated_names,
     value_of,
 )
 from gateway.context import Peer, RequestContext
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
-from tests.gateway.running import RunningGateway, running_gateway
-from topics import InvalidConfig, InvalidTopicName, TopicsError, UnknownTopic
+from tests.gateway.running import RunningGateway
+from topics import InvalidConfig
 
 TOPIC = 2
 
@@ -62,32 +60,6 @@ async def test_alter_each_answers_each_and_alters_what_it_can() -> None:
     assert ["a", "b"] == altered
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "message"),
-    [
-        (TOPIC, "", "all topics"),
-        (8, "1", "type 8"),
-        (16, "x", "type 16"),
-        (32, "x", "type 32"),
-        (99, "x", "type 99"),
-    ],
-)
-async def test_what_has_no_settings_cannot_be_altered(kind: int, name: str, message: str) -> None:
-    async with running_gateway() as gateway:
-        with pytest.raises(Refused, match=message) as caught:
-            find_alterable_topic(context_of(gateway), Named(name, kind))
-        assert ErrorCode.INVALID_REQUEST == caught.value.code
-
-
-@pytest.mark.parametrize(("name", "error"), [("x", UnknownTopic), ("a b", InvalidTopicName)])
-async def test_a_topic_that_is_none_cannot_be_altered(name: str, error: type[TopicsError]) -> None:
-    async with running_gateway() as gateway:
-        topic = await gateway.create_topic("t")
-        assert topic is find_alterable_topic(context_of(gateway), Named("t"))
-        with pytest.raises(error):
-            find_alterable_topic(context_of(gateway), Named(name))
-
-
 def test_settings_need_a_value_and_stand_once() -> None:
     assert "1" == value_of(Set("a"))
     refuse_repeated_names([Set("a"), Set("b")])
@@ -95,24 +67,3 @@ def test_settings_need_a_value_and_stand_once() -> None:
         value_of(Set("a", None))
     with pytest.raises(Refused, match="a: expected once, got 2 times"):
         refuse_repeated_names([Set("a"), Set("b"), Set("a", None)])
-
-
-@pytest.mark.parametrize(
-    ("replace", "expected"),
-    [(True, {"flush.ms": "4"}), (False, {"retention.bytes": "2", "flush.ms": "4"})],
-)
-async def test_alter_topic_replaces_or_adds_and_only_checks_when_asked(
-    *, replace: bool, expected: dict[str, str]
-) -> None:
-    async with running_gateway() as gateway:
-        before = {"retention.ms": "1", "retention.bytes": "2"}
-        topic = await gateway.create_topic("t", configs=before)
-        for validate_only, after in ((True, before), (False, expected)):
-            await alter_topic(
-                context_of(gateway),
-                topic,
-                {"retention.ms": None, "flush.ms": "4"},
-                replace=replace,
-                validate_only=validate_only,
-            )
-            assert after == topic.configs

@@ -3,6 +3,7 @@
 import pytest
 
 from gateway.config import GatewayConfig
+from gateway.group_keys import GROUP_KEYS
 from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -13,7 +14,7 @@ from tests.gateway.running import RunningGateway, running_gateway
 from topics import CONFIG_KEYS
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_REQUEST = 3, 17, 42
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 SHOWN = {name for name, key in CONFIG_KEYS.items() if not key.is_internal}
 
 
@@ -100,8 +101,8 @@ async def test_row_33_synonyms_and_documentation_only_when_asked_for() -> None:
         (of("7", kind=BROKER), INVALID_REQUEST),
         (of("one", kind=BROKER), INVALID_REQUEST),
         (of("1", kind=8), INVALID_REQUEST),
-        (of("x", kind=16), INVALID_REQUEST),
-        (of("x", kind=32), INVALID_REQUEST),
+        (of("", kind=METRICS), INVALID_REQUEST),
+        (of("", kind=GROUP), INVALID_REQUEST),
         (of("x", kind=0), INVALID_REQUEST),
         (of("x", kind=99), INVALID_REQUEST),
         (of("x", kind=-3), INVALID_REQUEST),
@@ -172,3 +173,60 @@ async def test_altered_settings_stand_before_what_was_given() -> None:
         places = [(each.value, each.source) for each in node.configs[0].synonyms]
         assert [("500", 2), ("400", 3), ("1048588", 5)] == places
         assert [("400", 3)] == [(s.value, s.source) for s in every_node.configs[0].synonyms]
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+@pytest.mark.parametrize(
+    ("kind", "keys"), [(GROUP, set(GROUP_KEYS)), (METRICS, {"interval.ms", "match", "metrics"})]
+)
+async def test_groups_and_subscriptions_have_defaults_whether_they_exist_or_not(
+    kind: int, keys: set[str], version: int
+) -> None:
+    async with running_gateway() as gateway:
+        everything, one = await describe(
+            gateway,
+            of("x", kind=kind, every=True),
+            of("x", min(keys), "nope", kind=kind),
+            version=version,
+        )
+        assert keys == set(by_name(everything))
+        assert {(5, False)} == {(each.config_source, each.read_only) for each in everything.configs}
+        assert {min(keys)} == set(by_name(one))
+
+
+async def test_own_settings_of_groups_stand_before_those_of_all() -> None:
+    name = "consumer.session.timeout.ms"
+    config = GatewayConfig(group_consumer_session_timeout_ms=50_000)
+    async with running_gateway(config) as gateway:
+        (before,) = await describe(gateway, of("g", name, kind=GROUP))
+        assert [("50000", 4, 3)] == [
+            (each.value, each.config_source, each.config_type) for each in before.configs
+        ]
+        await gateway.services.group_settings.alter(
+            "g", {name: "60000"}, replace=False, validate_only=False
+        )
+        (after,) = await describe(gateway, of("g", name, kind=GROUP), include_synonyms=True)
+        (entry,) = after.configs
+        assert ("60000", 8) == (entry.value, entry.config_source)
+        assert [
+            (name, "60000", 8),
+            (f"group.{name}", "50000", 4),
+            (f"group.{name}", "45000", 5),
+        ] == [(each.name, each.value, each.source) for each in entry.synonyms]
+
+
+async def test_settings_of_subscriptions_have_no_place_but_their_own() -> None:
+    async with running_gateway() as gateway:
+        await gateway.services.client_metrics.alter(
+            "m", {"metrics": "a"}, replace=False, validate_only=False
+        )
+        (result,) = await describe(gateway, of("m", kind=METRICS), include_synonyms=True)
+        entries = by_name(result)
+        assert {"interval.ms": ("300000", 5, 3), "match": ("", 5, 7), "metrics": ("a", 7, 7)} == {
+            name: (each.value, each.config_source, each.config_type)
+            for name, each in entries.items()
+        }
+        assert [] == entries["match"].synonyms
+        assert [("metrics", "a", 7)] == [
+            (each.name, each.value, each.source) for each in entries["metrics"].synonyms
+        ]

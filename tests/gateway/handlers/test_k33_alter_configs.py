@@ -12,7 +12,7 @@ from ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, running_gateway
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_CONFIG, INVALID_REQUEST, STORAGE = 3, 17, 40, 42, 56
-TOPIC = 2
+TOPIC, METRICS, GROUP = 2, 16, 32
 BEFORE = {"retention.ms": "1", "retention.bytes": "2"}
 
 
@@ -129,3 +129,25 @@ async def test_settings_of_this_node_are_replaced() -> None:
             (outcome,) = (await client.ask(request, 2)).responses
             assert 0 == outcome.error_code
             assert {name: "7"} == gateway.services.broker_settings.of("1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        (GROUP, {"consumer.session.timeout.ms": "50000"}, {"share.isolation.level": "x"}),
+        (METRICS, {"metrics": "a"}, {"interval.ms": "99"}),
+    ],
+)
+async def test_settings_of_groups_and_subscriptions_are_replaced(
+    kind: int, first: dict[str, str], second: dict[str, str]
+) -> None:
+    async with running_gateway() as gateway:
+        services = gateway.services
+        settings = services.group_settings if kind == GROUP else services.client_metrics
+        (outcome,) = await alter(gateway, of("x", *first.items(), kind=kind))
+        assert (0, first) == (outcome.error_code, settings.of("x"))
+        (outcome,) = await alter(gateway, of("x", *second.items(), kind=kind))
+        assert outcome.error_code in {INVALID_CONFIG, INVALID_REQUEST}
+        assert first == settings.of("x")
+        (outcome,) = await alter(gateway, of("x", kind=kind))
+        assert (0, {}) == (outcome.error_code, settings.of("x"))

@@ -12,7 +12,7 @@ from ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, running_gateway, until
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_CONFIG, INVALID_REQUEST, STORAGE = 3, 17, 40, 42, 56
-TOPIC = 2
+TOPIC, METRICS, GROUP = 2, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 BEFORE = {"retention.ms": "1", "cleanup.policy": "delete"}
 Change = tuple[str, int, str | None]
@@ -119,6 +119,14 @@ async def test_lists_start_from_their_default() -> None:
         (of("7", ("log.retention.ms", SET, "7"), kind=4), INVALID_REQUEST),
         (of("1", ("gateway", SET, "INFO"), kind=8), INVALID_REQUEST),
         (of("x", ("interval.ms", SET, "1"), kind=16), INVALID_REQUEST),
+        (of("x", ("metrics", APPEND, "a"), kind=METRICS), INVALID_CONFIG),
+        (of("x", ("nope", SET, "1"), kind=METRICS), INVALID_REQUEST),
+        (of("", ("metrics", SET, "a"), kind=METRICS), INVALID_REQUEST),
+        (of("g", ("consumer.session.timeout.ms", SET, "1"), kind=GROUP), INVALID_CONFIG),
+        (of("g", ("consumer.session.timeout.ms", SUBTRACT, "1"), kind=GROUP), INVALID_CONFIG),
+        (of("g", ("consumer.session.timeout.ms", SET, None), kind=GROUP), INVALID_REQUEST),
+        (of("g", ("nope", SET, "1"), kind=GROUP), INVALID_CONFIG),
+        (of("", ("consumer.session.timeout.ms", SET, "50000"), kind=GROUP), INVALID_REQUEST),
         (of("x", kind=99), INVALID_REQUEST),
     ],
 )
@@ -207,3 +215,23 @@ async def test_settings_of_this_node_and_of_all_nodes_can_be_altered() -> None:
         assert {size: "400"} == settings.of("")
         (outcome,) = await alter(gateway, of("1", (size, APPEND, "1"), kind=4))
         assert INVALID_CONFIG == outcome.error_code
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_settings_of_groups_and_subscriptions_can_be_altered(version: int) -> None:
+    async with running_gateway() as gateway:
+        services, timeout = gateway.services, "consumer.session.timeout.ms"
+        for changes, of_group, of_metrics in (
+            ((SET, "50000", "a,b"), {timeout: "50000"}, {"metrics": "a,b"}),
+            ((DELETE, None, None), {}, {}),
+        ):
+            operation, number, names = changes
+            outcomes = await alter(
+                gateway,
+                of("x", (timeout, operation, number), ("nope", DELETE, None), kind=GROUP),
+                of("x", ("metrics", operation, names), ("nope", DELETE, None), kind=METRICS),
+                version=version,
+            )
+            assert [0, 0] == [outcome.error_code for outcome in outcomes]
+            assert of_group == services.group_settings.of("x")
+            assert of_metrics == services.client_metrics.of("x")
