@@ -17,7 +17,8 @@ from offsets import Place
 
 EPOCH_MAX: Final = 32_767
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
-"""From here on a new producer id is needed: one more epoch is left for fencing."""
+"""From here on a new producer id is needed: one more epoch is left for fencing, and no client may
+name that one."""
 
 
 class Identity(NamedTuple):
@@ -160,7 +161,7 @@ def check_producer(current: TxnRecord | None, identity: Identity) -> ErrorCode:
     """Say whether a request comes from the producer that holds the transactional id."""
     if current is None or current.producer_id != identity.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if current.epoch != identity.epoch:
+    if current.epoch != identity.epoch or identity.epoch == EPOCH_MAX:
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.NONE
 
@@ -262,7 +263,7 @@ def _end_rising(
     is_repeated = is_after_overflow or (current.epoch == epoch + 1 and not is_fenced_for_good)
     if current.producer_id != identity.producer_id and not is_after_overflow:
         return Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    is_current = current.epoch == epoch
+    is_current = current.epoch == epoch < EPOCH_MAX
     is_valid = is_current if state in {TxnState.ONGOING, TxnState.EMPTY} else is_repeated
     if state in {TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT}:
         is_valid = is_repeated or is_current

@@ -1,6 +1,7 @@
 """Which step of a transaction may follow which; rows 110 to 125 of kafka-protocol.md 6.6."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import strategies as st
@@ -312,6 +313,17 @@ def test_the_last_epoch_can_be_fenced() -> None:
     for is_commit in (False, True):
         assert Refused(FENCED) == ended(done, me, is_commit=is_commit, rising=True)
     assert Identity(9, 0) == became_identity(init(done, new_id=9))
+
+
+def test_whoever_names_the_last_epoch_is_not_believed() -> None:
+    """A transaction begun with it could not be fenced, and no epoch is left for its end."""
+    done = completed(fenced(record(epoch=EPOCH_EXHAUSTED), NOW), NOW)
+    liar = Identity(7, EPOCH_MAX)
+    begun = add(done, liar, partitions=[HERE], has_rising_epochs=False, now_ms=NOW)
+    assert Refused(FENCED) == begun
+    assert FENCED is verify(done, liar, HERE)
+    for is_commit, rising in product((False, True), repeat=2):
+        assert Refused(FENCED) == ended(done, liar, is_commit=is_commit, rising=rising, new_id=9)
 
 
 @pytest.mark.parametrize("state", list(TxnState))
