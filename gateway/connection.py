@@ -20,7 +20,6 @@ from gateway.connection_state import (
     HOLD_SLOW_READER,
     HOLD_STOPPING,
     HOLD_THROTTLED,
-    NOT_COUNTED,
     ConnectionState,
     Slot,
 )
@@ -31,6 +30,7 @@ from gateway.switchboard import Switchboard
 from gateway.wire.errors import MalformedMessage
 from gateway.wire.framing import FrameSplitter
 from gateway.wire.header import RequestHeader, decode_request_header
+from runtime.metrics import Counter
 
 if TYPE_CHECKING:
     from runtime.timers import TimerHandle
@@ -91,7 +91,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending_bytes = 0
         self._current_bytes = 0
         self._begun_ms = 0
-        self._request_ms = NOT_COUNTED
+        self._request_ms = Counter()
         self._output_bytes = 0
         self._has_produced = False
         self._is_flush_scheduled = False

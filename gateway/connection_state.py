@@ -8,8 +8,7 @@ Must not know: sockets, frames' contents, the event loop.
 
 from collections import deque
 from collections.abc import Sequence
-
-from runtime.metrics import Counter
+from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
@@ -26,8 +25,10 @@ HOLD_THROTTLED = 16
 """The client used more than its quota: it was told so, and its next request waits (KIP-219)."""
 
 
-NOT_COUNTED = Counter("request_ms")
-"""What slots count into that no connection has opened."""
+class Total(Protocol):
+    """A number that is added to."""
+
+    value: int
 
 
 class Slot:
@@ -37,7 +38,7 @@ class Slot:
         response: the whole response frame in pieces; None while it is awaited.
         request_bytes: what the request counts against the limits until it is answered.
         begun_ms: monotonic time at which the request was started.
-        request_ms: where the time until its response is counted.
+        request_ms: where the time until its response is counted; there once it is opened.
     """
 
     __slots__ = ("begun_ms", "is_exclusive", "request_bytes", "request_ms", "response")
@@ -45,7 +46,7 @@ class Slot:
     def __init__(self) -> None:
         self.response: Sequence[Buffer] | None = None
         self.request_bytes = self.begun_ms = 0
-        self.request_ms = NOT_COUNTED
+        self.request_ms: Total
         self.is_exclusive = False
 
     @property

@@ -116,9 +116,11 @@ class Route:
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
         api = {"api": spec.module.partition("_")[2]}
-        self.requests = services.metrics.counter("requests", api)
-        self.request_ms = services.metrics.counter("request_ms", api)
-        """From the start of a request, which may have waited, to its response; acks=0 has none."""
+        counter = services.metrics.counter
+        self.requests = counter("requests", "requests that were started", api)
+        self.request_ms = counter(
+            "request_ms", "time from the start of requests to their responses", api
+        )
         self.hot: HotHandler | None = None
         if hasattr(module, "make_handler"):
             self.hot = module.make_handler(services)

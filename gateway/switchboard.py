@@ -50,14 +50,22 @@ class Switchboard:
         self._is_turn_scheduled = False
         self._loop = asyncio.get_running_loop()
         metrics = services.metrics
-        self.malformed = metrics.counter("malformed_requests")
-        self.accepted = metrics.counter("connections_accepted")
-        self.received = metrics.counter("received_bytes")
-        self.sent = metrics.counter("sent_bytes")
+        self.malformed = metrics.counter("malformed_requests", "connections closed for what came")
+        self.accepted = metrics.counter("connections_accepted", "connections that were let in")
+        self.received = metrics.counter("received_bytes", "bytes that Kafka clients sent")
+        self.sent = metrics.counter("sent_bytes", "bytes that were sent to Kafka clients")
         self.now_ms = services.clock.monotonic_ms
-        metrics.gauge("connections", lambda: len(self.connections))
-        metrics.gauge("parked_fetches", lambda: sum(each.is_parked for each in self.connections))
-        metrics.gauge("request_bytes_in_flight", lambda: self.budget.used)
+        metrics.gauge("connections", lambda: len(self.connections), "open Kafka connections")
+        metrics.gauge(
+            "parked_fetches",
+            lambda: sum(each.is_parked for each in self.connections),
+            "fetches that wait for records",
+        )
+        metrics.gauge(
+            "request_bytes_in_flight",
+            lambda: self.budget.used,
+            "bytes of requests that are not answered",
+        )
 
     def has_room_for(self, host: str) -> bool:
         """Return whether `max.connections.per.ip` lets another connection of that host in."""

@@ -190,8 +190,6 @@ def _checked(settings: Settings) -> Settings:
     for name in ("kafka", "native", "admin"):
         if (address := getattr(settings.server, name)) is not None:
             split_address(f"server.{name}", address)
-    if settings.server.admin is not None:
-        raise SettingError("server.admin: this listener is not available yet")
     kafka = settings.kafka
     if kafka.group_min_session_timeout_ms > kafka.group_max_session_timeout_ms:
         raise SettingError(

@@ -31,6 +31,7 @@ class Server:
         *,
         kafka: str = "127.0.0.1:0",
         native: str | None = None,
+        admin: str | None = None,
         settings: dict[str, object] | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
@@ -39,6 +40,7 @@ class Server:
             data: folder of the server's data; None keeps it in memory.
             kafka: where to listen for Kafka clients.
             native: where to listen for native clients; None: nowhere.
+            admin: where to listen for administrators; None: nowhere.
             settings: further ones by our names, Kafka's or Pulsar's.
 
         Raises:
@@ -47,6 +49,7 @@ class Server:
         flags: dict[str, object] = {
             "server.kafka": kafka,
             "server.native": native,
+            "server.admin": admin,
             "server.memory": data is None,
         }
         if data is not None:
@@ -65,6 +68,11 @@ class Server:
     def native_address(self) -> str:
         """HOST:PORT of the native listener, empty without one."""
         return self._server.native_address
+
+    @property
+    def admin_address(self) -> str:
+        """HOST:PORT of the admin listener, empty without one."""
+        return self._server.admin_address
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -93,10 +101,11 @@ class ServerThread:
         *,
         kafka: str = "127.0.0.1:0",
         native: str | None = None,
+        admin: str | None = None,
         settings: dict[str, object] | None = None,
     ) -> None:
         """Args: as for `Server`."""
-        self._server = Server(data, kafka=kafka, native=native, settings=settings)
+        self._server = Server(data, kafka=kafka, native=native, admin=admin, settings=settings)
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._end: asyncio.Event | None = None
@@ -112,6 +121,11 @@ class ServerThread:
     def native_address(self) -> str:
         """HOST:PORT of the native listener, empty without one."""
         return self._server.native_address
+
+    @property
+    def admin_address(self) -> str:
+        """HOST:PORT of the admin listener, empty without one."""
+        return self._server.admin_address
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gateway.opening import open_services
 from gateway.server import GatewayServer
+from gateway.service_metrics import show_services
 from gateway.services import Services, load_cluster_id
 from kledger.setting_values import split_address
 from kledger.settings import Settings
@@ -27,6 +28,7 @@ from topics.errors import TopicsError
 from topics.registry import TopicRegistry
 
 if TYPE_CHECKING:
+    from kledger.admin.server import AdminServer
     from native.rpc_server import RpcServer
     from native.service import NativeService
 
@@ -70,8 +72,10 @@ class Server:
         self._gateway: GatewayServer | None = None
         self._native: NativeService | None = None
         self._rpc: RpcServer | None = None
+        self._admin: AdminServer | None = None
         self.kafka_address = ""
         self.native_address = ""
+        self.admin_address = ""
 
     async def start(self) -> None:
         """Build everything and accept connections.
@@ -80,16 +84,19 @@ class Server:
             CannotStart: and nothing is left behind.
         """
         settings = self._settings.server
-        for name, address in (("kafka", settings.kafka), ("native", settings.native)):
-            if address is not None:
+        for name in ("kafka", "native", "admin"):
+            if (address := getattr(settings, name)) is not None:
                 await _check_address_free(name, address)
         try:
             self._store = await self._open_store()
             self._services = await self._build_services(self._store)
+            show_services(self._services)
             if settings.kafka is not None:
                 self.kafka_address = await self._listen(self._services, settings.kafka)
             if settings.native is not None:
                 self.native_address = await self._listen_natively(self._services, settings.native)
+            if settings.admin is not None:
+                self.admin_address = await self._listen_for_admins(settings.admin)
             self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
@@ -98,11 +105,13 @@ class Server:
             logger.info("serving Kafka clients on %s", self.kafka_address)
         if self.native_address:
             logger.info("serving native clients on %s", self.native_address)
+        if self.admin_address:
+            logger.info("serving administrators on %s", self.admin_address)
 
     def ready_line(self) -> str:
         """Say which listeners accept, in the form that programs wait for."""
         kafka, native = self.kafka_address or "-", self.native_address or "-"
-        return f"kledger ready kafka={kafka} native={native} admin=-"
+        return f"kledger ready kafka={kafka} native={native} admin={self.admin_address or '-'}"
 
     @property
     def broker(self) -> "NativeService":
@@ -130,14 +139,17 @@ class Server:
         Raises:
             LedgerError: something could not be flushed; everything was closed all the same.
         """
-        gateway, rpc, native = self._gateway, self._rpc, self._native
+        gateway, rpc, native, admin = self._gateway, self._rpc, self._native, self._admin
         services, store = self._services, self._store
         self._gateway = self._rpc = self._native = self._services = self._store = None
+        self._admin = None
         # Taken down from the last line to the first; one that fails does not keep the others.
         async with AsyncExitStack() as closing:
             if store is not None:
                 closing.push_async_callback(store.close)
             closing.push_async_callback(self._supervisor.close)
+            if admin is not None:
+                closing.push_async_callback(admin.stop)
             if services is not None:
                 closing.push_async_callback(services.registry.close)
             if native is not None:
@@ -206,13 +218,25 @@ class Server:
             message_bytes_max=self._settings.kafka.socket_request_max_bytes,
             config=self._settings.native,
         )
-        services.metrics.gauge("native_streams", lambda: rpc.stream_count)
+        services.metrics.gauge(
+            "native_streams", lambda: rpc.stream_count, "open streams of native clients"
+        )
         # Once more, as the other listener may have taken it: gRPC would complain in its own way.
         await _check_address_free("native", address)
         try:
             return _joined(*await rpc.start(host, port))
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
+
+    async def _listen_for_admins(self, address: str) -> str:
+        # HTTP takes longer to load than the server to start.
+        from kledger.admin.server import AdminServer
+
+        assert self._store is not None, "listening without a store"
+        self._admin = AdminServer(
+            self._store.metrics, is_serving=lambda: self._services is not None
+        )
+        return _joined(*await self._admin.start(*split_address("server.admin", address)))
 
 
 def _joined(host: str, port: int) -> str:

@@ -16,10 +16,10 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 class Counter:
     """A number that only grows: `counter.value += n` on a hot path, `add` elsewhere."""
 
-    __slots__ = ("name", "value")
+    __slots__ = ("about", "value")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, about: str = "") -> None:
+        self.about = about
         self.value = 0
 
     def add(self, amount: int = 1) -> None:
@@ -32,10 +32,12 @@ class Family:
     """All numbers of one name at one moment.
 
     Attributes:
+        about: what is counted, in a few words.
         samples: their labels and values; every one has the same label names.
     """
 
     name: str
+    about: str
     is_counter: bool
     samples: list[tuple[dict[str, str], int]] = field(default_factory=list)
 
@@ -45,21 +47,27 @@ class Metrics:
 
     def __init__(self) -> None:
         self._counters: dict[_Key, Counter] = {}
-        self._gauges: dict[_Key, Callable[[], int]] = {}
+        self._gauges: dict[_Key, tuple[str, Callable[[], int]]] = {}
 
-    def counter(self, name: str, labels: Mapping[str, str] = _NO_LABELS) -> Counter:
+    def counter(
+        self, name: str, about: str = "", labels: Mapping[str, str] = _NO_LABELS
+    ) -> Counter:
         """Return the counter of that name and labels, a new one at zero if there is none."""
         key = _key(name, labels)
         assert key not in self._gauges, f"{name} is a gauge"
-        return self._counters.setdefault(key, Counter(name))
+        return self._counters.setdefault(key, Counter(about))
 
     def gauge(
-        self, name: str, read: Callable[[], int], labels: Mapping[str, str] = _NO_LABELS
+        self,
+        name: str,
+        read: Callable[[], int],
+        about: str = "",
+        labels: Mapping[str, str] = _NO_LABELS,
     ) -> None:
         """Show what `read` returns at the time of a view under `name`."""
         key = _key(name, labels)
         assert key not in self._counters, f"{name} is a counter"
-        self._gauges[key] = read
+        self._gauges[key] = about, read
 
     def drop(self, name: str, labels: Mapping[str, str] = _NO_LABELS) -> None:
         """Show nothing under that name and labels any more; nothing if there was none."""
@@ -69,11 +77,11 @@ class Metrics:
 
     def families(self) -> list[Family]:
         """Return every name with its numbers at this moment, sorted by name and labels."""
-        values = [(key, True, counter.value) for key, counter in self._counters.items()]
-        values += [(key, False, read()) for key, read in self._gauges.items()]
+        values = [(key, one.about, True, one.value) for key, one in self._counters.items()]
+        values += [(key, about, False, read()) for key, (about, read) in self._gauges.items()]
         families: dict[str, Family] = {}
-        for (name, labels), is_counter, value in sorted(values):
-            family = families.setdefault(name, Family(name, is_counter))
+        for (name, labels), about, is_counter, value in sorted(values):
+            family = families.setdefault(name, Family(name, about, is_counter))
             family.samples.append((dict(labels), value))
         return list(families.values())
 

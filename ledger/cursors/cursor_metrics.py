@@ -28,9 +28,14 @@ class CursorMetrics:
     def show(self, cursor: Cursor) -> None:
         """Show how often a cursor was revised, and whether it is being revised."""
         labels = self._labels_of(cursor)
-        self._metrics.gauge(EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, labels)
         self._metrics.gauge(
-            EPOCH_INCREASE_TASK_STATE, lambda: int(cursor.revision.is_running), labels
+            EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, "revisions of a cursor", labels
+        )
+        self._metrics.gauge(
+            EPOCH_INCREASE_TASK_STATE,
+            lambda: int(cursor.revision.is_running),
+            "whether a cursor is being revised",
+            labels,
         )
 
     def hide(self, cursor: Cursor) -> None:

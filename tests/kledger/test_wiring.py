@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
@@ -105,6 +106,27 @@ async def test_store_and_server_count_in_one_place() -> None:
     assert server._services is not None
     assert server._store is not None
     assert server._services.metrics is server._store.metrics
+    await server.stop()
+
+
+async def test_feature_what_is_scraped_is_what_clients_did() -> None:
+    server = Server(settings(**{"server.admin": "127.0.0.1:0"}), on_crash=no_crash)
+    await server.start()
+    assert server.ready_line().endswith(f" admin={server.admin_address}")
+    for _ in range(3):
+        assert await answers(server)
+    async with aiohttp.ClientSession(f"http://{server.admin_address}") as client:
+        async with client.get("/health") as response:
+            assert 200 == response.status
+        async with client.get("/metrics") as response:
+            page = await response.text()
+    for line in (
+        'kledger_requests_total{api="api_versions"} 3.0',
+        f"kledger_received_bytes_total {3 * 14:.1f}",
+        "kledger_connections_accepted_total 3.0",
+        "kledger_topics 0.0",
+    ):
+        assert f"\n{line}\n" in page
     await server.stop()
 
 

@@ -28,11 +28,13 @@ def test_one_name_is_one_kind() -> None:
 def test_numbers_of_one_kind_differ_by_their_labels() -> None:
     metrics = Metrics()
     for api in ("produce", "fetch"):
-        metrics.counter("requests", {"api": api}).add(len(api))
+        metrics.counter("requests", "served", {"api": api}).add(len(api))
     metrics.gauge("connections", lambda: 3)
     gauges, counters = metrics.families()
     assert ("connections", False, [({}, 3)]) == (gauges.name, gauges.is_counter, gauges.samples)
-    assert ("requests", True) == (counters.name, counters.is_counter)
+    assert ("requests", "served", True) == (
+        counters.name, counters.about, counters.is_counter
+    )  # fmt: skip
     assert [({"api": "fetch"}, 5), ({"api": "produce"}, 7)] == counters.samples
     metrics.drop("requests", {"api": "fetch"})
     assert {"connections": 3, 'requests{api="produce"}': 7} == metrics.snapshot()

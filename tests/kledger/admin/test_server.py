@@ -1,0 +1,64 @@
+"""The admin listener, over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+import kledger.admin.server
+from kledger.admin.server import AdminServer
+from runtime.metrics import Metrics
+
+
+class Switch:
+    """Whether the server of a test is serving."""
+
+    is_on = True
+
+
+@asynccontextmanager
+async def running(metrics: Metrics, switch: Switch) -> AsyncIterator[str]:
+    server = AdminServer(metrics, is_serving=lambda: switch.is_on)
+    host, port = await server.start("127.0.0.1", 0)
+    yield f"http://{host}:{port}"
+    await server.stop()
+    await server.stop()
+
+
+async def test_health_is_what_clients_can_expect() -> None:
+    switch = Switch()
+    async with running(Metrics(), switch) as url, aiohttp.ClientSession() as client:
+        for is_on, expected in ((True, (200, "serving\n")), (False, (503, "stopping\n"))):
+            switch.is_on = is_on
+            async with client.get(f"{url}/health") as response:
+                assert expected == (response.status, await response.text())
+
+
+async def test_metrics_are_those_of_the_server() -> None:
+    metrics = Metrics()
+    metrics.counter("hits").add(5)
+    async with running(metrics, Switch()) as url, aiohttp.ClientSession() as client:
+        async with client.get(f"{url}/metrics") as response:
+            assert (200, "text/plain") == (response.status, response.content_type)
+            assert "\nkledger_hits_total 5.0\n" in await response.text()
+        async with client.post(f"{url}/metrics") as response:
+            assert 405 == response.status
+        async with client.get(f"{url}/nothing") as response:
+            assert 404 == response.status
+
+
+async def test_a_connection_too_many_is_closed_and_the_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kledger.admin.server, "CONNECTIONS_MAX", 1)
+    async with running(Metrics(), Switch()) as url:
+        host, _, port = url.removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"HTTP/1.1 200 OK\r\n" == await reader.readline()
+        refused, unused = await asyncio.open_connection(host, int(port))
+        assert b"" == await refused.read()
+        unused.close()
+        writer.close()
