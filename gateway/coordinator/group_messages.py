@@ -1,6 +1,7 @@
 """Group messages: what is asked of a group and what it answers, free of API versions.
 
-Rule: commands and results are frozen values; bytes of members and assignors pass through unread.
+Rule: results are frozen values, and so are commands once the coordinator has filled them in; bytes
+of members and assignors pass through unread.
 Must not know: the wire's message classes, the state that handles them.
 """
 
@@ -16,7 +17,7 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the member's order of preference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JoinCommand:
     """A member wants to be in the next generation.
 
@@ -65,7 +66,7 @@ class JoinResult:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class SyncCommand:
     """A member asks for its assignment; the leader brings those of all.
 

@@ -7,8 +7,7 @@ Must not know: API versions, message classes, committed offsets beyond who may t
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from gateway.coordinator import consumer_classic_state, join_state, sync_state
 from gateway.coordinator.consumer_group_state import ConsumerGroup
@@ -34,9 +33,11 @@ from ledger import LedgerStore
 from offsets import OffsetStore
 from runtime.clock import Clock
 from runtime.entropy import Entropy
+from runtime.later import Later
 from runtime.timers import Timers
 
 CLOSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+_SYNC_REFUSED: Final = SyncResult(error=CLOSING)
 
 
 class GroupCoordinator:
@@ -133,48 +134,44 @@ class GroupCoordinator:
         """How many joins and syncs wait for others."""
         return self._runtime.waiting_count
 
-    async def join(self, command: JoinCommand) -> JoinResult:
-        """Join a group; returns when the generation begins, or at once with an error.
+    def join(self, command: JoinCommand) -> Later[JoinResult]:
+        """Join a group; the answer is there when the generation begins, or at once with an error.
 
         The command's `waiter` and `new_member_id` are filled in here.
         """
         error = self._check_join(command)
         if error is not ErrorCode.NONE:
-            return JoinResult(error=error, member_id=command.member_id)
-        waiter = self._runtime.register(JoinResult(error=CLOSING, member_id=command.member_id))
-        command = replace(command, waiter=waiter, new_member_id=self._new_member_id(command))
+            return Later.at_once(JoinResult(error=error, member_id=command.member_id))
+        refused = JoinResult(error=CLOSING, member_id=command.member_id)
+        command.waiter = self._runtime.register(refused)
+        command.new_member_id = self._new_member_id(command)
         host = self._host_to_join(command.group_id)
         now_ms = self._clock.monotonic_ms()
         if isinstance(host.group, ConsumerGroup):
             effects = consumer_classic_state.join(host.group, command, self._catalog, now_ms)
         else:
             effects = join_state.join(host.group, command, now_ms)
-        result = await self._runtime.run(host, waiter, effects)
-        assert isinstance(result, JoinResult), f"not the answer to a join: {result!r}"
-        return result
+        return cast("Later[JoinResult]", self._runtime.run(host, command.waiter, effects))
 
-    async def sync(self, command: SyncCommand) -> SyncResult:
-        """Ask for an assignment; returns when the leader's is durable, or at once.
+    def sync(self, command: SyncCommand) -> Later[SyncResult]:
+        """Ask for an assignment; it is there when the leader's is durable, or at once.
 
         The command's `waiter` is filled in here.
         """
         if self._is_closed:
-            return SyncResult(error=CLOSING)
+            return Later.at_once(SyncResult(error=CLOSING))
         if not command.group_id:
-            return SyncResult(error=ErrorCode.INVALID_GROUP_ID)
+            return Later.at_once(SyncResult(error=ErrorCode.INVALID_GROUP_ID))
         host = self.consumers.find(command.group_id)
         if host is None:
-            return SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
-        waiter = self._runtime.register(SyncResult(error=CLOSING))
-        command = replace(command, waiter=waiter)
+            return Later.at_once(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+        command.waiter = self._runtime.register(_SYNC_REFUSED)
         now_ms = self._clock.monotonic_ms()
         if isinstance(host.group, ConsumerGroup):
             effects = consumer_classic_state.sync(host.group, command, self._catalog, now_ms)
         else:
             effects = sync_state.sync(host.group, command, now_ms)
-        result = await self._runtime.run(host, waiter, effects)
-        assert isinstance(result, SyncResult), f"not the answer to a sync: {result!r}"
-        return result
+        return cast("Later[SyncResult]", self._runtime.run(host, command.waiter, effects))
 
     def heartbeat(self, group_id: str, sender: Sender) -> ErrorCode:
         """Keep a member alive."""

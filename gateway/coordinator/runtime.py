@@ -5,7 +5,6 @@ write, a timer) comes back to the state as an event and yields more effects.
 Must not know: groups, transactions, messages.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Protocol, assert_never
@@ -13,6 +12,7 @@ from typing import Protocol, assert_never
 from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock
+from runtime.later import Later
 from runtime.timers import TimerHandle, Timers
 
 
@@ -54,7 +54,7 @@ class CoordinatorRuntime:
         self._clock = clock
         self._timers = timers
         self._next_waiter = 0
-        self._waiting: dict[int, tuple[asyncio.Future[object], object]] = {}
+        self._waiting: dict[int, tuple[Later[object], object]] = {}
 
     @property
     def waiting_count(self) -> int:
@@ -64,25 +64,19 @@ class CoordinatorRuntime:
     def register(self, refusal: object) -> int:
         """Open a waiter; `refusal` is its answer if the coordinator closes first."""
         self._next_waiter += 1
-        future = asyncio.get_running_loop().create_future()
-        self._waiting[self._next_waiter] = (future, refusal)
+        self._waiting[self._next_waiter] = (Later(), refusal)
         return self._next_waiter
 
-    async def run(self, host: Host, waiter: int, effects: Iterable[Effect]) -> object:
-        """Perform what a request caused and wait for its answer.
+    def run(self, host: Host, waiter: int, effects: Iterable[Effect]) -> Later[object]:
+        """Perform what a request caused; return its answer, which may come later.
 
-        When the caller is cancelled the machine learns that nobody waits any more.
+        When a caller that awaits it is cancelled the machine learns that nobody waits any more.
         """
-        future, _ = self._waiting[waiter]
+        answer, _ = self._waiting[waiter]
         self.perform(host, effects)
-        if future.done():
-            return future.result()
-        try:
-            return await future
-        finally:
-            if self._waiting.pop(waiter, None) is not None:
-                now_ms = self._clock.monotonic_ms()
-                self.perform(host, host.machine.abandon(waiter, now_ms))
+        if not answer.is_settled:
+            answer.on_abandoned = partial(self._abandon, host, waiter)
+        return answer
 
     def perform(self, host: Host, effects: Iterable[Effect]) -> None:
         """Perform effects of one machine in order."""
@@ -110,14 +104,17 @@ class CoordinatorRuntime:
     def refuse_all(self) -> None:
         """Answer everyone who waits with the refusal that was given for it."""
         waiting, self._waiting = self._waiting, {}
-        for future, refusal in waiting.values():
-            if not future.done():
-                future.set_result(refusal)
+        for answer, refusal in waiting.values():
+            answer.settle(refusal)
 
     def _answer(self, waiter: int, result: object) -> None:
         entry = self._waiting.pop(waiter, None)
-        if entry is not None and not entry[0].done():
-            entry[0].set_result(result)
+        if entry is not None:
+            entry[0].settle(result)
+
+    def _abandon(self, host: Host, waiter: int) -> None:
+        if self._waiting.pop(waiter, None) is not None:
+            self.perform(host, host.machine.abandon(waiter, self._clock.monotonic_ms()))
 
     def _cancel(self, host: Host, key: TimerKey) -> None:
         handle = host.timers.pop(key, None)

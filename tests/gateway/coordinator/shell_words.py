@@ -7,7 +7,7 @@ waits until everything that was submitted has ended.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -44,9 +44,9 @@ class CoordinatorBench:
         self.groups = groups
         self.clock = clock
         self.store = store
-        self.tasks: list[asyncio.Task[Any]] = []
+        self.tasks: list[asyncio.Future[Any]] = []
 
-    async def start(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+    async def start(self, work: Awaitable[Result]) -> asyncio.Future[Result]:
         """Begin a request and let it go as far as it can."""
         task = asyncio.ensure_future(work)
         self.tasks.append(task)

@@ -1,0 +1,89 @@
+"""Later: one result that may still have to come, for code that is no task.
+
+Rule: settled once. One party hears of it, in the midst of whatever settles it: it only notes that
+and acts when that is done. A coroutine awaits it instead; being cancelled, it says that nobody
+waits any more.
+Must not know: what the result is. The event loop is needed to await and for nothing else.
+"""
+
+import asyncio
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+
+Result = TypeVar("Result")
+Other = TypeVar("Other")
+
+
+class Later(Generic[Result]):
+    """A result with one listener; costs neither a task nor a turn of the loop.
+
+    Attributes:
+        is_settled: whether the result is there.
+        on_abandoned: called when who awaited it was cancelled before it was there.
+    """
+
+    __slots__ = ("_listener", "_make", "_value", "is_settled", "on_abandoned")
+
+    def __init__(self) -> None:
+        self.is_settled = False
+        self.on_abandoned: Callable[[], None] | None = None
+        self._listener: Callable[[], None] | None = None
+        self._make: Callable[[Any], Any] | None = None
+        self._value: Any = None
+
+    @classmethod
+    def at_once(cls, result: Result) -> "Later[Result]":
+        """Return one whose result is there."""
+        later = cls()
+        later.settle(result)
+        return later
+
+    def settle(self, result: Result) -> None:
+        """Give the result."""
+        assert not self.is_settled, f"settled twice, now with {result!r}"
+        self._value = result
+        self.is_settled = True
+        if self._listener is not None:
+            self._listener()
+
+    def when_settled(self, listener: Callable[[], None]) -> None:
+        """Call `listener` once the result is there, which it is not yet."""
+        assert not self.is_settled, "there is nothing to wait for"
+        assert self._listener is None, "somebody listens already"
+        self._listener = listener
+
+    def mapped(self, make: Callable[[Result], Other]) -> "Later[Other]":
+        """Be what `make` makes of the result, and no longer the result itself.
+
+        It is made when it is asked for: whoever settles this cannot suffer from what `make` does.
+        """
+        assert self._make is None, "mapped twice"
+        self._make = make
+        return cast("Later[Other]", self)
+
+    def result(self) -> Result:
+        """Return the result, which is there."""
+        assert self.is_settled, "the result is not there yet"
+        value = self._value if self._make is None else self._make(self._value)
+        return cast(Result, value)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        if not self.is_settled:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.when_settled(partial(_wake, waiter))
+            try:
+                yield from waiter
+            except asyncio.CancelledError:
+                self._abandon()
+                raise
+        return self.result()
+
+    def _abandon(self) -> None:
+        if not self.is_settled and self.on_abandoned is not None:
+            self.on_abandoned()
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
