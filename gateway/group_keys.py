@@ -10,15 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from topics import ConfigType
-from topics.config_keys import ConfigKey, Synonym
+from topics.config_keys import NO_EFFECT, ConfigKey, Synonym
 from topics.config_values import Allowed, ConfigValue, at_least, between, one_of
 
 CONSUMER_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"
-_NO_EFFECT: Final = "Accepted and reported; it changes nothing here, because "
-_NO_DELAY: Final = _NO_EFFECT + "the assignor runs as soon as something has changed."
-_NO_SHARE: Final = _NO_EFFECT + "there are no share groups."
-_NO_STREAMS: Final = _NO_EFFECT + "there are no groups of the protocol of Kafka Streams."
+_NO_DELAY: Final = NO_EFFECT + "the assignor runs as soon as something has changed."
+_NO_SHARE: Final = NO_EFFECT + "there are no share groups."
+_NO_STREAMS: Final = NO_EFFECT + "there are no groups of the protocol of Kafka Streams."
 _DURATION = re.compile(
     r"P(?=[0-9T])([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{0,9})?S)?)?",
     re.IGNORECASE,

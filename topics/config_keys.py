@@ -28,7 +28,8 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 WAITS_FOR = "kledger.retention.waits.for"
 SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
-_NO_EFFECT = "Accepted and reported; it changes nothing here, because "
+NO_EFFECT = "Accepted and reported; it changes nothing here, because "
+"""How the sentence about a setting begins that is kept and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +103,12 @@ _RETENTION = (
     ),
     _key(
         "segment.jitter.ms", LONG, 0,
-        _NO_EFFECT + "ledgers of different partitions roll cheaply at one time.",
+        NO_EFFECT + "ledgers of different partitions roll cheaply at one time.",
         allowed=at_least(0), broker=_times("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ),
     _key(
         "file.delete.delay.ms", LONG, MINUTE_MS,
-        _NO_EFFECT + "space in the entry log is given back when a whole log file is dead.",
+        NO_EFFECT + "space in the entry log is given back when a whole log file is dead.",
         allowed=at_least(0), broker="log.segment.delete.delay.ms",
     ),
     _key(
@@ -158,15 +159,15 @@ _MESSAGES = (
         broker="compression.type",
     ),
     _key(
-        "compression.gzip.level", INT, -1, _NO_EFFECT + "nothing is compressed again.",
+        "compression.gzip.level", INT, -1, NO_EFFECT + "nothing is compressed again.",
         allowed=Allowed("1 to 9, or -1", gzip_level), broker="compression.gzip.level",
     ),
     _key(
-        "compression.lz4.level", INT, 9, _NO_EFFECT + "nothing is compressed again.",
+        "compression.lz4.level", INT, 9, NO_EFFECT + "nothing is compressed again.",
         allowed=between(1, 17), broker="compression.lz4.level",
     ),
     _key(
-        "compression.zstd.level", INT, 3, _NO_EFFECT + "nothing is compressed again.",
+        "compression.zstd.level", INT, 3, NO_EFFECT + "nothing is compressed again.",
         allowed=between(-131_072, 22), broker="compression.zstd.level",
     ),
 )  # fmt: skip
@@ -197,43 +198,43 @@ _COMPACTION = (
 _STORAGE = (
     _key(
         "flush.messages", LONG, LONG_MAX,
-        _NO_EFFECT + "the durability of the store decides when appends are synced.",
+        NO_EFFECT + "the durability of the store decides when appends are synced.",
         allowed=at_least(1), broker="log.flush.interval.messages",
     ),
     _key(
         "flush.ms", LONG, LONG_MAX,
-        _NO_EFFECT + "the durability of the store decides when appends are synced.",
+        NO_EFFECT + "the durability of the store decides when appends are synced.",
         allowed=at_least(0),
         broker=_times("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
     ),
     _key(
         "index.interval.bytes", INT, 4096,
-        _NO_EFFECT + "the offset index chooses its own distance.",
+        NO_EFFECT + "the offset index chooses its own distance.",
         allowed=at_least(0), broker="log.index.interval.bytes",
     ),
     _key(
         "segment.index.bytes", INT, 10 << 20,
-        _NO_EFFECT + "the offset index is kept in rows, not in files of a fixed size.",
+        NO_EFFECT + "the offset index is kept in rows, not in files of a fixed size.",
         allowed=at_least(4), broker="log.index.size.max.bytes",
     ),
     _key(
-        "preallocate", BOOLEAN, "false", _NO_EFFECT + "all partitions share one entry log.",
+        "preallocate", BOOLEAN, "false", NO_EFFECT + "all partitions share one entry log.",
         broker="log.preallocate",
     ),
     _key(
-        "min.insync.replicas", INT, 1, _NO_EFFECT + "there is one node.",
+        "min.insync.replicas", INT, 1, NO_EFFECT + "there is one node.",
         allowed=at_least(1), broker="min.insync.replicas",
     ),
     _key(
-        "unclean.leader.election.enable", BOOLEAN, "false", _NO_EFFECT + "there is one node.",
+        "unclean.leader.election.enable", BOOLEAN, "false", NO_EFFECT + "there is one node.",
         broker="unclean.leader.election.enable",
     ),
     _key(
-        "leader.replication.throttled.replicas", LIST, "", _NO_EFFECT + "there is one node.",
+        "leader.replication.throttled.replicas", LIST, "", NO_EFFECT + "there is one node.",
         allowed=REPLICAS,
     ),
     _key(
-        "follower.replication.throttled.replicas", LIST, "", _NO_EFFECT + "there is one node.",
+        "follower.replication.throttled.replicas", LIST, "", NO_EFFECT + "there is one node.",
         allowed=REPLICAS,
     ),
     _key(
@@ -242,11 +243,11 @@ _STORAGE = (
         allowed=Allowed("false", lambda value: value is False),
     ),
     _key(
-        "remote.log.copy.disable", BOOLEAN, "false", _NO_EFFECT + "remote.storage.enable is false.",
+        "remote.log.copy.disable", BOOLEAN, "false", NO_EFFECT + "remote.storage.enable is false.",
     ),
     _key(
         "remote.log.delete.on.disable", BOOLEAN, "false",
-        _NO_EFFECT + "remote.storage.enable is false.",
+        NO_EFFECT + "remote.storage.enable is false.",
     ),
     _key(
         "internal.segment.bytes", INT, 0,

@@ -1,0 +1,102 @@
+"""The page about settings of topics, groups and client metrics: docs/CONFIGS.md.
+
+Rule: what the page says is what the tables of names say, and a test compares them. `python -m
+gateway.config_page` writes it anew.
+Must not know: values in force.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from gateway.client_metrics import CLIENT_METRICS_KEYS
+from gateway.group_keys import GROUP_KEYS
+from topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
+
+PAGE = Path(__file__).parents[1] / "docs" / "CONFIGS.md"
+NOT_YET = frozenset(
+    {
+        "compression.type",
+        "delete.retention.ms",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "remote.storage.enable",
+    }
+)
+"""Settings that are told what they are for, and change nothing as long as that is not there."""
+PARTS = (
+    (
+        """# Settings of topics
+
+Every setting that a topic of Apache Kafka 4.3 has is known, with Kafka's type, default and
+limits, and can be set, altered and described; a name that starts with `kledger.` is only here.
+The broker-level names give the default of all topics; the first of them can be altered while the
+server runs.
+
+This page is made from the tables in `topics/config_keys.py`, `gateway/group_keys.py` and
+`gateway/client_metrics.py` by `python -m gateway.config_page`.
+""",
+        CONFIG_KEYS,
+    ),
+    (
+        """
+# Settings of groups
+
+Every setting that a group of Apache Kafka 4.3 has is known. What is set for one group stands before
+the broker-level setting of all, from its next heartbeat on and after a restart; the group need not
+exist. `kafka-configs.sh --entity-type groups` sets, shows and takes back. Of the broker-level names
+those two can be given to the server whose settings have an effect; the others are only shown.
+""",
+        GROUP_KEYS,
+    ),
+    (
+        """
+# Settings of client metrics
+
+A subscription to metrics of clients (KIP-714) exists while something is set for it.
+`kafka-client-metrics.sh` and `kafka-configs.sh --entity-type client-metrics` set, show and delete.
+""",
+        CLIENT_METRICS_KEYS,
+    ),
+)
+
+
+def has_effect(key: ConfigKey) -> bool:
+    """Return whether a setting changes anything here."""
+    return key.name not in NOT_YET and not key.documentation.startswith(NO_EFFECT)
+
+
+def page() -> str:
+    """Return the whole page."""
+    return "".join(head + _lists(keys.values()) for head, keys in PARTS)
+
+
+def _lists(keys: Iterable[ConfigKey]) -> str:
+    """Return what works and what is only kept."""
+    shown = [key for key in keys if not key.is_internal]
+    parts = []
+    for title, is_effective in (("Settings with an effect", True), ("Accepted only", False)):
+        entries = [_entry(key) for key in shown if has_effect(key) is is_effective]
+        parts += [f"\n## {title}\n", *entries] if entries else []
+    return "".join(parts)
+
+
+def _entry(key: ConfigKey) -> str:
+    default = f"`{key.default}`" if key.default else "empty"
+    facts = [f"{key.type.value}, default {default}"]
+    if key.allowed is not None:
+        facts.append(key.allowed.description)
+    if key.synonyms:
+        names = ", ".join(f"`{synonym.name}`" for synonym in key.synonyms)
+        facts.append(f"broker: {names}")
+    return f"\n**`{key.name}`** ({'; '.join(facts)})\n\n{key.documentation}\n"
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""The page says what the tables say."""
+
+from gateway.config_page import NOT_YET, PAGE, PARTS, has_effect, page
+from gateway.group_keys import GROUP_KEYS
+from topics.config_keys import CONFIG_KEYS
+
+
+def test_the_page_is_the_one_that_the_tables_make() -> None:
+    assert page() == PAGE.read_text("utf-8"), "write it anew: python -m gateway.config_page"
+
+
+def test_every_setting_stands_once_and_internal_ones_do_not() -> None:
+    text = page()
+    for _, keys in PARTS:
+        for key in keys.values():
+            assert (0 if key.is_internal else 1) == text.count(f"**`{key.name}`**")
+
+
+def test_settings_without_effect_are_told_apart() -> None:
+    assert NOT_YET <= CONFIG_KEYS.keys()
+    effects = {
+        name: has_effect(CONFIG_KEYS[name]) for name in ("retention.ms", "flush.ms", *NOT_YET)
+    }
+    assert {"retention.ms"} == {name for name, is_effective in effects.items() if is_effective}
+    assert {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"} == {
+        name for name, key in GROUP_KEYS.items() if has_effect(key)
+    }
