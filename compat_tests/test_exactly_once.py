@@ -1,7 +1,8 @@
 """Consume, transform, produce: killed on both sides at random, the output equals the input, once.
 
-The program is started again whenever it has ended: killed by the test, or by itself when its client
-gave up while the server was away. What counts is what a reader of committed records finds.
+Each kill comes while the program is at work, so that it cuts off transactions. The program is
+started again whenever it has ended: killed by the test, or by itself when its client gave up while
+the server was away. What counts is what a reader of committed records finds.
 """
 
 from __future__ import annotations
@@ -12,27 +13,34 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from compat_tests import programs
 from compat_tests.conftest import create_topic
-from compat_tests.deadlines import rounds
-from compat_tests.exactly_once_app import PREFIX
+from compat_tests.deadlines import ask_until, rounds, wait_until
+from compat_tests.exactly_once_app import BATCH_RECORDS, PREFIX
 from compat_tests.servers import ServerProcess
 from compat_tests.test_crash import crash_seed, crash_server
 
 LOG = logging.getLogger("exactly-once")
 PARTITIONS = 2
-GROUP = "exactly-once"
+GROUP, CHECK_GROUP = "exactly-once", "exactly-once-check"
 SOURCE, TARGET = "eos-in", "eos-out"
-PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 2.0
-RECORDS_PER_KILL = 200
+# What a start alone adds to the output: the markers of an older transaction, one in each partition.
+RECORDS_AT_WORK = 2 * BATCH_RECORDS
+PAUSE_S_MAX = 0.3
+RECORDS_PER_KILL = 1_000
+WITHIN_S = 90.0
+CALL_S = 30
 CLIENTS = [
     pytest.param("confluent-kafka", marks=pytest.mark.peer("confluent-kafka")),
     pytest.param("aiokafka", marks=pytest.mark.peer("aiokafka")),
+    pytest.param("kafka-python", marks=pytest.mark.peer("kafka-python")),
+    pytest.param("kafka-java", marks=[pytest.mark.peer("kafka-java"), pytest.mark.slow]),
 ]
 
 
@@ -52,11 +60,16 @@ def test_many_kills_leave_each_record_once(
     pytestconfig: pytest.Config, tmp_path: Path, client: str
 ) -> None:
     server = crash_server(pytestconfig, tmp_path, "fsync")
-    run_kills(server, client, kills=50, seed=crash_seed(pytestconfig))
+    cut_off = run_kills(server, client, kills=50, seed=crash_seed(pytestconfig))
+    assert cut_off > 0, "no kill came while a transaction was open"
 
 
-def run_kills(server: ServerProcess, client: str, *, kills: int, seed: int) -> None:
-    """Feed the program, kill it or the server, and compare what comes out in the end."""
+def run_kills(server: ServerProcess, client: str, *, kills: int, seed: int) -> int:
+    """Feed the program, kill it or the server, and compare what comes out in the end.
+
+    Returns:
+        How many records were written in transactions that were not to be.
+    """
     LOG.warning("--crash-seed %d", seed)
     chance = random.Random(seed)
     with server:
@@ -65,26 +78,57 @@ def run_kills(server: ServerProcess, client: str, *, kills: int, seed: int) -> N
         expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
         with running_program(client, server.bootstrap) as program:
             for kill in range(kills):
-                feed(server.bootstrap, expected, kill)
-                threading.Event().wait(chance.uniform(PAUSE_S_MIN, PAUSE_S_MAX))
+                with working(server.bootstrap):
+                    feed(server.bootstrap, expected, kill)
+                threading.Event().wait(chance.uniform(0, PAUSE_S_MAX))
                 if chance.random() < 0.5:
                     server.kill()
                     server.start()
                 else:
                     program.kill()
-            found = read_committed(server.bootstrap, sum(map(len, expected)))
+            count = sum(map(len, expected))
+            found = read_target(server.bootstrap, "read_committed", count)
         assert expected == found
-        LOG.warning("%d records, program started %d times", sum(map(len, found)), program.starts)
+        assert committed_offsets(server.bootstrap) == list(map(len, expected))
+        written = sum(map(len, read_target(server.bootstrap, "read_uncommitted", count)))
+        LOG.warning("%d records, %d cut off, %d starts", count, written - count, program.starts)
+        return written - count
+
+
+@contextmanager
+def working(bootstrap: str) -> Iterator[None]:
+    """Wait, in the end, until the program is at work on what it was given."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": CHECK_GROUP})
+
+    def end() -> int:
+        """Where the output ends; -1 while a server that has just started does not tell."""
+        places = [TopicPartition(TARGET, index) for index in range(PARTITIONS)]
+        try:
+            return sum(consumer.get_watermark_offsets(place, CALL_S)[1] for place in places)
+        except KafkaException:
+            return -1
+
+    with closing(consumer):
+        before = ask_until(end, lambda found: found >= 0, "the end of the output")
+        yield
+        wait_until(
+            lambda: end() > before + RECORDS_AT_WORK, "the program is at work", within_s=WITHIN_S
+        )
+
+
+def program_command(client: str, bootstrap: str) -> list[str]:
+    """Give the command of the program with one of its clients."""
+    task = (bootstrap, GROUP, SOURCE, TARGET)
+    if client == "kafka-java":
+        return programs.java_command("ExactlyOnce", *task)
+    return [sys.executable, "-m", "compat_tests.exactly_once_app", client, *task]
 
 
 class Program:
     """The program, started again whenever it has ended."""
 
     def __init__(self, client: str, bootstrap: str) -> None:
-        self._command = [
-            sys.executable, "-m", "compat_tests.exactly_once_app",
-            client, bootstrap, GROUP, SOURCE, TARGET,
-        ]  # fmt: skip
+        self._command = program_command(client, bootstrap)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,19 +183,19 @@ def feed(bootstrap: str, expected: list[list[bytes]], number: int) -> None:
     assert 0 == producer.flush(60)
 
 
-def read_committed(bootstrap: str, count: int) -> list[list[bytes]]:
+def read_target(bootstrap: str, isolation: str, count: int) -> list[list[bytes]]:
     """Read the output until it is complete, and then to its end: there must be no more."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap,
-        "group.id": "exactly-once-check",
-        "isolation.level": "read_committed",
+        "group.id": CHECK_GROUP,
+        "isolation.level": isolation,
         "enable.partition.eof": True,
         "enable.auto.commit": False,
     })  # fmt: skip
     consumer.assign([TopicPartition(TARGET, index, 0) for index in range(PARTITIONS)])
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     at_end: set[int] = set()
-    for _ in rounds(f"{count} committed records", within_s=180):
+    for _ in rounds(f"{count} records, {isolation}", within_s=WITHIN_S):
         message = consumer.poll(1)
         if message is None:
             continue
@@ -165,3 +209,12 @@ def read_committed(bootstrap: str, count: int) -> list[list[bytes]]:
             found[message.partition() or 0].append(message.value() or b"")
     consumer.close()
     return found
+
+
+def committed_offsets(bootstrap: str) -> list[int]:
+    """Give what the program committed of each partition of its input."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
+    places = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
+    offsets = [place.offset for place in consumer.committed(places, CALL_S)]
+    consumer.close()
+    return offsets

@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
 
 from compat_tests import peers
-from compat_tests.conftest import MakeTopic
+from compat_tests.conftest import MakeTopic, create_topic
+from compat_tests.deadlines import rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
+from compat_tests.test_crash import crash_server
 from compat_tests.test_two_facades import send_natively
 
 pytestmark = [pytest.mark.peer("spark"), pytest.mark.slow]
+
+POLL_TIMEOUT_MS = "20000"
+OLD_OFFSET_FETCHING = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,13 @@ def rows(frame: DataFrame) -> list[Any]:
     )
 
 
+def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> None:
+    """Move the start of a log."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for deleted in admin.delete_records([TopicPartition(topic, partition, before)]).values():
+        deleted.result(30)
+
+
 @pytest.mark.feature("batch read of what was written natively")
 def test_batch_reads_native_messages(
     spark: SparkSession, bootstrap: str, native_url: str, make_topic: MakeTopic
@@ -115,6 +128,42 @@ def test_batch_reads_from_a_timestamp(spark: SparkSession, bootstrap: str, fille
     start = str(FIRST_TIMESTAMP_MS + 90 * STEP_MS)
     frame = read(spark, bootstrap, filled, startingTimestamp=start)
     assert [row.offset for row in rows(frame)] == 2 * list(range(90, 100))
+
+
+@pytest.mark.feature("batch read: starting by a timestamp after the last record")
+def test_batch_finds_nothing_after_the_last_timestamp(
+    spark: SparkSession, bootstrap: str, filled: str
+) -> None:
+    start = str(FIRST_TIMESTAMP_MS + 100 * STEP_MS)
+    with pytest.raises(Exception, match="No offset matched from request"):
+        read(spark, bootstrap, filled, startingTimestamp=start).count()
+    latest = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert 0 == read(spark, bootstrap, filled, startingTimestamp=start, **latest).count()
+
+
+@pytest.mark.feature("batch read: topics by pattern, partitions assigned")
+def test_batch_reads_what_is_chosen(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    by_pattern = reader.option("subscribePattern", f"{filled}|no-such-topic").load()
+    assert {(filled, 0), (filled, 1)} == {
+        (row.topic, row.partition) for row in by_pattern.collect()
+    }
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    assigned = reader.option("assign", f'{{"{filled}": [1]}}').load()
+    assert 100 * [1] == [row.partition for row in assigned.collect()]
+
+
+@pytest.mark.feature("batch read: offsets below the log's start, failOnDataLoss true and false")
+def test_batch_notices_lost_records(spark: SparkSession, bootstrap: str, filled: str) -> None:
+    delete_records(bootstrap, filled, 0, 40)
+    lost = {
+        "startingOffsets": f'{{"{filled}": {{"0": 10, "1": -2}}}}',
+        "kafkaConsumer.pollTimeoutMs": POLL_TIMEOUT_MS,
+    }
+    with pytest.raises(Exception, match=r"(?i)data.?loss|out of range"):
+        read(spark, bootstrap, filled, **lost).count()
+    kept = rows(read(spark, bootstrap, filled, failOnDataLoss="false", **lost))
+    assert [*range(40, 100), *range(100)] == [row.offset for row in kept]
 
 
 @pytest.mark.feature("batch write: keys, values, headers")
@@ -161,12 +210,25 @@ def run_stream(
     **options: str,
 ) -> None:
     """Copy what is there from one topic to another, in batches of at most 60 records."""
-    stream = (
+    few = options | {"maxOffsetsPerTrigger": "60"}
+    stream = copying(spark, bootstrap, source, target, checkpoint, **few)
+    assert stream.trigger(availableNow=True).start().awaitTermination(120)
+
+
+def copying(
+    spark: SparkSession,
+    bootstrap: str,
+    source: str,
+    target: str,
+    checkpoint: Path,
+    **options: str,
+) -> DataStreamWriter:
+    """A stream from one topic to another, not started."""
+    return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
         .option("subscribe", source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", "60")
         .options(**options)
         .load()
         .select("key", "value")
@@ -174,10 +236,47 @@ def run_stream(
         .option("kafka.bootstrap.servers", bootstrap)
         .option("topic", target)
         .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
     )
-    assert stream.awaitTermination(120)
+
+
+@pytest.mark.feature("streaming, {trigger}: follows new records, stopped and resumed")
+@pytest.mark.parametrize("trigger", ["processingTime", "continuous"])
+def test_stream_follows_new_records(
+    *,
+    spark: SparkSession,
+    bootstrap: str,
+    filled: str,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    trigger: str,
+) -> None:
+    target, expected = make_topic(partitions=2), Counter(values_of(0) + values_of(1))
+    for seed in (2, 3):
+        stream = copying(spark, bootstrap, filled, target, tmp_path)
+        query = stream.trigger(**{trigger: "500 milliseconds"}).start()
+        try:
+            wait_for_copies(bootstrap, target, expected)
+            send_all(bootstrap, filled, samples(100, seed=seed), 1)
+            expected += Counter(values_of(seed))
+            wait_for_copies(bootstrap, target, expected)
+        finally:
+            query.stop()
+
+
+def values_of(seed: int) -> list[bytes | None]:
+    """The values of a hundred records."""
+    return [record.value for record in samples(100, seed=seed)]
+
+
+def wait_for_copies(bootstrap: str, topic: str, expected: Counter[bytes | None]) -> None:
+    """Wait until each value was copied; a stream may copy one more than once."""
+    with consuming(bootstrap, topic) as consumer:
+        found: Counter[bytes | None] = Counter()
+        for _ in rounds(f"{expected.total()} records copied", within_s=90):
+            messages = consumer.consume(500, timeout=0.5)
+            found.update(each.value() for each in messages if each.error() is None)
+            if expected <= found:
+                return
 
 
 @pytest.mark.feature("batch read, read_committed: only what was committed")
@@ -191,14 +290,54 @@ def test_batch_reads_what_was_committed(
         ("kept", producer.commit_transaction),
         ("dropped", producer.abort_transaction),
         ("later", producer.commit_transaction),
+        ("dropped at the end", producer.abort_transaction),
     ):
-        producer.begin_transaction()
-        for index in range(20):
-            producer.produce(name, f"{prefix}-{index}")
+        send_transaction(producer, name, prefix)
         end(30)
+    kept = [f"{prefix}-{i}".encode() for prefix in ("kept", "later") for i in range(20)]
+    assert kept == committed_values(spark, bootstrap, name)
+    send_transaction(producer, name, "open")
+    assert kept == committed_values(spark, bootstrap, name), "a range ends before what is open"
+    producer.commit_transaction(30)
+    assert kept + [f"open-{i}".encode() for i in range(20)] == committed_values(
+        spark, bootstrap, name
+    )
+
+
+def send_transaction(producer: Producer, topic: str, prefix: str) -> None:
+    """Send twenty records in a transaction that stays open."""
+    producer.begin_transaction()
+    for index in range(20):
+        producer.produce(topic, f"{prefix}-{index}")
+    assert 0 == producer.flush(30)
+
+
+def committed_values(spark: SparkSession, bootstrap: str, topic: str) -> list[bytes]:
+    """Read what is committed; a task that waits for what is not there fails early."""
+    options = {
+        "kafka.isolation.level": "read_committed",
+        "kafkaConsumer.pollTimeoutMs": POLL_TIMEOUT_MS,
+    }
+    return [bytes(row.value) for row in rows(read(spark, bootstrap, topic, **options))]
+
+
+@pytest.mark.feature("streaming, read_committed: what is open comes when it is committed")
+def test_stream_copies_what_was_committed(
+    spark: SparkSession, bootstrap: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    name, target = make_topic(), make_topic()
     committed = {"kafka.isolation.level": "read_committed"}
-    values = [bytes(row.value) for row in rows(read(spark, bootstrap, name, **committed))]
-    assert [f"{prefix}-{i}".encode() for prefix in ("kept", "later") for i in range(20)] == values
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
+    producer.init_transactions(30)
+    send_transaction(producer, name, "dropped")
+    producer.abort_transaction(30)
+    send_transaction(producer, name, "kept")
+    run_stream(spark, bootstrap, name, target, tmp_path, **committed)
+    assert 0 == read(spark, bootstrap, target).count()
+    producer.commit_transaction(30)
+    run_stream(spark, bootstrap, name, target, tmp_path, **committed)
+    values = [bytes(row.value) for row in rows(read(spark, bootstrap, target))]
+    assert sorted(values) == sorted(f"kept-{index}".encode() for index in range(20))
 
 
 @pytest.mark.feature("streaming: a start by timestamp, minPartitions, a group.id of one's own")
@@ -224,6 +363,73 @@ def test_stream_starts_at_a_timestamp(
     assert expected == Counter((record.key, record.value) for record in found)
 
 
+@pytest.mark.feature("streaming: offsets by a consumer in a group of one's own")
+def test_stream_asks_for_offsets_in_a_group(
+    *,
+    spark: SparkSession,
+    bootstrap: str,
+    filled: str,
+    make_topic: MakeTopic,
+    group: str,
+    tmp_path: Path,
+) -> None:
+    target, options = make_topic(), {"kafka.group.id": group}
+    spark.conf.set(OLD_OFFSET_FETCHING, "true")
+    query = copying(spark, bootstrap, filled, target, tmp_path, **options).start()
+    try:
+        wait_until(lambda: group in group_ids(bootstrap), f"a member of {group}")
+        wait_for_copies(bootstrap, target, Counter(values_of(0) + values_of(1)))
+    finally:
+        query.stop()
+        spark.conf.unset(OLD_OFFSET_FETCHING)
+
+
+def group_ids(bootstrap: str) -> set[str]:
+    """The groups that there are."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    return {one.group_id for one in admin.list_consumer_groups().result(30).valid}
+
+
+@pytest.mark.feature("streaming: resumed after the server was killed, nothing lost")
+def test_stream_resumes_after_a_kill_of_the_server(
+    spark: SparkSession, pytestconfig: pytest.Config, tmp_path: Path
+) -> None:
+    with crash_server(pytestconfig, tmp_path / "server", "fsync") as server:
+        for name in ("source", "target"):
+            create_topic(server.bootstrap, name, 2, {})
+        sent: list[bytes | None] = []
+        for seed in (1, 2):
+            send_all(server.bootstrap, "source", samples(100, seed=seed), seed - 1)
+            sent += values_of(seed)
+            run_stream(spark, server.bootstrap, "source", "target", tmp_path / "checkpoint")
+            server.kill()
+            server.start()
+            copied = rows(read(spark, server.bootstrap, "target"))
+            assert Counter(sent) == Counter(as_sample(row).value for row in copied)
+
+
+@pytest.mark.feature("streaming: failOnDataLoss, when a topic was deleted and made anew")
+def test_stream_notices_a_new_topic(
+    spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    target = make_topic()
+    run_stream(spark, bootstrap, filled, target, tmp_path)
+    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([filled])[filled].result(30)
+    wait_until(lambda: is_created(bootstrap, filled), f"{filled} is made anew")
+    send_all(bootstrap, filled, samples(50, seed=2), 1)
+    with pytest.raises(StreamingQueryException):
+        run_stream(spark, bootstrap, filled, target, tmp_path)
+
+
+def is_created(bootstrap: str, topic: str) -> bool:
+    """Create a topic, unless the old one is still being deleted."""
+    try:
+        create_topic(bootstrap, topic, 2, {})
+    except KafkaException:
+        return False
+    return True
+
+
 @pytest.mark.feature("streaming: failOnDataLoss, true and false, when records were deleted")
 def test_stream_notices_lost_records(
     spark: SparkSession, bootstrap: str, filled: str, make_topic: MakeTopic, tmp_path: Path
@@ -231,9 +437,7 @@ def test_stream_notices_lost_records(
     target = make_topic()
     run_stream(spark, bootstrap, filled, target, tmp_path)
     send_all(bootstrap, filled, samples(50, seed=2), 1)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for deleted in admin.delete_records([TopicPartition(filled, 1, 120)]).values():
-        deleted.result(30)
+    delete_records(bootstrap, filled, 1, 120)
     with pytest.raises(StreamingQueryException):
         run_stream(spark, bootstrap, filled, target, tmp_path)
     run_stream(spark, bootstrap, filled, target, tmp_path, failOnDataLoss="false")

@@ -20,16 +20,19 @@ from gateway.connection_state import (
     HOLD_SLOW_READER,
     HOLD_STOPPING,
     HOLD_THROTTLED,
+    OWN_FAULT,
     ConnectionState,
     Slot,
 )
 from gateway.context import Peer, RequestContext
+from gateway.later_slot import LaterSlot
 from gateway.request_meter import RequestMeter
 from gateway.router import Reply, Route, encode_response
 from gateway.switchboard import Switchboard
 from gateway.wire.errors import MalformedMessage
 from gateway.wire.framing import FrameSplitter
 from gateway.wire.header import RequestHeader, decode_request_header
+from runtime.later import Later
 from runtime.metrics import Counter
 
 if TYPE_CHECKING:
@@ -43,7 +46,6 @@ HEAD = Struct(">hhih")
 PRODUCE = 0
 STALLED_TICKS = 2
 """Parts of the idle time after which half a frame counts as stalled."""
-OWN_FAULT = "closing connection of %s because of a fault here"
 JOIN_PIECE_BYTES_MAX = 4 * 1024
 """Smaller pieces on average are cheaper to copy together than to hand over one by one."""
 
@@ -317,6 +319,11 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
         )
         result = route.call(context, frame, header.body_start)
+        if isinstance(result, Later):
+            if not result.is_settled:
+                LaterSlot(self, header, result).begin()
+                return
+            result = result.result()
         if isinstance(result, CoroutineType):
             slot = Slot()
             self.open_slot(slot, is_exclusive=True)

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from batches.header import read_header
-from gateway.connection_state import Slot
+from gateway.connection_state import OWN_FAULT, Slot
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
 from gateway.wire.error_codes import ErrorCode
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FETCH = 1
-OWN_FAULT = "closing connection of %s because of a fault here"
 READ_COMMITTED = 1
 Found = tuple["PartitionLog | None", int]
 """The log of a partition, or None and the error instead."""

@@ -27,10 +27,10 @@ def each_once(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopi
     return list({(one.name, one.topic_id): one for one in asked}.values())
 
 
-def absence(asked: MetadataRequestTopic) -> TopicsError:
+def absence(name: str | None) -> TopicsError:
     """Say why there is no such topic: nobody could have made it, or nobody has."""
     try:
-        check_name(resolve_name(asked.name or ""))
+        check_name(resolve_name(name or ""))
     except InvalidTopicName as error:
         return error
     return UnknownTopic("no such topic")

@@ -6,7 +6,7 @@ on it comes to include it by that batch (KIP-890), which is durable before the b
 Must not know: how batches are appended, where responses go.
 """
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,8 +34,10 @@ _OLD_CODES: Final = {
 }
 
 Question = tuple[str, Identity, Place]
-Admission = bool | ErrorCode | Coroutine[Any, Any, None]
-"""Whether the batch is verified; or what is wrong; or what must happen before it is asked again."""
+Batch = tuple[int, "PartitionLog", memoryview]
+"""Its number in the request, where it goes, and the bytes as they came: nothing was checked."""
+Admissions = dict[int, ErrorCode]
+"""By number: NONE, the batch is verified; or what is wrong. Others need no admission."""
 
 
 class ProduceTransactions:
@@ -46,40 +48,66 @@ class ProduceTransactions:
         self._refused: dict[Question, ErrorCode] = {}
 
     def admit(
-        self, transactional_id: str, log: "PartitionLog", batch: memoryview, version: int
-    ) -> Admission:
-        """Decide about a batch of a request that names a transactional id.
+        self, transactional_id: str, batches: Iterable[Batch], version: int
+    ) -> Admissions | Coroutine[Any, Any, None]:
+        """Decide about the batches of a request that names a transactional id.
 
         Args:
             transactional_id: of the request.
-            log: where the batch goes.
-            batch: as it came; nothing of it was checked.
+            batches: those that have a place to go.
             version: of Produce.
-        """
-        if len(batch) < BATCH_OVERHEAD:
-            return False
-        (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
-        if not attributes & TRANSACTIONAL_BIT:
-            return False
-        identity = Identity(*_PRODUCER.unpack_from(batch, _PRODUCER_AT))
-        if log.has_transaction(*identity):
-            return False
-        place = Place(log.topic, log.index)
-        question = transactional_id, identity, place
-        error = self._transactions.verify(*question)
-        if error is ErrorCode.NONE:
-            return True
-        if version < ADDED_IMPLICITLY_SINCE:
-            is_told = error is ErrorCode.TRANSACTION_ABORTABLE and version >= ABORTABLE_SINCE
-            return error if is_told else _OLD_CODES.get(error, without_fencing(error))
-        if question in self._refused:
-            return without_fencing(self._refused.pop(question))
-        return self._join(*question)
 
-    async def _join(self, transactional_id: str, identity: Identity, place: Place) -> None:
-        """Let the partition belong to the transaction; a refusal is told when it is asked again."""
-        error = await self._transactions.add(
-            transactional_id, identity, partitions=[place], has_rising_epochs=True
-        )
-        if error is not ErrorCode.NONE:
-            self._refused[transactional_id, identity, place] = error
+        Returns:
+            What must happen before it is asked again, or the admissions.
+        """
+        admissions: Admissions = {}
+        open_questions: dict[int, Question] = {}
+        for number, log, batch in batches:
+            identity = _transaction_of(batch)
+            if identity is None or log.has_transaction(*identity):
+                continue
+            question = transactional_id, identity, Place(log.topic, log.index)
+            error = self._transactions.verify(*question)
+            if error is ErrorCode.NONE or version < ADDED_IMPLICITLY_SINCE:
+                admissions[number] = _told(error, version)
+            else:
+                open_questions[number] = question
+        new = [each for each in open_questions.values() if each not in self._refused]
+        if new:
+            return self._join(new)
+        for number, question in open_questions.items():
+            admissions[number] = without_fencing(self._refused[question])
+        if self._refused:
+            self._refused.clear()  # whose others are asks again
+        return admissions
+
+    async def _join(self, questions: Iterable[Question]) -> None:
+        """Let partitions belong to a transaction; a refusal is told when it is asked again."""
+        places: dict[tuple[str, Identity], list[Place]] = {}
+        for transactional_id, identity, place in questions:
+            places.setdefault((transactional_id, identity), []).append(place)
+        for (transactional_id, identity), partitions in places.items():
+            error = await self._transactions.add(
+                transactional_id, identity, partitions=partitions, has_rising_epochs=True
+            )
+            if error is not ErrorCode.NONE:
+                self._refused.update(
+                    ((transactional_id, identity, each), error) for each in partitions
+                )
+
+
+def _transaction_of(batch: memoryview) -> Identity | None:
+    """Return the producer of a transactional batch."""
+    if len(batch) < BATCH_OVERHEAD:
+        return None
+    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
+    if not attributes & TRANSACTIONAL_BIT:
+        return None
+    return Identity(*_PRODUCER.unpack_from(batch, _PRODUCER_AT))
+
+
+def _told(error: ErrorCode, version: int) -> ErrorCode:
+    """Say it in words that the version knows."""
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version >= ABORTABLE_SINCE:
+        return error
+    return _OLD_CODES.get(error, without_fencing(error))

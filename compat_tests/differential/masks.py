@@ -25,9 +25,19 @@ KINDS: Final = {
     "leader": "member",
     "cluster_id": "cluster",
     "session_id": "session",
+    "member_epoch": "epoch",
+    "group_epoch": "epoch",
+    "assignment_epoch": "epoch",
 }
-"""Fields that hold ids. (`leader` is a member; the leader of a partition is `leader_id`.)"""
-TIMES: Final = {"log_append_time_ms", "transaction_start_time_ms", "last_timestamp"}
+"""Fields that hold ids. (`leader` is a member; the leader of a partition is `leader_id`.)
+Epochs of consumer groups count as ids: Kafka's begin with 2, kledger's with 1."""
+TIMES: Final = {
+    "log_append_time_ms",
+    "transaction_start_time_ms",
+    "last_timestamp",
+    "last_fetch_timestamp",
+    "last_caught_up_timestamp",
+}
 ADDRESSES: Final = {"host", "port", "client_host", "log_dir", "total_bytes", "usable_bytes"}
 TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
 NAMES: Final = ("name", "topic", "group_id", "transactional_id", "key", "resource_name", "api_key")

@@ -17,6 +17,11 @@ SCRIPTS: Final[dict[str, Play]] = {}
 
 def script(play: Play) -> Play:
     """Put a function on the list, under its name."""
-    assert play.__name__ not in SCRIPTS, f"two scripts are called {play.__name__}"
-    SCRIPTS[play.__name__] = play
+    add_script(play.__name__, play)
     return play
+
+
+def add_script(name: str, play: Play) -> None:
+    """Put a function on the list, under another name."""
+    assert name not in SCRIPTS, f"two scripts are called {name}"
+    SCRIPTS[name] = play

@@ -13,7 +13,13 @@ from uuid import UUID
 
 from compat_tests.deadlines import ask_until
 from compat_tests.differential import words
-from compat_tests.differential.connection import Closed, Connection, Silent, message_modules
+from compat_tests.differential.connection import (
+    TIMEOUT_S,
+    Closed,
+    Connection,
+    Silent,
+    message_modules,
+)
 from compat_tests.differential.masks import Masks, Plain
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
@@ -43,9 +49,17 @@ class Exchange(NamedTuple):
 class Side:
     """One server."""
 
-    def __init__(self, bootstrap: str, versions: Mapping[int, range], masks: Masks) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        versions: Mapping[int, range],
+        masks: Masks,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
         """Take the versions, per key, in which both servers are asked."""
         self._bootstrap = bootstrap
+        self._timeout_s = timeout_s
         self._versions = versions
         self._masks = masks
         self._open: list[Connection] = []
@@ -53,7 +67,7 @@ class Side:
         self.log: list[Exchange] = []
 
     def _connect(self) -> Connection:
-        connection = Connection(self._bootstrap)
+        connection = Connection(self._bootstrap, timeout_s=self._timeout_s)
         self._open.append(connection)
         return connection
 
@@ -73,9 +87,9 @@ class Side:
         """Give the APIs that both servers have."""
         return sorted(self._versions)
 
-    def another(self) -> Side:
+    def another(self, *, timeout_s: float = TIMEOUT_S) -> Side:
         """Give the same server over a connection of its own; what is said goes into one log."""
-        other = Side(self._bootstrap, self._versions, self._masks)
+        other = Side(self._bootstrap, self._versions, self._masks, timeout_s=timeout_s)
         other.log, other._open = self.log, [*other._open]
         self._open.extend(other._open)
         return other

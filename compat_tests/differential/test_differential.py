@@ -26,6 +26,12 @@ SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
+AT_ONCE = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.assignment.interval.ms": "0",
+    "group.consumer.assignor.offload.enable": "false",
+}
+"""Kafka gathers changes of a group for a second before it assigns; kledger does not."""
 HEAP = "320m"
 
 
@@ -47,7 +53,9 @@ class Pair(NamedTuple):
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """Both servers, and the first look at what they have."""
     kledger = KledgerServer(tmp_path_factory.mktemp("kledger"), durability="os", settings=SETTINGS)
-    kafka = ApacheKafkaServer(tmp_path_factory.mktemp("kafka"), settings=SETTINGS, heap=HEAP)
+    kafka = ApacheKafkaServer(
+        tmp_path_factory.mktemp("kafka"), settings=SETTINGS | AT_ONCE, heap=HEAP
+    )
     with kledger, kafka:
         ours, theirs = (_advertised(one.bootstrap) for one in (kledger, kafka))
         versions = {

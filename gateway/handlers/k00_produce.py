@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batches.header import TRANSACTIONAL_BIT
-from gateway.error_map import error_code_of
+from gateway.missing_logs import Missing, MissingLogs
 from gateway.produce_slot import ProduceSlot
 from gateway.produce_transactions import ProduceTransactions
 from gateway.topic_lookup import TopicLookup
@@ -35,7 +35,7 @@ from gateway.wire.produce_codec import (
     ProduceRequest,
     parse_produce_request,
 )
-from topics import PartitionLog, Topic, TopicsError
+from topics import PartitionLog
 from topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class ProduceHandler:
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
         self._transactions = ProduceTransactions(services.transactions)
-        self._failed: dict[tuple[Topic, int], TopicsError] = {}
+        self._missing = MissingLogs()
 
     def start(
         self,
@@ -82,12 +82,9 @@ class ProduceHandler:
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or say which logs must be opened first."""
         request = parse_produce_request(frame, version, body_start)
-        found: list[Found] = []
-        for one in request.partitions:
-            place = self._find(one, request, frame, version)
-            if isinstance(place, tuple):
-                return self._open(*place)
-            found.append(place)
+        found = self._places(request, frame, version)
+        if not isinstance(found, list):
+            return found
         verified: Container[int] = ()
         if request.transactional_id is not None:
             admitted = self._verify(request, found, frame, version)
@@ -114,10 +111,26 @@ class ProduceHandler:
             answer.settle()
         return None
 
+    def _places(
+        self, request: ProduceRequest, frame: memoryview, version: int
+    ) -> list[Found] | Coroutine[Any, Any, None]:
+        """Return where the batches go, or what must happen first; see `start`."""
+        missing: list[Missing] = []
+        found = [self._find(one, request, frame, version, missing) for one in request.partitions]
+        if missing:
+            return self._missing.open(missing)
+        self._missing.forget()
+        return found
+
     def _find(
-        self, one: PartitionRecords, request: ProduceRequest, frame: memoryview, version: int
-    ) -> Found | tuple[Topic, int]:
-        """Return the log of a partition, an error code, or the topic and index to be opened."""
+        self,
+        one: PartitionRecords,
+        request: ProduceRequest,
+        frame: memoryview,
+        version: int,
+        missing: list[Missing],
+    ) -> Found:
+        """Return the log of a partition or an error code; or note that it must be opened first."""
         key, index, start, length = one
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
@@ -131,49 +144,28 @@ class ProduceHandler:
             codec = frame[start + CODEC_BYTE] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        log = topic.partition(index)
-        if log is not None:
-            return log
-        if not 0 <= index < topic.partition_count:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        failed = self._failed.pop((topic, index), None) if self._failed else None
-        return (topic, index) if failed is None else error_code_of(failed)
+        return topic.partition(index) or self._missing.want(topic, index, missing)
 
     def _verify(
-        self,
-        request: ProduceRequest,
-        found: list[Found],
-        frame: memoryview,
-        version: int,
+        self, request: ProduceRequest, found: list[Found], frame: memoryview, version: int
     ) -> set[int] | Coroutine[Any, Any, None]:
         """Return which batches are verified, or what must happen first; see `start`.
 
         A batch whose transaction may not write here has its error in `found`.
         """
         assert request.transactional_id is not None
-        verified = set[int]()
+        batches = []
         for position, log in enumerate(found):
-            if isinstance(log, int):
-                continue
-            _, _, start, length = request.partitions[position]
-            batch = frame[start : start + length]
-            admission = self._transactions.admit(request.transactional_id, log, batch, version)
-            match admission:
-                case bool():
-                    if admission:
-                        verified.add(position)
-                case ErrorCode():
-                    found[position] = admission
-                case _:
-                    return admission
-        return verified
-
-    async def _open(self, topic: Topic, index: int) -> None:
-        """Open a log; a failure is told to the request when it is started again."""
-        try:
-            await topic.open_partition(index)
-        except TopicsError as error:
-            self._failed[topic, index] = error
+            if not isinstance(log, int):
+                _, _, start, length = request.partitions[position]
+                batches.append((position, log, frame[start : start + length]))
+        admitted = self._transactions.admit(request.transactional_id, batches, version)
+        if not isinstance(admitted, dict):
+            return admitted
+        for position, error in admitted.items():
+            if error:
+                found[position] = error
+        return {position for position, error in admitted.items() if not error}
 
 
 def _has_transaction(request: ProduceRequest, frame: memoryview) -> bool:

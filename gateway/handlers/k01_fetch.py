@@ -22,12 +22,12 @@ Version notes:
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from gateway.error_map import error_code_of
 from gateway.fetch_plan import ISOLATION_LEVELS, NONE
 from gateway.fetch_session import SessionFetchSlot, SessionPartition
 from gateway.fetch_session_state import INITIAL_EPOCH
 from gateway.fetch_sessions import FetchSessions
 from gateway.fetch_slot import FetchSlot, Found, gone_code
+from gateway.missing_logs import Missing, MissingLogs
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.fetch_codec import (
@@ -35,7 +35,6 @@ from gateway.wire.fetch_codec import (
     fetch_response_frame,
     parse_fetch_request,
 )
-from topics import Topic, TopicsError
 
 if TYPE_CHECKING:
     from gateway.router import ResponsePort
@@ -45,7 +44,6 @@ KEY = 1
 MIN_VERSION = 4
 MAX_VERSION = 18
 
-Missing = tuple[Topic, int]
 FoundAgain = tuple[SessionPartition, Found]
 
 
@@ -61,7 +59,7 @@ class FetchHandler:
         self._services = services
         self._lookup = TopicLookup(services.registry)
         self._sessions = FetchSessions(services)
-        self._failed: dict[Missing, TopicsError] = {}
+        self._missing = MissingLogs()
 
     def start(
         self,
@@ -97,7 +95,8 @@ class FetchHandler:
             for each in request.partitions
         ]
         if missing:
-            return self._open(missing)
+            return self._missing.open(missing)
+        self._missing.forget()
         if session is not None:
             self._sessions.update(session, request, wanted, again)
         else:
@@ -120,18 +119,4 @@ class FetchHandler:
         log = topic.partition(index)
         if log is not None:
             return log, NONE
-        if not 0 <= index < topic.partition_count:
-            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        failed = self._failed.pop((topic, index), None) if self._failed else None
-        if failed is not None:
-            return None, error_code_of(failed)
-        missing.append((topic, index))
-        return None, NONE
-
-    async def _open(self, missing: list[Missing]) -> None:
-        """Open logs; a failure is told to the request when it is started again."""
-        for topic, index in missing:
-            try:
-                await topic.open_partition(index)
-            except TopicsError as error:
-                self._failed[topic, index] = error
+        return None, self._missing.want(topic, index, missing)

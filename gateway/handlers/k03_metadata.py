@@ -80,7 +80,7 @@ class _MetadataHandler:
             if missing:
                 return self._create(context.version, request, missing)
         return self._answer(
-            context.version, request, [(one, topic or absence(one)) for one, topic in found]
+            context.version, request, [(one, topic or absence(one.name)) for one, topic in found]
         )
 
     def _find(self, asked: MetadataRequestTopic) -> Topic | None:
@@ -102,7 +102,7 @@ class _MetadataHandler:
             except TopicsError as error:
                 failed[name] = error
         entries = [
-            (one, self._find(one) or failed.get(one.name or "") or absence(one))
+            (one, self._find(one) or failed.get(one.name or "") or absence(one.name))
             for one in each_once(request.topics or ())
         ]
         return self._answer(version, request, entries)

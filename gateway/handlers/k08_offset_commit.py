@@ -36,13 +36,13 @@ MAX_VERSION = 10
 
 FIRST_VERSION_WITH_EPOCHS = 9
 FIRST_VERSION_BY_ID = 10
+TIME_MAX_MS = (1 << 63) - 1
 
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
     """Check each partition, store those that pass, answer all."""
     now_ms = context.services.clock.now_ms()
-    retention_ms = request.retention_time_ms
-    expire_ms = now_ms + retention_ms if retention_ms >= 0 else NO_EXPIRY
+    expire_ms = _expiry(now_ms, request.retention_time_ms)
     offsets: list[tuple[Place, CommittedOffset]] = []
     accepted: list[OffsetCommitResponsePartition] = []
     answers = []
@@ -77,6 +77,13 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             for answer in accepted:
                 answer.error_code = error
     return OffsetCommitResponse(topics=answers)
+
+
+def _expiry(now_ms: int, retention_ms: int) -> int:
+    """Say when an offset is given up; a time that no field can hold never comes."""
+    if retention_ms < 0 or now_ms + retention_ms > TIME_MAX_MS:
+        return NO_EXPIRY
+    return now_ms + retention_ms
 
 
 def _find_topic(context: RequestContext, asked: OffsetCommitRequestTopic) -> Topic | None:

@@ -13,6 +13,8 @@ Version notes:
 - v8 adds a reason (KIP-800), which is not kept; v9 lets a leader skip assigning (KIP-814).
 """
 
+from functools import partial
+
 from gateway.context import RequestContext
 from gateway.coordinator.group_messages import JoinCommand, JoinResult
 from gateway.wire.messages.k11_join_group import (
@@ -20,6 +22,7 @@ from gateway.wire.messages.k11_join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
+from runtime.later import Later
 
 KEY = 11
 MIN_VERSION = 0
@@ -30,10 +33,10 @@ FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIP = 9
 
 
-async def handle(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+def handle(context: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
     """Join, and answer when the generation begins."""
-    result = await context.services.groups.join(_command(context, request))
-    return _response(context.version, result)
+    joining = context.services.groups.join(_command(context, request))
+    return joining.mapped(partial(_response, context.version))
 
 
 def _command(context: RequestContext, request: JoinGroupRequest) -> JoinCommand:

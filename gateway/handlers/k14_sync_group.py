@@ -11,9 +11,10 @@ Version notes:
 """
 
 from gateway.context import RequestContext
-from gateway.coordinator.group_messages import SyncCommand
+from gateway.coordinator.group_messages import SyncCommand, SyncResult
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from runtime.later import Later
 
 KEY = 14
 MIN_VERSION = 0
@@ -22,11 +23,12 @@ MAX_VERSION = 5
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+def handle(context: RequestContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
     """Ask for the member's assignment."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
-        return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return Later.at_once(SyncGroupResponse(error_code=inconsistent))
     command = SyncCommand(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -36,7 +38,10 @@ async def handle(context: RequestContext, request: SyncGroupRequest) -> SyncGrou
         protocol_name=request.protocol_name,
         assignments={item.member_id: item.assignment for item in request.assignments},
     )
-    result = await context.services.groups.sync(command)
+    return context.services.groups.sync(command).mapped(_response)
+
+
+def _response(result: SyncResult) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

@@ -5,7 +5,7 @@ Behaviour:
   older one, as Kafka does. An id is never given out twice, not even after a restart.
 - With one: the producer that holds it from now on; older ones are fenced. A transaction that they
   left open is aborted first, and the answer meanwhile is CONCURRENT_TRANSACTIONS.
-- An empty transactional id is INVALID_REQUEST.
+- An empty transactional id is INVALID_REQUEST, and so is a producer id without an epoch.
 
 Version notes:
 - v3 carries the producer id and epoch that the client had (KIP-360): if nobody came in between, it
@@ -29,6 +29,8 @@ MIN_VERSION = 0
 MAX_VERSION = 5
 
 FENCED_SINCE = 4
+NOBODY = -1
+"""Producer id and epoch of a client that had none."""
 
 
 async def handle(context: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
@@ -49,7 +51,7 @@ async def _initialise(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
     expected = Identity(request.producer_id, request.producer_epoch)
-    if (expected.producer_id < 0) != (expected.epoch < 0):
+    if (expected.producer_id == NOBODY) != (expected.epoch == NOBODY):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
     error, identity = await context.services.transactions.initialise(
         InitRequest(transactional_id, request.transaction_timeout_ms, expected)

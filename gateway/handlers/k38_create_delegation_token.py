@@ -25,10 +25,13 @@ def handle(
     _context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     """Refuse."""
+    owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
+    if not owner_name or owner_type is None:
+        owner_type, owner_name = USER, ANONYMOUS
     return CreateDelegationTokenResponse(
         error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=request.owner_principal_type or USER,
-        principal_name=request.owner_principal_name or ANONYMOUS,
+        principal_type=owner_type,
+        principal_name=owner_name,
         token_requester_principal_type=USER,
         token_requester_principal_name=ANONYMOUS,
         issue_timestamp_ms=-1,

@@ -4,7 +4,8 @@ Behaviour:
 - Metadata is kept by this node alone: it leads partition 0 of the metadata log and is its only
   voter; there are no observers. Its end is the number of changes to topics since the start, as
   there is no log of that name.
-- Any other topic or partition is UNKNOWN_TOPIC_OR_PARTITION.
+- Any other topic or partition is UNKNOWN_TOPIC_OR_PARTITION, and so is everything that is asked for
+  beside another one.
 
 Version notes:
 - v1 adds the times of the last fetch, which for the leader is now (KIP-836).
@@ -27,24 +28,26 @@ KEY = 55
 MIN_VERSION = 0
 MAX_VERSION = 2
 
-METADATA_TOPIC = "__cluster_metadata"
+METADATA_PARTITION = "__cluster_metadata", 0
 
 
 def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Describe the quorum of one."""
     config = context.services.config
+    is_found = _asked(request) == [METADATA_PARTITION]
     topics = [
         DescribedTopic(
             topic_name=topic.topic_name,
             partitions=[
-                _described(context, topic.topic_name, each.partition_index)
+                _described(context, each.partition_index)
+                if is_found
+                else _unknown(topic.topic_name, each.partition_index)
                 for each in topic.partitions
             ],
         )
         for topic in request.topics
     ]
     here = Listener(name="PLAINTEXT", host=config.advertised_host, port=config.advertised_port)
-    is_found = any(not each.error_code for topic in topics for each in topic.partitions)
     return DescribeQuorumResponse(
         error_message=None,
         topics=topics,
@@ -52,13 +55,24 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQ
     )
 
 
-def _described(context: RequestContext, name: str, index: int) -> DescribedPartition:
-    if (name, index) != (METADATA_TOPIC, 0):
-        return DescribedPartition(
-            partition_index=index,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            error_message=f"expected {METADATA_TOPIC}-0, got {name}-{index}",
-        )
+def _asked(request: DescribeQuorumRequest) -> list[tuple[str, int]]:
+    return [
+        (topic.topic_name, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+
+
+def _unknown(name: str, index: int) -> DescribedPartition:
+    topic, partition = METADATA_PARTITION
+    return DescribedPartition(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"expected {topic}-{partition} alone, got {name}-{index}",
+    )
+
+
+def _described(context: RequestContext, index: int) -> DescribedPartition:
     services = context.services
     now_ms, end = services.clock.now_ms(), services.registry.epoch
     alone = ReplicaState(

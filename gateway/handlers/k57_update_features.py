@@ -3,6 +3,7 @@
 Behaviour:
 - The levels of features are fixed here. A level that already holds is set again; any other one is
   INVALID_UPDATE_VERSION, also where Apache Kafka would raise or lower it.
+- A change that is neither up nor down is INVALID_UPDATE_VERSION, too.
 - One feature that is refused refuses the whole request; the reason names it.
 
 Version notes:
@@ -25,6 +26,8 @@ MIN_VERSION = 0
 MAX_VERSION = 2
 
 ENTRIES_UNTIL = 1
+UPGRADE_TYPES = (1, 2, 3)
+"""Up, down when nothing is lost, down in any case."""
 
 
 def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -44,6 +47,11 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
 
 
 def _check(update: FeatureUpdateKey) -> None:
+    if update.upgrade_type not in UPGRADE_TYPES:
+        raise Refused(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"{update.feature}: expected upgrade type 1, 2 or 3, got {update.upgrade_type}",
+        )
     levels = {feature.name: feature.level for feature in FEATURES}
     if update.feature not in levels:
         raise Refused(

@@ -3,12 +3,13 @@
 Behaviour:
 - The producers that each partition remembers: idempotent and transactional ones. Those with an open
   transaction say where it began.
-- Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION, each for itself.
+- Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION, each for itself; a name that no
+  topic can have is INVALID_TOPIC_EXCEPTION.
 """
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
-from gateway.wire.error_codes import ErrorCode
+from gateway.metadata_topics import absence
 from gateway.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -30,17 +31,17 @@ async def handle(
     topics = []
     for asked in request.topics:
         topic = context.services.registry.get(asked.name)
-        partitions = [await _partition(topic, index) for index in asked.partition_indexes]
+        partitions = [
+            await _partition(topic, asked.name, index) for index in asked.partition_indexes
+        ]
         topics.append(TopicResponse(name=asked.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-async def _partition(topic: Topic | None, index: int) -> PartitionResponse:
-    if topic is None:
-        return PartitionResponse(
-            partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
+async def _partition(topic: Topic | None, name: str, index: int) -> PartitionResponse:
     try:
+        if topic is None:
+            raise absence(name)
         log = await topic.open_partition(index)
     except TopicsError as error:
         return PartitionResponse(

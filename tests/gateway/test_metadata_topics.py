@@ -27,16 +27,16 @@ def test_what_is_asked_for_twice_is_told_once() -> None:
 @pytest.mark.parametrize("name", ["a b", "", ".", "..", "x" * 250, "a/b"])
 def test_row_21_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(name: str) -> None:
     asked = by_name(name)
-    told = refused(asked, absence(asked), 12)
+    told = refused(asked, absence(asked.name), 12)
     assert (ErrorCode.INVALID_TOPIC_EXCEPTION, name) == (told.error_code, told.name)
     asked = by_name("none")
-    told = refused(asked, absence(asked), 12)
+    told = refused(asked, absence(asked.name), 12)
     assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "none") == (told.error_code, told.name)
 
 
 @pytest.mark.parametrize(("version", "name"), [(11, ""), (12, None)])
 def test_row_23_an_unknown_id_is_told_with_the_id(version: int, name: str | None) -> None:
     for asked in (by_id(), by_id(name="t")):
-        told = refused(asked, absence(asked), version)
+        told = refused(asked, absence(asked.name), version)
         expected = ErrorCode.UNKNOWN_TOPIC_ID, name, SOME_ID
         assert expected == (told.error_code, told.name, told.topic_id)

@@ -1,8 +1,14 @@
 """Transactional batches in Produce; rows 114 to 116 and 127 of kafka-protocol.md 6.6."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from batches.builder import BatchProducer, NewRecord, build_batch
+from gateway.coordinator.transactions import TransactionCoordinator
+from gateway.wire.error_codes import ErrorCode
+from offsets import Place
 from tests.gateway.running import batch, produce, running_gateway
 from tests.gateway.txn_client import NEW, TxnClient, read, settled
 
@@ -98,3 +104,43 @@ async def test_transactional_batch_of_a_request_without_a_name(version: int) -> 
         (topic,) = (await client.ask(request, version)).responses
         assert [53, 53] == [one.error_code for one in topic.partition_responses]
         assert 1 == (await read(client)).high_watermark
+
+
+async def test_partitions_of_one_request_are_added_or_refused_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One step of the coordinator for all of them, however many there are."""
+    steps: list[list[Place]] = []
+
+    async def add(*args: Any, partitions: Iterable[Place], **rest: Any) -> ErrorCode:
+        steps.append(list(partitions))
+        return await right_add(*args, partitions=partitions, **rest)
+
+    right_add = TransactionCoordinator.add
+    monkeypatch.setattr(TransactionCoordinator, "add", add)
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=8)
+        old, new = TxnClient(client), TxnClient(client)
+        await old.init()
+        await new.init()
+        for producer, error in ((old, 47), (new, 0)):
+            steps.clear()
+            who = BatchProducer(producer.producer_id, producer.epoch, 0, is_transactional=True)
+            data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+            request = produce(dict.fromkeys(range(8), data))
+            request.transactional_id = "x"
+            (topic,) = (await client.ask(request, 12)).responses
+            assert [error] * 8 == [one.error_code for one in topic.partition_responses]
+            assert [[Place("t", index) for index in range(8)]] == steps
+
+
+async def test_a_partition_that_stands_twice_is_refused_twice() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        who = BatchProducer(9, 0, 0, is_transactional=True)
+        data = bytes(build_batch([NewRecord(b"v", timestamp=1)], producer=who))
+        request = produce({0: data})
+        request.transactional_id = "x"
+        request.topic_data[0].partition_data *= 2
+        (topic,) = (await client.ask(request, 12)).responses
+        assert [49, 49] == [one.error_code for one in topic.partition_responses]

@@ -35,6 +35,17 @@ async def test_members_get_one_generation_and_their_assignments() -> None:
         assert bench.groups.waiting_count == 0
 
 
+async def test_join_counts_from_the_moment_in_which_its_request_is_read() -> None:
+    """A heartbeat of the same turn of the loop hears of it: nobody asks once more than needed."""
+    async with coordinator() as bench:
+        a = await bench.stable()
+
+        bench.groups.join(join_command())
+
+        heard = bench.groups.heartbeat("g", Sender(a.member_id, a.generation))
+        assert heard == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 async def test_assignment_is_answered_only_when_it_is_durable() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:

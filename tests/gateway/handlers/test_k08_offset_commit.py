@@ -153,6 +153,15 @@ async def test_retention_of_old_versions_is_kept() -> None:
         assert committed.expire_ms == 1_060_000
 
 
+async def test_retention_behind_the_end_of_time_is_for_ever() -> None:
+    async with group_bench() as bench:
+        code = await bench.commit(version=2, retention_time_ms=(1 << 63) - 1)
+        assert code == ErrorCode.NONE
+        committed = bench.services.groups.offsets.committed("g", Place("t", 0))
+        assert committed is not None
+        assert committed.expire_ms == NO_EXPIRY
+
+
 async def test_group_id_may_be_empty() -> None:
     """Kafka keeps that for clients that commit without a group."""
     async with group_bench() as bench:

@@ -47,6 +47,18 @@ async def test_row_111_what_cannot_be_is_refused(
         )
 
 
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-2, -1), (-1, -2), (3, -1), (-1, 0)])
+async def test_half_of_an_identity_is_refused(producer_id: int, epoch: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        request = InitProducerIdRequest(
+            transactional_id="x",
+            transaction_timeout_ms=1,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        assert 42 == (await client.ask(request, 4)).error_code
+
+
 @pytest.mark.parametrize("version", range(6))
 async def test_each_producer_of_a_transactional_id_gets_the_next_epoch(version: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:

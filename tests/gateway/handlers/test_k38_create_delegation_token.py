@@ -29,3 +29,10 @@ async def test_the_owner_asked_for_is_named_beside_who_asks() -> None:
         answer = await client.ask(request, 3)
         assert "a" == answer.principal_name
         assert "ANONYMOUS" == answer.token_requester_principal_name
+
+
+async def test_an_owner_without_a_type_stays_without() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        request = CreateDelegationTokenRequest(owner_principal_type="", owner_principal_name="a")
+        answer = await client.ask(request, 3)
+        assert ("", "a") == (answer.principal_type, answer.principal_name)

@@ -52,6 +52,19 @@ async def test_the_end_moves_with_the_metadata() -> None:
         assert ends[0] < ends[1]
 
 
+@pytest.mark.parametrize("is_topic", [True, False])
+async def test_only_one_partition_can_be_asked_for(is_topic: bool) -> None:
+    twice = request("__cluster_metadata", 0)
+    if is_topic:
+        twice.topics *= 2
+    else:
+        twice.topics[0].partitions *= 2
+    async with running_gateway() as gateway, gateway.client() as client:
+        answer = await client.ask(twice, 2)
+        told = [one.error_code for topic in answer.topics for one in topic.partitions]
+        assert ([UNKNOWN_TOPIC] * 2, []) == (told, answer.nodes)
+
+
 @pytest.mark.parametrize(("name", "index"), [("t", 0), ("__cluster_metadata", 1)])
 async def test_other_partitions_have_no_quorum(name: str, index: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:

@@ -42,3 +42,12 @@ async def test_any_other_level_refuses_the_request(
         answer = await client.ask(UpdateFeaturesRequest(feature_updates=changes), version)
         assert (INVALID_UPDATE_VERSION, []) == (answer.error_code, answer.results)
         assert name_and_level[0] in answer.error_message
+
+
+@pytest.mark.parametrize("upgrade_type", [-1, 0, 4])
+async def test_what_is_neither_up_nor_down_is_refused(upgrade_type: int) -> None:
+    change = update(TRANSACTIONS.name, TRANSACTIONS.level)
+    change.upgrade_type = upgrade_type
+    async with running_gateway() as gateway, gateway.client() as client:
+        answer = await client.ask(UpdateFeaturesRequest(feature_updates=[change]), 1)
+        assert (INVALID_UPDATE_VERSION, []) == (answer.error_code, answer.results)

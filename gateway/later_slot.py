@@ -1,0 +1,48 @@
+"""LaterSlot: the place of a response that is made when a handler's result is there.
+
+Rule: a result comes in the midst of somebody else's work; the response is made, and the next
+request started, at the end of that turn of the loop.
+Must not know: which API it is.
+"""
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from gateway.connection_state import OWN_FAULT, Slot
+from gateway.router import encode_response
+from gateway.wire.header import RequestHeader
+from runtime.later import Later
+
+if TYPE_CHECKING:
+    from gateway.router import ResponsePort
+
+logger = logging.getLogger(__name__)
+
+
+class LaterSlot(Slot):
+    """One request that waits for others, such as the members of its group; no task."""
+
+    __slots__ = ("_header", "_later", "_port")
+
+    def __init__(self, port: "ResponsePort", header: RequestHeader, later: Later[Any]) -> None:
+        super().__init__()
+        self._port = port
+        self._header = header
+        self._later = later
+
+    def begin(self) -> None:
+        """Take the place, and wait."""
+        self._port.open_slot(self, is_exclusive=True)
+        self._later.when_settled(self._settled)
+
+    def _settled(self) -> None:
+        self._port.finish_soon(self)
+
+    def finish(self) -> None:
+        """Answer."""
+        try:
+            self.response = encode_response(self._header, self._later.result())
+            self._port.slot_ready(self)
+        except Exception:
+            logger.exception(OWN_FAULT, self._port.peer_host)
+            self._port.abort()

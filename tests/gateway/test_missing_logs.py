@@ -1,0 +1,37 @@
+"""Partitions that must be opened first, and what becomes of those that cannot be."""
+
+from gateway.missing_logs import Missing, MissingLogs
+from gateway.wire.error_codes import ErrorCode
+from ledger import LedgerStore
+from ledger.testing import FaultyEngine
+from topics import TopicRegistry
+
+
+async def test_a_failure_is_told_until_a_request_goes_through() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        topic = await (await TopicRegistry.open(store)).create("t", partitions=2)
+        logs, missing = MissingLogs(), list[Missing]()
+        assert 0 == logs.want(topic, 0, missing) == logs.want(topic, 1, missing)
+        assert [(topic, 0), (topic, 1)] == missing
+        engine.fail_next("commit")
+        await logs.open(missing)
+        again: list[Missing] = []
+        storage_error = ErrorCode.KAFKA_STORAGE_ERROR
+        assert storage_error == logs.want(topic, 0, again) == logs.want(topic, 0, again)
+        assert [] == again
+        assert topic.partition(0) is None
+        assert topic.partition(1) is not None
+        logs.forget()
+        assert 0 == logs.want(topic, 0, again)
+        await logs.open(again)
+        assert topic.partition(0) is not None
+
+
+async def test_a_partition_that_does_not_exist_is_not_opened() -> None:
+    async with LedgerStore.open(None) as store:
+        topic = await (await TopicRegistry.open(store)).create("t")
+        missing: list[Missing] = []
+        for index in (-1, 1):
+            assert 3 == MissingLogs().want(topic, index, missing)
+        assert [] == missing
