@@ -134,6 +134,25 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         theirs="missing",
         reason="the server's default is shown also where Kafka has none of that name",
     ),
+    # Settings of groups and of subscriptions to client metrics.
+    Explanation(
+        scripts=(
+            "settings_of_groups_and_metrics_are_described",
+            "settings_of_groups_and_metrics_are_checked",
+            "settings_of_groups_and_metrics_are_changed",
+            "settings_of_groups_and_metrics_are_replaced",
+        ),
+        path="*/configs/consumer.assignment.interval.ms/*",
+        reason="the scripts set it for all groups of Kafka, so that it assigns at once as kledger "
+        "does, which has no such setting",
+    ),
+    Explanation(
+        scripts=("settings_of_groups_and_metrics_are_changed",),
+        label="*, name '', *",
+        ours="42",
+        theirs="40",
+        reason="an empty name is refused before what is to be done; Kafka looks at that first",
+    ),
     # Transactions.
     Explanation(
         scripts=(
