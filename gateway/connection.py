@@ -432,14 +432,16 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed or self._transport is None:
             return
         output = self.state.take_output()
-        size = sum(map(len, output))
-        self._board.sent.value += size
-        if len(output) > 1 and size <= len(output) * JOIN_PIECE_BYTES_MAX:
-            output = [b"".join(output)]
-        if len(output) == 1:
-            self._transport.write(output[0])
+        if len(output) > 1:
+            size = sum(map(len, output))
+            if size <= len(output) * JOIN_PIECE_BYTES_MAX:
+                self._transport.write(b"".join(output))
+            else:
+                self._transport.writelines(output)
+            self._board.sent.value += size
         elif output:
-            self._transport.writelines(output)
+            self._transport.write(output[0])
+            self._board.sent.value += len(output[0])
         if self.state.holds & HOLD_STOPPING:
             self._close_if_finished()
 
