@@ -98,3 +98,8 @@ def split_address(name: str, value: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise expected(name, "HOST:PORT with a port from 0 to 65535", value)
     return host, int(port)
+
+
+def joined_address(host: str, port: int) -> str:
+    """Return what `split_address` takes apart."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

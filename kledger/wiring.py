@@ -17,7 +17,7 @@ from gateway.opening import open_services
 from gateway.server import GatewayServer
 from gateway.service_metrics import show_services
 from gateway.services import Services, load_cluster_id
-from kledger.setting_values import split_address
+from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse, StoreUnusable
 from runtime.clock import Clock, SystemClock
@@ -120,6 +120,7 @@ class Server:
         assert services is not None, "the server is not running"
         if self._native is None:
             # A server that nobody uses natively does not load this room.
+            from kledger.kafka_clients import GatewayClients
             from native.service import NativeService
 
             self._native = NativeService(
@@ -130,6 +131,7 @@ class Server:
                 supervisor=services.supervisor,
                 auto_create_topics=services.config.auto_create_topics_enable,
                 forget_topic=services.groups.offsets.forget_topic,
+                kafka_clients=GatewayClients(services.telemetry),
             )
         return self._native
 
@@ -204,7 +206,7 @@ class Server:
         ):
             services.config.advertised_host = host
         self._gateway = GatewayServer(services)
-        return _joined(*await self._gateway.start(host, port))
+        return joined_address(*await self._gateway.start(host, port))
 
     async def _listen_natively(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.
@@ -224,7 +226,7 @@ class Server:
         # Once more, as the other listener may have taken it: gRPC would complain in its own way.
         await _check_address_free("native", address)
         try:
-            return _joined(*await rpc.start(host, port))
+            return joined_address(*await rpc.start(host, port))
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
@@ -236,11 +238,7 @@ class Server:
         self._admin = AdminServer(
             self._store.metrics, is_serving=lambda: self._services is not None
         )
-        return _joined(*await self._admin.start(*split_address("server.admin", address)))
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return joined_address(*await self._admin.start(*split_address("server.admin", address)))
 
 
 async def _check_address_free(name: str, address: str) -> None:

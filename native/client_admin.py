@@ -11,7 +11,13 @@ from native.client_services import ClientServices
 from native.message import Message
 from native.message_codec import decode
 from native.message_id import MessageId
-from native.seam import MessagePlace, SubscriptionStats, TopicStats
+from native.seam import (
+    ClientMetrics,
+    MessagePlace,
+    MetricsClient,
+    SubscriptionStats,
+    TopicStats,
+)
 from native.subscribe_options import check_name, check_number, target_of
 from subscriptions.model import Delivery
 
@@ -124,6 +130,18 @@ class ClientAdmin(ABC):
             delivery = Delivery(position, data, records, 0)
             found += decode(delivery, topic=topic, partition=partition, link=None)
         return found
+
+    async def metrics_clients(self) -> list[MetricsClient]:
+        """Return the Kafka clients that can push metrics of themselves (KIP-714).
+
+        Those that are there, and those that pushed lately. Who pushed last comes last.
+        """
+        return await self._running().broker.metrics_clients()
+
+    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last; None: there is none of that id."""
+        check_name("instance_id", instance_id)
+        return await self._running().broker.client_metrics(instance_id)
 
     @abstractmethod
     def _running(self) -> ClientServices:

@@ -10,6 +10,7 @@ from typing import Any
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_values import (
     mask_to,
+    metrics_client_to,
     place_to,
     position_to,
     subscription_stats_to,
@@ -124,6 +125,22 @@ async def _peek(broker: Broker, request: pb.PeekRequest) -> pb.PeekResponse:
     )
 
 
+async def _metrics_clients(
+    broker: Broker, _: pb.ListMetricsClientsRequest
+) -> pb.ListMetricsClientsResponse:
+    found = await broker.metrics_clients()
+    return pb.ListMetricsClientsResponse(clients=map(metrics_client_to, found))
+
+
+async def _client_metrics(
+    broker: Broker, request: pb.GetClientMetricsRequest
+) -> pb.GetClientMetricsResponse:
+    found = await broker.client_metrics(request.instance_id)
+    if found is None:
+        return pb.GetClientMetricsResponse()
+    return pb.GetClientMetricsResponse(client=metrics_client_to(found.client), data=found.data)
+
+
 UNARY: Mapping[str, Callable[[Broker, Any], Awaitable[Any]]] = {
     "Lookup": _lookup,
     "GetLastPlace": _last_place,
@@ -140,5 +157,7 @@ UNARY: Mapping[str, Callable[[Broker, Any], Awaitable[Any]]] = {
     "SkipMessages": _skip_messages,
     "ClearBacklog": _clear_backlog,
     "Peek": _peek,
+    "ListMetricsClients": _metrics_clients,
+    "GetClientMetrics": _client_metrics,
 }
 """By the names of the .proto file; Hello is the listener's own."""

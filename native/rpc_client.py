@@ -23,6 +23,7 @@ from native.rpc_links import (
 from native.rpc_protocol import VERSION_MAX, VERSION_MIN
 from native.rpc_values import (
     mask_from,
+    metrics_client_from,
     place_from,
     position_from,
     subscription_stats_from,
@@ -30,9 +31,11 @@ from native.rpc_values import (
     topic_stats_from,
 )
 from native.seam import (
+    ClientMetrics,
     ConsumerRequest,
     Ended,
     MessagePlace,
+    MetricsClient,
     SubscriptionStats,
     Target,
     TopicInfo,
@@ -205,6 +208,19 @@ class RpcClient:
             (each.partition, position_from(each.position), each.data, mask_from(each.records))
             for each in answer.entries
         ]
+
+    async def metrics_clients(self) -> list[MetricsClient]:
+        """Return the Kafka clients that can push metrics, who pushed last comes last."""
+        answer = await self._call("ListMetricsClients", pb.ListMetricsClientsRequest())
+        return [metrics_client_from(each) for each in answer.clients]
+
+    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last; None: there is none of that id."""
+        request = pb.GetClientMetricsRequest(instance_id=instance_id)
+        answer = await self._call("GetClientMetrics", request)
+        if not answer.HasField("client"):
+            return None
+        return ClientMetrics(metrics_client_from(answer.client), answer.data)
 
     async def _call(self, name: str, request: Any) -> Any:
         return await self._connection.call(name, request)

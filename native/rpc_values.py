@@ -12,6 +12,7 @@ from native.seam import (
     LATEST,
     ConsumerRequest,
     MessagePlace,
+    MetricsClient,
     PartitionStats,
     SubscriptionStats,
     Target,
@@ -229,4 +230,28 @@ def subscription_stats_from(message: pb.GetSubscriptionStatsResponse) -> Subscri
         redelivery_rate=message.redelivery_rate,
         revision_num=message.revision_num,
         is_under_revision=message.is_under_revision,
+    )
+
+
+def metrics_client_to(client: MetricsClient) -> pb.MetricsClient:
+    """Write a client that can push metrics."""
+    return pb.MetricsClient(
+        instance_id=client.instance_id,
+        client_id=client.client_id,
+        software=client.software,
+        address=client.address,
+        subscriptions=client.subscriptions,
+        pushed_at_ms=client.pushed_at_ms,
+    )
+
+
+def metrics_client_from(message: pb.MetricsClient) -> MetricsClient:
+    """Read a client that can push metrics."""
+    return MetricsClient(
+        instance_id=message.instance_id,
+        client_id=message.client_id if message.HasField("client_id") else None,
+        software=message.software,
+        address=message.address,
+        subscriptions=tuple(message.subscriptions),
+        pushed_at_ms=message.pushed_at_ms if message.HasField("pushed_at_ms") else None,
     )

@@ -168,8 +168,36 @@ class SubscriptionStats:
     is_under_revision: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsClient:
+    """A Kafka client that can push metrics of itself.
+
+    Attributes:
+        instance_id: in Kafka's form, 22 characters.
+        software: name and version of the library, as the client says.
+        address: HOST:PORT.
+        subscriptions: to metrics, of those that match it.
+        pushed_at_ms: None: it has pushed nothing.
+    """
+
+    instance_id: str
+    client_id: str | None
+    software: str
+    address: str
+    subscriptions: tuple[str, ...]
+    pushed_at_ms: int | None
+
+
+class ClientMetrics(NamedTuple):
+    """What a Kafka client pushed last."""
+
+    client: MetricsClient
+    data: bytes
+    """MetricsData of OpenTelemetry; empty when it has pushed nothing."""
+
+
 class Admin(Protocol):
-    """What a client asks of topics and subscriptions as wholes."""
+    """What a client asks of topics and subscriptions as wholes, and of clients of other kinds."""
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic. Raises TopicExists, InvalidArgument."""
@@ -225,6 +253,14 @@ class Admin(Protocol):
         self, topic: str, name: str, count: int
     ) -> list[tuple[int, Position, bytes, int]]:
         """Return what would come next: (partition, position, batch, records) of whole entries."""
+        ...
+
+    async def metrics_clients(self) -> list[MetricsClient]:
+        """Return the Kafka clients that can push metrics, who pushed last comes last."""
+        ...
+
+    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last; None: there is none of that id."""
         ...
 
 

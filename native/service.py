@@ -25,7 +25,7 @@ from native.seam import (
     TopicInfo,
 )
 from native.served_partition import ServedPartition
-from native.service_admin import ServiceAdmin
+from native.service_admin import KafkaClients, ServiceAdmin
 from native.service_checks import check_request
 from native.service_consumer import ServiceConsumer
 from native.service_producer import ServiceProducer
@@ -54,14 +54,17 @@ class NativeService(ServiceAdmin):
         supervisor: Supervisor,
         auto_create_topics: bool = True,
         forget_topic: ForgetTopic | None = None,
+        kafka_clients: KafkaClients | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
         `lookup` makes topics only with `auto_create_topics`; `forget_topic` is called when a topic
-        was deleted, for what others keep of it.
+        was deleted, for what others keep of it; `kafka_clients` are those of the same server.
         """
         partitions = PartitionDirectory(registry, clock=clock, timers=timers, supervisor=supervisor)
-        super().__init__(registry, partitions, forget_topic=forget_topic)
+        super().__init__(
+            registry, partitions, forget_topic=forget_topic, kafka_clients=kafka_clients
+        )
         self._store = store
         self._auto_create_topics = auto_create_topics
         self._consumer_numbers = count(1)

@@ -7,13 +7,22 @@ Must not know: links.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 from uuid import UUID
 
 from ledger import Position
 from native.error_map import translating
 from native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
 from native.partition_directory import PartitionDirectory
-from native.seam import MessagePlace, PartitionStats, SubscriptionStats, Target, TopicStats
+from native.seam import (
+    ClientMetrics,
+    MessagePlace,
+    MetricsClient,
+    PartitionStats,
+    SubscriptionStats,
+    Target,
+    TopicStats,
+)
 from native.served_partition import ServedPartition
 from native.service_checks import check_count, check_name
 from native.targets import check_target
@@ -22,6 +31,18 @@ from topics import TopicRegistry
 
 PARTITIONS_MAX = 100_000
 PEEK_ENTRIES_MAX = 1_000
+
+
+class KafkaClients(Protocol):
+    """The server's Kafka clients, of which this room knows nothing."""
+
+    def metrics_clients(self) -> list[MetricsClient]:
+        """Return those that can push metrics."""
+        ...
+
+    def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last."""
+        ...
 
 
 class ServiceAdmin:
@@ -33,10 +54,12 @@ class ServiceAdmin:
         partitions: PartitionDirectory,
         *,
         forget_topic: Callable[[UUID], Awaitable[None]] | None = None,
+        kafka_clients: KafkaClients | None = None,
     ) -> None:
         self._registry = registry
         self._partitions = partitions
         self._forget_topic = forget_topic
+        self._kafka_clients = kafka_clients
 
     # Topics
 
@@ -172,6 +195,17 @@ class ServiceAdmin:
         for served, subscription in await self._find(topic, name):
             with served.translating():
                 await served.clear_backlog(subscription)
+
+    # Kafka clients
+
+    async def metrics_clients(self) -> list[MetricsClient]:
+        """Return those that can push metrics, who pushed last comes last."""
+        return [] if self._kafka_clients is None else self._kafka_clients.metrics_clients()
+
+    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last; None: there is none of that id."""
+        clients = self._kafka_clients
+        return None if clients is None else clients.client_metrics(instance_id)
 
     async def _find(self, topic: str, name: str) -> list[tuple[ServedPartition, Subscription]]:
         """Return the subscription of every partition that has it. Raises SubscriptionNotFound."""

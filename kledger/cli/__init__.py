@@ -19,6 +19,7 @@ NOUNS = {
     "ledger": "look into the managed ledgers of a stopped store, export what is readable",
     "topic": "the topics of a running server, and copies of them",
     "subscription": "the subscriptions of a running server: look, make, set where they stand",
+    "client-metrics": "what the Kafka clients of a running server push of themselves",
 }
 
 EXIT_FAILURE = 1
@@ -47,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
         noun = parser.parse_args(arguments[:1]).noun
         if noun not in NOUNS:
             parser.error(f"unknown command {noun!r}, expected one of: {', '.join(NOUNS)}")
-        module = import_module(f"kledger.cli.{noun}")
+        module = import_module(f"kledger.cli.{noun.replace('-', '_')}")
         noun_parser = Parser(prog=f"kledger {noun}", description=module.__doc__, allow_abbrev=False,
                              formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
         module.add_arguments(noun_parser)

@@ -493,3 +493,43 @@ class PeekedEntry(_message.Message):
     data: bytes
     records: bytes
     def __init__(self, partition: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., data: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+
+class MetricsClient(_message.Message):
+    __slots__ = ("instance_id", "client_id", "software", "address", "subscriptions", "pushed_at_ms")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    client_id: str
+    software: str
+    address: str
+    subscriptions: _containers.RepeatedScalarFieldContainer[str]
+    pushed_at_ms: int
+    def __init__(self, instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., software: _Optional[str] = ..., address: _Optional[str] = ..., subscriptions: _Optional[_Iterable[str]] = ..., pushed_at_ms: _Optional[int] = ...) -> None: ...
+
+class ListMetricsClientsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListMetricsClientsResponse(_message.Message):
+    __slots__ = ("clients",)
+    CLIENTS_FIELD_NUMBER: _ClassVar[int]
+    clients: _containers.RepeatedCompositeFieldContainer[MetricsClient]
+    def __init__(self, clients: _Optional[_Iterable[_Union[MetricsClient, _Mapping]]] = ...) -> None: ...
+
+class GetClientMetricsRequest(_message.Message):
+    __slots__ = ("instance_id",)
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    def __init__(self, instance_id: _Optional[str] = ...) -> None: ...
+
+class GetClientMetricsResponse(_message.Message):
+    __slots__ = ("client", "data")
+    CLIENT_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    client: MetricsClient
+    data: bytes
+    def __init__(self, client: _Optional[_Union[MetricsClient, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pytest
 
-from kledger.setting_values import SettingError, check_range, convert, split_address
+from kledger.setting_values import SettingError, check_range, convert, joined_address, split_address
 
 Mode = Literal["fsync", "os"]
 
@@ -69,6 +69,7 @@ def test_check_range_refuses_what_is_outside() -> None:
 )
 def test_split_address(text: str, address: tuple[str, int]) -> None:
     assert address == split_address("a", text)
+    assert address == split_address("a", joined_address(*address))
 
 
 @pytest.mark.parametrize("text", ["", "h", "h:", ":9092", "h:x", "h:65536", "h:-1", "h:1 "])

@@ -5,14 +5,17 @@ It is no second implementation of the service: one partition, one consumer, no d
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ledger import Buffer, Position
 from native.errors import KledgerError
 from native.seam import (
+    ClientMetrics,
     ConsumerRequest,
     Ended,
     MessagePlace,
+    MetricsClient,
     PartitionStats,
     SendReceipt,
     SubscriptionStats,
@@ -22,6 +25,15 @@ from native.seam import (
 )
 from runtime.signal import Signal
 from subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, Piece
+
+METRICS_CLIENT = MetricsClient(
+    instance_id="8SNFZ4mrze-BI0VniavN7w",
+    client_id="ü",
+    software="lib 1.0",
+    address="10.0.0.1:4000",
+    subscriptions=("all", "some"),
+    pushed_at_ms=0,
+)
 
 
 def batch(text: bytes, *, records: int = 1, size: int = 0) -> bytes:
@@ -209,6 +221,16 @@ class RecordingBroker:
         found: list[tuple[int, Position, bytes, int]] = await self._answer(
             entries, "peek", topic, name, count
         )
+        return found
+
+    async def metrics_clients(self) -> list[MetricsClient]:
+        clients = [METRICS_CLIENT, replace(METRICS_CLIENT, client_id=None, pushed_at_ms=None)]
+        found: list[MetricsClient] = await self._answer(clients, "metrics_clients")
+        return found
+
+    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        metrics = None if instance_id == "missing" else ClientMetrics(METRICS_CLIENT, b"otlp")
+        found: ClientMetrics | None = await self._answer(metrics, "client_metrics", instance_id)
         return found
 
     async def close(self) -> None:

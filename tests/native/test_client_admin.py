@@ -41,6 +41,8 @@ async def test_arguments_in_the_words_of_the_seam() -> None:
             ),
             (client.skip_messages("t", "s", 3), ("skip_messages", "t", "s", 3)),
             (client.clear_backlog("t", "s"), ("clear_backlog", "t", "s")),
+            (client.metrics_clients(), ("metrics_clients",)),
+            (client.client_metrics("id"), ("client_metrics", "id")),
         ):
             assert expected == await asked(client, server, call)
         assert [MessageId(3, 4, -1, 0)] == await client.terminate("t")
@@ -54,6 +56,7 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
             client.create_topic(""), client.create_topic("t", partitions=0),
             client.subscription_stats("t", ""), client.skip_messages("t", "s", -1),
             client.reset_subscription("t", "s", "middle"), client.peek_messages("", "s", 1),
+            client.client_metrics(""),
         ):  # fmt: skip
             with pytest.raises(InvalidArgument):
                 await call

@@ -38,6 +38,9 @@ CALLS: dict[str, Call] = {
     "skip_messages": lambda b: b.skip_messages("orders", "s", 1 << 40),
     "clear_backlog": lambda b: b.clear_backlog("orders", "s"),
     "peek": lambda b: b.peek("orders", "s", 5),
+    "metrics_clients": lambda b: b.metrics_clients(),
+    "client_metrics": lambda b: b.client_metrics("8SNFZ4mrze-BI0VniavN7w"),
+    "client_metrics_missing": lambda b: b.client_metrics("missing"),
 }
 
 

@@ -21,6 +21,7 @@ from native.seam import (
     TopicStats,
 )
 from subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from tests.native.recording_broker import METRICS_CLIENT
 
 POSITION = Position(7, -1)
 REQUEST = ConsumerRequest(
@@ -105,3 +106,12 @@ def test_numbers_survive() -> None:
     assert topic == values.topic_stats_from(values.topic_stats_to(topic))
     for stats in (STATS, replace(STATS, type=None)):
         assert stats == values.subscription_stats_from(values.subscription_stats_to(stats))
+
+
+def test_clients_that_push_survive() -> None:
+    for client in (
+        METRICS_CLIENT,
+        replace(METRICS_CLIENT, client_id=None, subscriptions=(), pushed_at_ms=None),
+        replace(METRICS_CLIENT, client_id=""),
+    ):
+        assert client == values.metrics_client_from(values.metrics_client_to(client))

@@ -354,3 +354,12 @@ async def test_partitions_that_came_later_have_what_is_asked_of_the_others() -> 
         )
         await serving_.service.create_subscription("orders", "s", "earliest")
         assert 2 == await backlog(serving_)
+
+
+# Kafka clients
+
+
+async def test_a_server_without_a_gateway_has_no_kafka_clients() -> None:
+    async with serving() as serving_:
+        assert [] == await serving_.service.metrics_clients()
+        assert None is await serving_.service.client_metrics("8SNFZ4mrze-BI0VniavN7w")

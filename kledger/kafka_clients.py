@@ -1,0 +1,43 @@
+"""The Kafka clients of a server, as its native clients see them.
+
+Rule: the one façade's clients in the other one's words; nothing is kept.
+Must not know: how clients push, how native clients ask.
+"""
+
+from gateway.telemetry import SeenClient, Telemetry
+from gateway.wire.uuid_text import uuid_from_text, uuid_text
+from kledger.setting_values import joined_address
+from native.seam import ClientMetrics, MetricsClient
+
+
+class GatewayClients:
+    """`native.service_admin.KafkaClients`, of a gateway."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self._telemetry = telemetry
+
+    def metrics_clients(self) -> list[MetricsClient]:
+        """Return those that can push metrics, who pushed last comes last."""
+        return [_described(each) for each in self._telemetry.clients()]
+
+    def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+        """Return what one of them pushed last; None: there is none of that id."""
+        try:
+            seen = self._telemetry.client(uuid_from_text(instance_id))
+        except ValueError:
+            return None
+        if seen is None:
+            return None
+        return ClientMetrics(_described(seen), b"" if seen.push is None else seen.push.data)
+
+
+def _described(seen: SeenClient) -> MetricsClient:
+    client = seen.client
+    return MetricsClient(
+        instance_id=uuid_text(seen.instance_id),
+        client_id=client.client_id,
+        software=f"{client.software_name} {client.software_version}",
+        address=joined_address(client.address, client.port),
+        subscriptions=seen.names,
+        pushed_at_ms=None if seen.push is None else seen.push.pushed_at_ms,
+    )

@@ -1,0 +1,55 @@
+"""A gateway's clients in the words of the native façade."""
+
+from gateway.context import Peer, RequestContext
+from gateway.wire.uuid_text import uuid_text
+from kledger.kafka_clients import GatewayClients
+from native.seam import ClientMetrics, MetricsClient
+from tests.gateway.running import START_MS, RunningGateway, running_gateway
+from tests.gateway.telemetry_words import ID, metrics_data, numbered
+
+DATA = metrics_data(org_apache_kafka_x=1.5)
+
+
+def context(gateway: RunningGateway) -> RequestContext:
+    return RequestContext(gateway.services, 0, None, 1, Peer("::1", 4000, "lib", "1.0"))
+
+
+async def test_clients_are_told_with_what_they_pushed() -> None:
+    async with running_gateway() as gateway:
+        telemetry = gateway.services.telemetry
+        clients = GatewayClients(telemetry)
+        assert [] == clients.metrics_clients()
+        await gateway.services.client_metrics.alter(
+            "all", {"metrics": "*"}, replace=True, validate_only=False
+        )
+        _, instance = telemetry.subscribe(context(gateway), ID)
+        telemetry.subscribe(context(gateway), numbered(1))
+        expected = MetricsClient(
+            instance_id=uuid_text(ID),
+            client_id=None,
+            software="lib 1.0",
+            address="[::1]:4000",
+            subscriptions=("all",),
+            pushed_at_ms=None,
+        )
+        assert expected == clients.metrics_clients()[0]
+        assert ClientMetrics(expected, b"") == clients.client_metrics(uuid_text(ID))
+        telemetry.push(
+            context(gateway),
+            ID,
+            subscription_id=instance.wanted.subscription_id,
+            is_terminating=False,
+            codec=0,
+            data=DATA,
+        )
+        first, last = clients.metrics_clients()
+        assert (uuid_text(numbered(1)), None) == (first.instance_id, first.pushed_at_ms)
+        assert START_MS == last.pushed_at_ms
+        assert ClientMetrics(last, DATA) == clients.client_metrics(uuid_text(ID))
+
+
+async def test_who_is_not_there_has_no_metrics() -> None:
+    async with running_gateway() as gateway:
+        clients = GatewayClients(gateway.services.telemetry)
+        assert None is clients.client_metrics(uuid_text(ID))
+        assert None is clients.client_metrics("no id")
