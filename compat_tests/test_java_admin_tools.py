@@ -101,3 +101,65 @@ def test_election_tool_needs_no_election(java: Tool, bootstrap: str, make_topic:
 def test_acls_tool_is_told_that_there_is_no_authorizer(java: Tool, bootstrap: str) -> None:
     tool = "org.apache.kafka.tools.AclCommand"
     java(tool, "--bootstrap-server", bootstrap, "--list", expect=1)
+
+
+@pytest.mark.feature("configs: a group, and what limits it")
+def test_configs_tool_alters_a_group(java: Tool, bootstrap: str) -> None:
+    name = "group-with-settings"
+
+    def configs(*arguments: str, expect: int = 0) -> str:
+        entity = ("--entity-type", "groups", "--entity-name", name)
+        return java(CONFIGS, "--bootstrap-server", bootstrap, *entity, *arguments, expect=expect)
+
+    changes = "consumer.session.timeout.ms=50000,share.isolation.level=read_committed"
+    configs("--alter", "--add-config", changes)
+    shown = configs("--describe")
+    assert "consumer.session.timeout.ms=50000" in shown
+    assert "share.isolation.level=read_committed" in shown
+    assert "streams.num.standby.replicas" not in shown
+    assert "streams.num.standby.replicas=0" in configs("--describe", "--all")
+    configs("--alter", "--add-config", "consumer.session.timeout.ms=70000", expect=1)
+    listed = java(CONFIGS, "--bootstrap-server", bootstrap, "--entity-type", "groups", "--describe")
+    assert name in listed
+    configs("--alter", "--delete-config", "consumer.session.timeout.ms,share.isolation.level")
+    assert "consumer.session.timeout.ms" not in configs("--describe")
+
+
+@pytest.mark.feature("configs: a subscription to client metrics")
+def test_configs_tool_alters_client_metrics(java: Tool, bootstrap: str) -> None:
+    def configs(*arguments: str, expect: int = 0) -> str:
+        entity = ("--entity-type", "client-metrics", "--entity-name", "by-configs")
+        return java(CONFIGS, "--bootstrap-server", bootstrap, *entity, *arguments, expect=expect)
+
+    changes = "interval.ms=2000,metrics=[org.apache.kafka.producer.,org.apache.kafka.consumer.]"
+    configs("--alter", "--add-config", changes)
+    shown = configs("--describe")
+    assert "interval.ms=2000" in shown
+    assert "metrics=org.apache.kafka.producer.,org.apache.kafka.consumer." in shown
+    configs("--alter", "--add-config", "interval.ms=99", expect=1)
+    configs("--alter", "--delete-config", "interval.ms,metrics")
+    assert "interval.ms" not in configs("--describe")
+
+
+@pytest.mark.feature("client-metrics: alter, describe, list, delete")
+def test_client_metrics_tool_keeps_subscriptions(java: Tool, bootstrap: str) -> None:
+    def metrics(*arguments: str, expect: int = 0) -> str:
+        tool = f"{TOOLS}.ClientMetricsCommand"
+        return java(tool, "--bootstrap-server", bootstrap, *arguments, expect=expect)
+
+    named = ("--name", "by-tool")
+    wanted = ("--metrics", "org.apache.kafka.producer.", "--interval", "5000")
+    metrics("--alter", *named, *wanted, "--match", "client_id=app-.*,client_software_name=.*java")
+    shown = metrics("--describe", *named)
+    for words in (
+        "interval.ms=5000",
+        "metrics=org.apache.kafka.producer.",
+        "match=client_id=app-.*,client_software_name=.*java",
+    ):
+        assert words in shown
+    metrics("--alter", *named, "--match", "client_colour=red", expect=1)
+    metrics("--alter", *named, "--interval", "")
+    assert "interval.ms=5000" not in metrics("--describe", *named)
+    assert "by-tool" in metrics("--list").split()
+    metrics("--delete", *named)
+    assert "by-tool" not in metrics("--list").split()
