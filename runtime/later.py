@@ -45,7 +45,9 @@ class Later(Generic[Result]):
         self._value = result
         self.is_settled = True
         if self._listener is not None:
-            self._listener()
+            # Who listens often holds this: without the next line both wait for the collector.
+            listener, self._listener = self._listener, None
+            listener()
 
     def when_settled(self, listener: Callable[[], None]) -> None:
         """Call `listener` once the result is there, which it is not yet."""

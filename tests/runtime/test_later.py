@@ -1,6 +1,8 @@
 """A result that may come later: heard once, awaited, made into another one."""
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
@@ -40,6 +42,26 @@ def test_one_listener_and_one_mapping_are_the_limit() -> None:
         later.mapped(str)
     with pytest.raises(AssertionError, match="not there yet"):
         later.result()
+
+
+def test_settled_result_and_its_listener_leave_nothing_to_the_collector() -> None:
+    class Listener:
+        def __init__(self) -> None:
+            self.later = Later[str]()
+            self.later.when_settled(self.heard)
+
+        def heard(self) -> None:
+            pass
+
+    listener = Listener()
+    gone = weakref.ref(listener)
+    gc.disable()
+    try:
+        listener.later.settle("there")
+        del listener
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 async def test_result_that_is_there_is_awaited_without_a_turn_of_the_loop() -> None:
