@@ -80,7 +80,15 @@ class GatewayConfig:
     """Unsent response bytes at which a connection's next request waits for its slow reader."""
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
+    max_connections_per_ip_overrides: str = ""
+    """`address:count` of addresses that have a limit of their own, with commas between them."""
     connections_max_idle_ms: int = 600_000
+
+    # Quotas: how many samples a rate is measured over, and how long each is.
+    quota_window_num: int = 11
+    quota_window_size_seconds: int = 1
+    controller_quota_window_num: int = 11
+    controller_quota_window_size_seconds: int = 1
 
     def kafka_items(self) -> Iterator[tuple[str, int | bool | str]]:
         """Yield every setting as (Kafka's dotted name, value)."""

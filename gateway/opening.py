@@ -71,7 +71,7 @@ def open_services(
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
-        quotas=Quotas(store, clock),
+        quotas=Quotas(store, clock, config),
         broker_settings=BrokerSettings(store, registry, config),
         client_metrics=client_metrics,
         telemetry=telemetry,

@@ -1,17 +1,20 @@
 """Quota entities: what quotas are about, as requests name it, checked.
 
-Rule: what Apache Kafka refuses is refused; so is what it has and is not enforced here: quotas of
-addresses (`ip`) and of changes to topics (`controller_mutation_rate`).
+Rule: what Apache Kafka refuses is refused. An address has one spelling, so that one has one quota.
 Must not know: how quotas are charged or stored.
 """
 
 from collections.abc import Iterable
 from math import isfinite
-from typing import Protocol
+from typing import Final, Protocol
 
+from gateway.address_limits import is_address
 from gateway.quota_state import (
     CLIENT_ID,
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
     USER,
@@ -20,11 +23,18 @@ from gateway.quota_state import (
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 
-WHOLE = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE})
-QUOTAS = WHOLE | {REQUEST_PERCENTAGE}
-ENTITY_TYPES = (CLIENT_ID, USER)
-IP = "ip"
-LONG_MAX = 2**63 - 1
+INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+WHOLE: Final = {
+    PRODUCER_BYTE_RATE: LONG_MAX,
+    CONSUMER_BYTE_RATE: LONG_MAX,
+    CONNECTION_CREATION_RATE: INT_MAX,
+}
+"""Quotas that are whole numbers, and the largest."""
+CLIENT_QUOTAS = frozenset(
+    {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE}
+)
+ADDRESS_QUOTAS = frozenset({CONNECTION_CREATION_RATE})
+ENTITY_TYPES = (CLIENT_ID, IP, USER)
 
 
 class NamedPart(Protocol):
@@ -59,15 +69,30 @@ def entity_of(parts: Iterable[NamedPart]) -> Entity:
             )
         if name == "":
             raise Refused(ErrorCode.INVALID_REQUEST, f"{kind}: expected a name, got none")
+    if IP in named:
+        _check_address(named)
     return tuple(sorted(named.items()))
 
 
-def changed(quotas: dict[str, float], changes: Iterable[Change]) -> dict[str, float]:
+def _check_address(named: dict[str, str | None]) -> None:
+    if len(named) > 1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "ip: expected no other entity type beside it")
+    name = named[IP]
+    if name is not None and not is_address(name):
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"ip: expected an address in its usual form, got {name!r}"
+        )
+
+
+def changed(
+    entity: Entity, quotas: dict[str, float], changes: Iterable[Change]
+) -> dict[str, float]:
     """Return the quotas of an entity after changes.
 
     Raises:
         Refused: INVALID_REQUEST.
     """
+    known = ADDRESS_QUOTAS if entity[0][0] == IP else CLIENT_QUOTAS
     after, seen = dict(quotas), set[str]()
     for change in changes:
         if change.key in seen:
@@ -76,19 +101,20 @@ def changed(quotas: dict[str, float], changes: Iterable[Change]) -> dict[str, fl
         if change.remove:
             after.pop(change.key, None)
         else:
-            after[change.key] = _checked(change)
+            after[change.key] = _checked(change, known)
     return after
 
 
-def _checked(change: Change) -> float:
-    if change.key not in QUOTAS:
+def _checked(change: Change, known: frozenset[str]) -> float:
+    if change.key not in known:
         raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"{change.key}: expected one of {', '.join(sorted(QUOTAS))}",
+            ErrorCode.INVALID_REQUEST, f"{change.key}: expected one of {', '.join(sorted(known))}"
         )
-    is_whole = change.key not in WHOLE or (isfinite(change.value) and change.value % 1 == 0)
-    if not 0 < change.value <= LONG_MAX or not is_whole:
-        kind = "a whole number" if change.key in WHOLE else "a number"
+    largest = WHOLE.get(change.key)
+    is_whole = largest is None or (isfinite(change.value) and change.value % 1 == 0)
+    # The largest long is no float: the next one is what clients send for it.
+    if not 0 < change.value <= float(largest or LONG_MAX) or not is_whole:
+        kind = "a number" if largest is None else f"a whole number up to {largest}"
         raise Refused(
             ErrorCode.INVALID_REQUEST,
             f"{change.key}: expected {kind} above 0, got {change.value:g}",

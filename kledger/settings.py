@@ -16,6 +16,7 @@ import kledger
 
 kledger.require_rooms()
 
+from gateway.address_limits import parse_overrides
 from gateway.config import GatewayConfig
 from kledger.setting_names import translate
 from kledger.setting_values import (
@@ -96,6 +97,10 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.connections_max_idle_ms": (-1, INT64_MAX),
     "kafka.max_connections": (1, INT32_MAX),
     "kafka.max_connections_per_ip": (0, INT32_MAX),
+    "kafka.quota_window_num": (1, INT32_MAX),
+    "kafka.quota_window_size_seconds": (1, INT32_MAX),
+    "kafka.controller_quota_window_num": (1, INT32_MAX),
+    "kafka.controller_quota_window_size_seconds": (1, INT32_MAX),
     "native.delivery_bytes_max": (1, INT64_MAX),
     "native.keepalive_ms": (100, INT32_MAX),
     "native.max_connections": (1, INT32_MAX),
@@ -196,6 +201,10 @@ def _checked(settings: Settings) -> Settings:
             f"group.min.session.timeout.ms: expected at most group.max.session.timeout.ms "
             f"({kafka.group_max_session_timeout_ms}), got {kafka.group_min_session_timeout_ms}"
         )
+    try:
+        parse_overrides(kafka.max_connections_per_ip_overrides)
+    except ValueError as error:
+        raise SettingError(f"max.connections.per.ip.overrides: {error}") from None
     return settings
 
 

@@ -4,15 +4,15 @@ Behaviour:
 - Every component must fit; types of an entity that no component names do not matter, unless the
   request is strict. No components: all entities, or none when it is strict.
 - No match is an empty list, never null, which the Java client cannot read.
-- Quotas of addresses do not exist here, so a filter for them finds none. Other unknown types are
-  UNSUPPORTED_VERSION, what contradicts itself is INVALID_REQUEST, as in Apache Kafka.
+- Unknown types are UNSUPPORTED_VERSION, what contradicts itself is INVALID_REQUEST, as in Apache
+  Kafka.
 """
 
 from enum import IntEnum
 
 from gateway.context import RequestContext
-from gateway.quota_entities import ENTITY_TYPES, IP
-from gateway.quota_state import Entity
+from gateway.quota_entities import ENTITY_TYPES
+from gateway.quota_state import IP, Entity
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k48_describe_client_quotas import (
@@ -67,7 +67,7 @@ def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
     for kind, component in by_type.items():
         if kind == "":
             raise Refused(ErrorCode.INVALID_REQUEST, "expected an entity type, got none")
-        if kind not in (*ENTITY_TYPES, IP):
+        if kind not in ENTITY_TYPES:
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}")
         if component.match_type not in tuple(Match):
             raise Refused(

@@ -3,8 +3,8 @@
 Behaviour:
 - Every entity gets one entry, is changed as a whole or not at all, and holds at once and after a
   restart. Of an entity that stands twice only one entry is answered, INVALID_REQUEST.
-- Rates of bytes are whole numbers above 0, the request percentage any number above 0. Quotas that
-  are not enforced here are refused: addresses, changes to topics.
+- Rates of bytes and connections are whole numbers above 0, others any number above 0. An address
+  (``ip``) stands alone and has quotas of its own (KIP-612).
 - With ``validate_only`` nothing changes. To remove what is not set is no mistake.
 """
 
@@ -47,6 +47,6 @@ def _name_of(entry: EntryData) -> frozenset[tuple[str, str | None]]:
 async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
     quotas = context.services.quotas
     entity = entity_of(entry.entity)
-    after = changed(quotas.state.quotas.get(entity, {}), entry.ops)
+    after = changed(entity, quotas.state.quotas.get(entity, {}), entry.ops)
     if not validate_only:
         await quotas.put(entity, after)

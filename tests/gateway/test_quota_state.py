@@ -7,15 +7,19 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from gateway import quota_state
 from gateway.quota_state import (
     CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
     PRODUCER_BYTE_RATE,
     THROTTLE_MS_MAX,
     USER,
-    WINDOW_S,
     Entity,
     QuotaState,
+    QuotaWindows,
 )
 
 RATE = 100.0
+WINDOW_S = QuotaWindows().rate_s
 ME, MINE = "me", "mine"
 # Kafka's order, the most special entity first.
 BY_RANK: tuple[Entity, ...] = (
@@ -116,6 +120,72 @@ def test_clients_heard_of_longest_ago_begin_anew(monkeypatch: pytest.MonkeyPatch
         charge(state, RATE * WINDOW_S, client=client)
     assert 0 == charge(state, RATE, client="b")  # was forgotten, so it has its window again
     assert 1_000 == charge(state, RATE, client="c")
+
+
+def admit(state: QuotaState, amount: float, now_ms: int = 0) -> int:
+    return state.admit(PRODUCER_BYTE_RATE, ME, MINE, amount, now_ms)
+
+
+def test_what_is_not_admitted_is_not_counted() -> None:
+    state = state_of(EVERY_CLIENT)
+    assert 0 == admit(state, RATE * (WINDOW_S - 1))
+    assert 500 == admit(state, RATE * 1.5)
+    assert 500 == admit(state, RATE * 1.5)
+    assert 0 == admit(state, RATE)
+    assert 0 == admit(state, RATE * 1.5, now_ms=1_500)
+    assert 10 == admit(state, 1, now_ms=1_500)
+
+
+def test_more_than_a_window_is_admitted_when_the_window_is_full() -> None:
+    state = state_of(EVERY_CLIENT)
+    assert 0 == admit(state, RATE * (WINDOW_S + 3))
+    assert 3_010 == admit(state, 1)
+    assert 13_000 == admit(state, RATE * WINDOW_S * 2)
+
+
+def test_windows_are_as_large_as_they_are_told() -> None:
+    state = QuotaState(QuotaWindows(rate_s=2, mutation_s=5))
+    quotas = {PRODUCER_BYTE_RATE: RATE, CONTROLLER_MUTATION_RATE: 1.0}
+    state.apply(EVERY_CLIENT, quotas)
+    assert 2 * RATE == state.window_of(PRODUCER_BYTE_RATE, ME, MINE)
+    assert state.window_of("consumer_byte_rate", ME, MINE) is None
+    assert 1_000 == charge(state, 3 * RATE)
+    assert 1_000 == state.charge(CONTROLLER_MUTATION_RATE, ME, MINE, 6, 0)
+
+
+ADDRESS, OTHER = "10.0.0.1", "::1"
+
+
+def of_address(name: str | None, rate: float) -> tuple[Entity, dict[str, float]]:
+    return ((IP, name),), {CONNECTION_CREATION_RATE: rate}
+
+
+def test_connections_of_an_address_are_admitted_at_its_rate() -> None:
+    state = QuotaState()
+    state.apply(*of_address(ADDRESS, 2))
+    waits = [state.admit_connection(ADDRESS, 0) for _ in range(22)]
+    assert [0] * 20 + [500, 500] == waits
+    assert 0 == state.admit_connection(ADDRESS, 500)
+    assert 0 == state.admit_connection(OTHER, 0)
+
+
+def test_an_address_of_its_own_holds_before_the_default_and_none_shares() -> None:
+    state = QuotaState()
+    state.apply(*of_address(None, 1))
+    state.apply(*of_address(ADDRESS, 3))
+    admitted = {
+        host: [state.admit_connection(host, 0) for _ in range(40)].count(0)
+        for host in (ADDRESS, OTHER, "10.0.0.2")
+    }
+    assert {ADDRESS: 30, OTHER: 10, "10.0.0.2": 10} == admitted
+
+
+def test_quotas_of_addresses_do_not_concern_requests() -> None:
+    state = QuotaState()
+    state.apply(*of_address(None, 1))
+    assert not state.is_limiting
+    state.apply(EVERY_CLIENT, {PRODUCER_BYTE_RATE: RATE})
+    assert state.is_limiting
 
 
 class Machine(RuleBasedStateMachine):

@@ -11,14 +11,16 @@ from tests.gateway.running import running_gateway
 
 UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
 EXACT, DEFAULT, ANY = range(3)
-A, AU, D, U, UD = (
+A, AU, D, U, UD, IP, IPD = (
     (("client-id", "a"),),
     (("client-id", "a"), ("user", "u")),
     (("client-id", None),),
     (("user", "u"),),
     (("user", None),),
+    (("ip", "10.0.0.1"),),
+    (("ip", None),),
 )
-ENTITIES: tuple[Entity, ...] = (A, AU, D, U, UD)
+ENTITIES: tuple[Entity, ...] = (A, AU, D, U, UD, IP, IPD)
 Component = tuple[str, int, str | None]
 
 
@@ -36,7 +38,7 @@ def request(components: list[Component], *, strict: bool) -> DescribeClientQuota
 @pytest.mark.parametrize(
     ("components", "loose", "strict"),
     [
-        ([], {A, AU, D, U, UD}, set[Entity]()),
+        ([], set(ENTITIES), set[Entity]()),
         ([("client-id", EXACT, "a")], {A, AU}, {A}),
         ([("client-id", DEFAULT, None)], {D}, {D}),
         ([("client-id", ANY, None)], {A, AU, D}, {A, D}),
@@ -44,7 +46,10 @@ def request(components: list[Component], *, strict: bool) -> DescribeClientQuota
         ([("user", EXACT, "u")], {AU, U}, {U}),
         ([("user", ANY, None), ("client-id", ANY, None)], {AU}, {AU}),
         ([("client-id", EXACT, "nobody")], set[Entity](), set[Entity]()),
-        ([("ip", ANY, None)], set[Entity](), set[Entity]()),
+        ([("ip", ANY, None)], {IP, IPD}, {IP, IPD}),
+        ([("ip", DEFAULT, None)], {IPD}, {IPD}),
+        ([("ip", EXACT, "10.0.0.1")], {IP}, {IP}),
+        ([("ip", EXACT, "nowhere")], set[Entity](), set[Entity]()),
     ],
 )
 async def test_row_27_entities_that_fit_are_shown(

@@ -52,6 +52,7 @@ async def test_one_refused_entity_leaves_the_others_alone() -> None:
         entries = [
             entry("bad", put(RATE, 1.5)),
             entry("10.0.0.1", put(RATE, 1.0), kind="ip"),
+            entry("10.0.0.2", put("connection_creation_rate", 1.0), kind="ip"),
             entry("twice", put(RATE, 1.0)),
             entry("good", put(RATE, 1.0)),
             entry("twice", put(RATE, 2.0)),
@@ -60,10 +61,14 @@ async def test_one_refused_entity_leaves_the_others_alone() -> None:
         assert [
             ("bad", INVALID_REQUEST),
             ("10.0.0.1", INVALID_REQUEST),
+            ("10.0.0.2", 0),
             ("twice", INVALID_REQUEST),
             ("good", 0),
         ] == [(each.entity[0].entity_name, each.error_code) for each in answer.entries]
-        assert {(("client-id", "good"),): {RATE: 1.0}} == gateway.services.quotas.state.quotas
+        assert {
+            (("client-id", "good"),): {RATE: 1.0},
+            (("ip", "10.0.0.2"),): {"connection_creation_rate": 1.0},
+        } == gateway.services.quotas.state.quotas
 
 
 async def test_what_cannot_be_stored_does_not_hold() -> None:
