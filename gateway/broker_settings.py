@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from gateway.address_limits import parse_overrides
 from gateway.config import GatewayConfig
 from gateway.refusals import Refused
 from gateway.settings_table import SettingsTable, changed
@@ -16,16 +17,31 @@ from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
 from topics.config_keys import ConfigKey
-from topics.config_values import at_least, parse
+from topics.config_values import Allowed, ConfigValue, at_least, parse
 
 PREFIX = b"gateway/broker_settings/"
 ALL_NODES = ""
 FIELDS: Final = {
     name: field
-    for field in ("max_connections", "max_connections_per_ip", "message_max_bytes")
+    for field in (
+        "max_connections",
+        "max_connections_per_ip",
+        "max_connections_per_ip_overrides",
+        "message_max_bytes",
+    )
     for name in (field.replace("_", "."),)
 }
 """Settings of the gateway among them, by name."""
+
+
+def _are_overrides(value: ConfigValue) -> bool:
+    try:
+        return bool(parse_overrides(str(value))) or not value
+    except ValueError:
+        return False
+
+
+OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
 
 
 def _alterable() -> dict[str, ConfigKey]:
@@ -34,6 +50,8 @@ def _alterable() -> dict[str, ConfigKey]:
         name: ConfigKey(name, ConfigType.INT, "", "", at_least(0))
         for name in ("max.connections", "max.connections.per.ip")
     }
+    name = "max.connections.per.ip.overrides"
+    keys[name] = ConfigKey(name, ConfigType.STRING, "", "", OVERRIDES)
     for key in CONFIG_KEYS.values():
         if key.synonyms:
             name = key.synonyms[0].name
@@ -107,7 +125,7 @@ class BrokerSettings:
 
     def _enforce(self) -> None:
         for name, field in FIELDS.items():
-            setattr(self._config, field, int(self.value(name)))
+            setattr(self._config, field, type(self._given[name])(self.value(name)))
         self._registry.change_defaults(self._defaults(self._altered()))
 
     def _altered(self, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:

@@ -103,21 +103,23 @@ class Connection(asyncio.BufferedProtocol):
     # The life of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register, or close at once when there are too many."""
+        """Ask to be let in; nothing is read before."""
         board = self._board
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
-        if len(board.connections) >= board.config.max_connections or board.is_stopping:
-            self.fail(f"more than {board.config.max_connections} connections")
-            return
-        if not board.has_room_for(self.peer_host):
-            self.fail(f"more than {board.config.max_connections_per_ip} connections from there")
-            return
         self._transport.set_write_buffer_limits(high=board.config.send_buffer_max_bytes)
-        board.connections.add(self)
-        board.accepted.value += 1
+        self._pause_reading()
+        if board.is_stopping:
+            self.abort()
+            return
+        board.entrance.arrive(self)
+
+    def begin(self) -> None:
+        """Serve requests from now on."""
+        self._activity_tick = self._board.tick
+        self.check_limits()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let go of everything that worked for this connection."""
@@ -265,6 +267,15 @@ class Connection(asyncio.BufferedProtocol):
             self._throttling = self._board.services.timers.call_after(
                 wait_ms, partial(self.release, HOLD_THROTTLED)
             )
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How many bytes the quota of the client lets the answer to its fetch have at most."""
+        return BYTES_MAX if self._meter is None else self._meter.fetch_bytes_max
+
+    def admits_fetched(self, size: int) -> bool:
+        """Return whether that many bytes of records may leave; if not, the client waits."""
+        return self._meter is None or self._meter.admits_fetched(size)
 
     def _metered(self, response: Reply, *, is_at_once: bool) -> Reply:
         """Count what a request that runs alone used; return the response to be sent."""

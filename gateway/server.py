@@ -56,6 +56,7 @@ class GatewayServer:
         self._server = None
         server.close()
         switchboard.is_stopping = True
+        switchboard.entrance.close()
         for connection in list(switchboard.connections):
             connection.stop()
         deadline = self._services.timers.call_after(grace_ms, switchboard.abort_all)

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from gateway.connection_state import ByteBudget, Slot
+from gateway.entrance import Entrance
 from gateway.router import Router
 from gateway.wire.framing import make_scratch
 from runtime.logs import RateLimitedLog
@@ -37,7 +38,8 @@ class Switchboard:
             logging.getLogger("gateway.connection"), WARNINGS_PER_SECOND, services.clock
         )
         self.scratch = make_scratch()
-        self.connections: set[Connection] = set()
+        self.entrance = Entrance(services)
+        self.connections = self.entrance.inside
         self.connection_closed = Signal()
         self.is_stopping = False
         self.tick = 0
@@ -51,7 +53,6 @@ class Switchboard:
         self._loop = asyncio.get_running_loop()
         metrics = services.metrics
         self.malformed = metrics.counter("malformed_requests", "connections closed for what came")
-        self.accepted = metrics.counter("connections_accepted", "connections that were let in")
         self.received = metrics.counter("received_bytes", "bytes that Kafka clients sent")
         self.sent = metrics.counter("sent_bytes", "bytes that were sent to Kafka clients")
         self.now_ms = services.clock.monotonic_ms
@@ -66,13 +67,6 @@ class Switchboard:
             lambda: self.budget.used,
             "bytes of requests that are not answered",
         )
-
-    def has_room_for(self, host: str) -> bool:
-        """Return whether `max.connections.per.ip` lets another connection of that host in."""
-        limit = self.config.max_connections_per_ip
-        if limit >= len(self.connections) + 1:
-            return True
-        return sum(each.peer_host == host for each in self.connections) < limit
 
     def new_connection_id(self) -> int:
         """Return a number that no other connection of this server has."""
@@ -129,7 +123,7 @@ class Switchboard:
 
     def forget(self, connection: "Connection") -> None:
         """The connection is closed."""
-        self.connections.discard(connection)
+        self.entrance.leave(connection)
         self.services.telemetry.disconnected(connection.connection_id)
         self._over_budget.discard(connection)
         self._awaiting_drain.discard(connection)
@@ -154,6 +148,7 @@ class Switchboard:
         if self.is_stopping:
             return
         self.tick += 1
+        self.entrance.let_in()  # the limit may have been raised
         for connection in list(self.connections):
             connection.close_if_idle(self.tick - IDLE_TICKS)
         self.start_idle_sweeps()

@@ -307,16 +307,6 @@ async def test_row_131_slow_reader_is_paused_not_buffered() -> None:
             assert 1_000_000 < len(response.responses[0].partitions[0].records)
 
 
-async def test_too_many_connections_are_refused_and_the_others_go_on() -> None:
-    config = GatewayConfig(max_connections=2)
-    async with running_gateway(config) as gateway, gateway.client() as one, gateway.client() as two:
-        for client in (one, two):
-            await client.ask(MetadataRequest(topics=[]), METADATA_V)
-        async with gateway.client() as third:
-            assert await third.is_closed_by_server()
-        assert await one.ask(MetadataRequest(topics=[]), METADATA_V)
-
-
 async def test_connection_lost_while_waiting_leaves_no_listener() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic()

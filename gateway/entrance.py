@@ -1,0 +1,100 @@
+"""Entrance: which new connections are served, which wait, and which are turned away.
+
+Rule, in Kafka's order: while there are `max.connections`, a new one waits for its turn and is not
+read; one above its address's `connection_creation_rate` is kept from being served for as long as it
+came too early, and closed then (KIP-612); one above its address's limit is closed at once. Whoever
+waits or is turned away costs a socket and no more, and there are not many of them.
+Must not know: requests.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from gateway.address_limits import parse_overrides
+
+if TYPE_CHECKING:
+    from gateway.connection import Connection
+    from gateway.services import Services
+
+WAITING_MAX: Final = 1_024
+"""Connections that wait for a place; more are closed at once."""
+EARLY_MAX: Final = 1_024
+"""Connections that came too early and are still open; more are closed at once."""
+
+
+class Entrance:
+    """The connections of one server: those inside, and those that are not."""
+
+    def __init__(self, services: "Services") -> None:
+        self._services = services
+        self._config = services.config
+        self.inside: set[Connection] = set()
+        self._waiting: dict[Connection, None] = {}
+        self._early: set[Connection] = set()
+        self._counts: Counter[str] = Counter()
+        self._overrides_text = ""
+        self._overrides: dict[str, int] = {}
+        self._accepted = services.metrics.counter(
+            "connections_accepted", "connections that were let in"
+        )
+
+    def arrive(self, connection: "Connection") -> None:
+        """A connection was opened; it is not read before it is let in."""
+        if len(self._waiting) >= WAITING_MAX:
+            connection.fail(f"more than {self._config.max_connections} connections")
+            return
+        self._waiting[connection] = None
+        self.let_in()
+
+    def let_in(self) -> None:
+        """Let those in for whom there is a place, in their order."""
+        while self._waiting and len(self.inside) < self._config.max_connections:
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            self._check(connection)
+
+    def leave(self, connection: "Connection") -> None:
+        """A connection is closed, wherever it was."""
+        self._waiting.pop(connection, None)
+        self._early.discard(connection)
+        if connection in self.inside:
+            self.inside.remove(connection)
+            self._counts[connection.peer_host] -= 1
+            if not self._counts[connection.peer_host]:
+                del self._counts[connection.peer_host]
+            self.let_in()
+
+    def close(self) -> None:
+        """Turn away all that were not let in."""
+        turned_away = (*self._waiting, *self._early)
+        self._waiting.clear()
+        for connection in turned_away:
+            connection.abort()
+
+    def _check(self, connection: "Connection") -> None:
+        host = connection.peer_host
+        early_ms = self._services.quotas.admit_connection(host)
+        if early_ms:
+            self._keep_early(connection, early_ms)
+            return
+        limit = self._limit_of(host)
+        if self._counts[host] >= limit:
+            connection.fail(f"more than {limit} connections from there")
+            return
+        self._counts[host] += 1
+        self.inside.add(connection)
+        self._accepted.value += 1
+        connection.begin()
+
+    def _keep_early(self, connection: "Connection", early_ms: int) -> None:
+        if len(self._early) >= EARLY_MAX:
+            connection.abort()
+            return
+        self._early.add(connection)
+        self._services.timers.call_after(early_ms, connection.abort)
+
+    def _limit_of(self, host: str) -> int:
+        text = self._config.max_connections_per_ip_overrides
+        if text != self._overrides_text:
+            self._overrides_text, self._overrides = text, parse_overrides(text)
+        return self._overrides.get(host, self._config.max_connections_per_ip)
