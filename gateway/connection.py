@@ -62,7 +62,6 @@ class Connection(asyncio.BufferedProtocol):
         "_is_flush_scheduled",
         "_is_pumping",
         "_is_reading_paused",
-        "_meter",
         "_output_bytes",
         "_pending_bytes",
         "_request_ms",
@@ -72,6 +71,7 @@ class Connection(asyncio.BufferedProtocol):
         "connection_id",
         "is_closed",
         "kept",
+        "meter",
         "peer",
         "state",
         "throttle_time_ms",
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_closed = False
         self.kept: Slot | None = None
         self.throttle_time_ms = 0
-        self._meter: RequestMeter | None = None
+        self.meter = RequestMeter(board.services.quotas, board.services.clock)
         self._throttling: TimerHandle | None = None
         self._activity_tick = board.tick
         self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
@@ -252,13 +252,10 @@ class Connection(asyncio.BufferedProtocol):
         if not board.quota_state.is_limiting:
             self._begin(frame, is_owned)
             return
-        meter = self._meter
-        if meter is None:
-            meter = self._meter = RequestMeter(board.services.quotas, board.services.clock)
-        self.throttle_time_ms = meter.begin(frame)
+        self.throttle_time_ms = self.meter.begin(frame)
         self._begin(frame, is_owned)
         self.throttle_time_ms = 0
-        self._throttle(meter.started(is_put_back=bool(self.state.holds & HOLD_NOT_READY)))
+        self._throttle(self.meter.started(is_put_back=bool(self.state.holds & HOLD_NOT_READY)))
 
     def _throttle(self, wait_ms: int) -> None:
         """Start no request for some time, as the client used more than its quota."""
@@ -268,19 +265,10 @@ class Connection(asyncio.BufferedProtocol):
                 wait_ms, partial(self.release, HOLD_THROTTLED)
             )
 
-    @property
-    def fetch_bytes_max(self) -> int:
-        """How many bytes the quota of the client lets the answer to its fetch have at most."""
-        return BYTES_MAX if self._meter is None else self._meter.fetch_bytes_max
-
-    def admits_fetched(self, size: int) -> bool:
-        """Return whether that many bytes of records may leave; if not, the client waits."""
-        return self._meter is None or self._meter.admits_fetched(size)
-
     def _metered(self, response: Reply, *, is_at_once: bool) -> Reply:
         """Count what a request that runs alone used; return the response to be sent."""
-        if self._meter is not None:
-            response, wait_ms = self._meter.answered(response, is_at_once=is_at_once)
+        if self.meter.is_open:
+            response, wait_ms = self.meter.answered(response, is_at_once=is_at_once)
             self._throttle(wait_ms)
         return response
 
@@ -339,16 +327,24 @@ class Connection(asyncio.BufferedProtocol):
             slot = Slot()
             self.open_slot(slot, is_exclusive=True)
             self._board.services.supervisor.spawn(
-                self._answer_later(slot, header, result), route.spec.module
+                self._answer_later(slot, context, header, result), route.spec.module
             )
         else:
-            self.reply(encode_response(header, result))
+            self.reply(self._encoded(context, header, result))
+
+    def _encoded(self, context: RequestContext, header: RequestHeader, answer: object) -> Reply:
+        self.meter.owe(context.wait_ms)
+        return encode_response(header, answer)
 
     async def _answer_later(
-        self, slot: Slot, header: RequestHeader, work: Coroutine[Any, Any, object]
+        self,
+        slot: Slot,
+        context: RequestContext,
+        header: RequestHeader,
+        work: Coroutine[Any, Any, object],
     ) -> None:
         try:
-            slot.response = encode_response(header, await work)
+            slot.response = self._encoded(context, header, await work)
         except Exception:
             logger.exception(OWN_FAULT, self.peer_host)
             self.abort()

@@ -34,3 +34,5 @@ class RequestContext:
     client_id: str | None
     connection_id: int
     peer: Peer
+    wait_ms: int = 0
+    """For how long the client is to wait behind the answer; set by the handler."""

@@ -204,7 +204,7 @@ class SessionFetchSlot(FetchSlot):
 
     def _send(self, results: list[FetchResult]) -> None:
         session, told = self._session, []
-        for one, result in zip(self.wanted, results, strict=True):
+        for one, result in zip(self.wanted, self._within_quota(results), strict=True):
             assert isinstance(one, SessionPartition)
             _, _, error_code, high_watermark, _, log_start_offset, _, _, size = result
             is_news = one.told.is_news(high_watermark, log_start_offset)

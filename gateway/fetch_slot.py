@@ -47,6 +47,13 @@ def gone_code(*, has_topic_ids: bool) -> int:
     return int(code)
 
 
+def without_records(result: FetchResult) -> FetchResult:
+    """Return what is said about a partition, and nothing of what it has."""
+    key, index, error_code, high_watermark, stable_offset, start_offset, aborted, _, _ = result
+    aborted = () if aborted else aborted
+    return key, index, error_code, high_watermark, stable_offset, start_offset, aborted, (), 0
+
+
 class Fetching(Protocol):
     """Who hears of the partitions of a fetch.
 
@@ -211,7 +218,8 @@ class FetchSlot(Slot):
 
     @property
     def _bytes_max(self) -> int:
-        return min(self._request.max_bytes, self._services.config.fetch_max_bytes)
+        config, port = self._services.config, self._port
+        return min(self._request.max_bytes, config.fetch_max_bytes, port.meter.fetch_bytes_max)
 
     def want(self, wanted: "Iterable[tuple[FetchPartition, Found]]") -> None:
         """Add partitions, each with its log or its error."""
@@ -377,7 +385,15 @@ class FetchSlot(Slot):
             logger.exception(OWN_FAULT, self._port.peer_host)
             self._port.abort()
 
+    def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:
+        """Leave the records out when the client has used up its quota."""
+        size = sum(result[-1] for result in results)
+        if not size or self._port.meter.admits_fetched(size):
+            return results
+        return [without_records(result) for result in results]
+
     def _send(self, results: list[FetchResult]) -> None:
+        results = self._within_quota(results)
         # Partitions and fetch know each other: without this they would wait for the collector.
         self.wanted.clear()
         self._leave(fetch_response_frame(self._correlation_id, self._version, results))

@@ -32,6 +32,19 @@ Reply = Sequence[Buffer]
 PlainHandle = Callable[[RequestContext, Any], object]
 
 
+class FetchMeter(Protocol):
+    """What a fetch asks about its client's quota."""
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How many bytes the answer may have."""
+        ...
+
+    def admits_fetched(self, size: int) -> bool:
+        """Return whether that many bytes of records may leave; if not, the client waits."""
+        ...
+
+
 class ResponsePort(Protocol):
     """What a hot handler sees of the connection that its request came from."""
 
@@ -56,6 +69,11 @@ class ResponsePort(Protocol):
 
     def reply(self, response: Reply) -> None:
         """Answer a request that runs alone and kept no slot."""
+        ...
+
+    @property
+    def meter(self) -> "FetchMeter":
+        """What the quota of the client says about its fetch."""
         ...
 
     def finish_soon(self, slot: "Slot") -> None:

@@ -4,7 +4,8 @@ Behaviour:
 - All topics are asked for by an empty list in version 0 and by null later; an empty list later
   brings the brokers alone.
 - A missing topic is created, if the server and the request allow it, before the answer leaves, so
-  that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE.
+  that the answer names its leader: some clients give up on LEADER_NOT_AVAILABLE. A client that is
+  over its `controller_mutation_rate` gets none created.
 - A bad name is INVALID_TOPIC_EXCEPTION for its topic; the others are served, each once. An id is
   stronger than a name beside it.
 - One node: it leads and replicates everything and is the controller. No topic is internal, since
@@ -78,7 +79,7 @@ class _MetadataHandler:
                 if topic is None and one.name is not None and one.topic_id == ZERO_UUID
             ]
             if missing:
-                return self._create(context.version, request, missing)
+                return self._create(context, request, missing)
         return self._answer(
             context.version, request, [(one, topic or absence(one.name)) for one, topic in found]
         )
@@ -88,10 +89,15 @@ class _MetadataHandler:
             return self._registry.get_by_id(asked.topic_id)
         return self._registry.get(asked.name)
 
-    async def _create(self, version: int, request: MetadataRequest, missing: list[str]) -> bytes:
+    async def _create(
+        self, context: RequestContext, request: MetadataRequest, missing: list[str]
+    ) -> bytes:
         """Create topics, then answer; somebody else may create the same ones meanwhile."""
         failed: dict[str, TopicsError] = {}
+        quotas, client_id = context.services.quotas, context.client_id or ""
         for name in dict.fromkeys(missing):
+            if quotas.charge_mutations(client_id, 0):
+                break
             try:
                 await self._registry.create(
                     name,
@@ -99,13 +105,14 @@ class _MetadataHandler:
                     configs={},
                     replication=self._config.default_replication_factor,
                 )
+                quotas.charge_mutations(client_id, self._config.num_partitions)
             except TopicsError as error:
                 failed[name] = error
         entries = [
             (one, self._find(one) or failed.get(one.name or "") or absence(one.name))
             for one in each_once(request.topics or ())
         ]
-        return self._answer(version, request, entries)
+        return self._answer(context.version, request, entries)
 
     def _answer(
         self,

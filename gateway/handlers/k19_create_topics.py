@@ -9,13 +9,16 @@ Behaviour:
   and replicas must be -1.
 - With ``validate_only`` nothing is created, and the answer is the one creation would give.
 - The answer leaves when the topic is durable; it can be used at once.
+- Partitions count against the client's `controller_mutation_rate`, also when they are only checked.
 
 Version notes:
-- v5 answers partitions, replicas and the configuration (KIP-525), v7 the topic's id (KIP-516).
+- v5 answers partitions, replicas and the configuration (KIP-525), v6 refuses what is over the quota
+  (KIP-599), v7 has the topic's id (KIP-516).
 """
 
 from gateway.config_entries import topic_entries
 from gateway.context import RequestContext
+from gateway.mutation_quota import MutationQuota
 from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k19_create_topics import (
@@ -33,6 +36,7 @@ MIN_VERSION = 2
 MAX_VERSION = 7
 
 CONFIGS_SINCE = 5
+STRICT_QUOTA_SINCE = 6
 USE_DEFAULT = -1
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 
@@ -40,10 +44,13 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics one by one, or only check them."""
     results = []
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
             refuse_repeated(count)
-            results.append(await _create(context, asked, validate_only=request.validate_only))
+            results.append(
+                await _create(context, asked, quota, validate_only=request.validate_only)
+            )
         except (Refused, TopicsError) as error:
             code, message = refusal_of(error)
             results.append(
@@ -53,7 +60,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 
 
 async def _create(
-    context: RequestContext, asked: CreatableTopic, *, validate_only: bool
+    context: RequestContext, asked: CreatableTopic, quota: MutationQuota, *, validate_only: bool
 ) -> CreatableTopicResult:
     registry = context.services.registry
     _refuse_reserved(asked.name)
@@ -64,8 +71,9 @@ async def _create(
     result = CreatableTopicResult(
         name=asked.name, error_message=None, num_partitions=partitions, replication_factor=1
     )
+    checked = registry.check_creation(asked.name, partitions=partitions, configs=values)
+    quota.charge(partitions)
     if validate_only:
-        checked = registry.check_creation(asked.name, partitions=partitions, configs=values)
         result.topic_id = checked.topic_id
     else:
         topic = await registry.create(asked.name, partitions=partitions, configs=values)

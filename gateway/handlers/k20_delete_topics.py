@@ -6,15 +6,17 @@ Behaviour:
 - A topic is named by name or, from version 6, by id; both or neither at once is refused for it.
 - The answer leaves when the deletion is durable; the partitions' waiting fetches are told, and the
   offsets that groups committed for it go with it.
+- Partitions that go count against the client's `controller_mutation_rate`.
 
 Version notes:
-- v5 adds error messages (KIP-599), v6 topic ids (KIP-516).
+- v5 adds error messages and refuses what is over the quota (KIP-599), v6 topic ids (KIP-516).
 """
 
 from collections.abc import Hashable
 
 from gateway.context import RequestContext
-from gateway.error_map import error_code_of
+from gateway.mutation_quota import MutationQuota
+from gateway.refusals import Refused, refusal_of
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k20_delete_topics import (
     DeletableTopicResult,
@@ -29,6 +31,8 @@ KEY = 20
 MIN_VERSION = 1
 MAX_VERSION = 6
 
+STRICT_QUOTA_SINCE = 5
+
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics one by one, and say of each what came of it."""
@@ -38,15 +42,18 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         topic = _find(context, state)
         key: Hashable = (state.name, state.topic_id) if topic is None else topic.id
         same.setdefault(key, []).append(state)
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     return DeleteTopicsResponse(
         responses=[
-            await _delete(context, states[0]) if len(states) == 1 else _repeated(states)
+            await _delete(context, states[0], quota) if len(states) == 1 else _repeated(states)
             for states in same.values()
         ]
     )
 
 
-async def _delete(context: RequestContext, state: DeleteTopicState) -> DeletableTopicResult:
+async def _delete(
+    context: RequestContext, state: DeleteTopicState, quota: MutationQuota
+) -> DeletableTopicResult:
     if (state.name is None) == (state.topic_id == ZERO_UUID):
         return _refused(
             state, ErrorCode.INVALID_REQUEST, "expected either a name or an id of the topic"
@@ -55,11 +62,12 @@ async def _delete(context: RequestContext, state: DeleteTopicState) -> Deletable
     if topic is None:
         return _unknown(state)
     try:
+        quota.charge(topic.partition_count)
         await context.services.registry.delete(topic.name, topic_id=topic.id)
     except UnknownTopic:
         return _unknown(state)
-    except TopicsError as error:
-        return _refused(state, error_code_of(error), str(error))
+    except (Refused, TopicsError) as error:
+        return _refused(state, *refusal_of(error))
     await context.services.groups.offsets.forget_topic(topic.id)
     return DeletableTopicResult(name=topic.name, topic_id=topic.id)
 

@@ -4,9 +4,12 @@ Behaviour:
 - Raises the number of partitions of a topic; the same or fewer is INVALID_PARTITIONS.
 - Every topic asked for gets one entry; a topic that stands twice is refused.
 - Assignments, when given, must name this node alone for each new partition.
+- New partitions count against the client's `controller_mutation_rate`, also when they are only
+  checked; version 3 refuses what is over the quota (KIP-599).
 """
 
 from gateway.context import RequestContext
+from gateway.mutation_quota import MutationQuota
 from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k37_create_partitions import (
@@ -21,17 +24,20 @@ KEY = 37
 MIN_VERSION = 0
 MAX_VERSION = 3
 
+STRICT_QUOTA_SINCE = 3
+
 
 async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Raise the partition counts, or only check them."""
     results = []
+    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         result = CreatePartitionsTopicResult(name=asked.name)
         try:
             refuse_repeated(count)
-            await _create(context, asked, validate_only=request.validate_only)
+            await _create(context, asked, quota, validate_only=request.validate_only)
         except (Refused, TopicsError) as error:
             result.error_code, result.error_message = refusal_of(error)
         results.append(result)
@@ -39,7 +45,11 @@ async def handle(
 
 
 async def _create(
-    context: RequestContext, asked: CreatePartitionsTopic, *, validate_only: bool
+    context: RequestContext,
+    asked: CreatePartitionsTopic,
+    quota: MutationQuota,
+    *,
+    validate_only: bool,
 ) -> None:
     registry = context.services.registry
     topic = registry.get(asked.name)
@@ -56,5 +66,6 @@ async def _create(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"expected {added} assignments to node {node_id} alone",
         )
+    quota.charge(added)
     if not validate_only:
         await registry.create_partitions(asked.name, asked.count)

@@ -4,6 +4,15 @@ from gateway.connection_state import ByteBudget, ConnectionState, Slot
 from gateway.router import Reply
 
 
+class OpenMeter:
+    """Lets everything pass."""
+
+    fetch_bytes_max = 1 << 30
+
+    def admits_fetched(self, size: int) -> bool:
+        return size <= self.fetch_bytes_max
+
+
 class RecordingPort:
     """Keeps slots in order as a connection does, and records what leaves."""
 
@@ -12,6 +21,7 @@ class RecordingPort:
         self.peer_host = "test"
         self.kept: Slot | None = None
         self.throttle_time_ms = 0
+        self.meter = OpenMeter()
         self.state = ConnectionState(ByteBudget(1 << 30))
         self.sent: list[bytes] = []
         self.failures: list[str] = []

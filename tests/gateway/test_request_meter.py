@@ -53,16 +53,63 @@ async def test_row_79_produce_is_answered_at_once_and_the_next_request_waits(ver
         assert 0 == (await client.ask(MetadataRequest(topics=[]), 9)).throttle_time_ms
 
 
-@pytest.mark.parametrize("version", [11, 12])
-async def test_row_79_fetch_is_answered_at_once_and_the_next_request_waits(version: int) -> None:
-    async with limited(consumer_byte_rate=500.0) as (gateway, client):
+@pytest.mark.parametrize("version", [4, 11, 12])
+async def test_row_79_fetch_over_the_quota_is_answered_at_once_without_records(
+    version: int,
+) -> None:
+    """Its partitions are named all the same, as old clients cannot read an answer without them."""
+    async with limited(consumer_byte_rate=1_500.0) as (gateway, client):
         await client.ask(produce({0: RECORDS}), 9)
-        answer = await client.ask(fetch({0: 0}), version)
-        assert RECORDS[61:] == bytes(answer.responses[0].partitions[0].records)[61:]
-        assert 2 * (len(RECORDS) - 5_000) < answer.throttle_time_ms < 2 * (len(RECORDS) - 4_800)
+        first = await client.ask(fetch({0: 0}), version)
+        assert RECORDS[61:] == bytes(first.responses[0].partitions[0].records)[61:]
+        assert 0 == first.throttle_time_ms
+        over = await client.ask(fetch({0: 0}), version)
+        (one,) = over.responses[0].partitions
+        assert (0, b"", 1) == (one.error_code, one.records, one.high_watermark)
+        # What is left of 15,000 bytes, and what an answer has beside the records.
+        missing = 2 * len(RECORDS) - 15_000
+        assert missing < over.throttle_time_ms * 1.5 < missing + 200
         waiting = await held(client)
-        gateway.clock.advance(answer.throttle_time_ms)
+        gateway.clock.advance(over.throttle_time_ms)
         assert await waiting
+        again = await client.ask(fetch({0: 0}), version)
+        assert RECORDS[61:] == bytes(again.responses[0].partitions[0].records)[61:]
+
+
+async def test_row_79_fetch_of_a_session_over_the_quota_loses_nothing() -> None:
+    async with limited(consumer_byte_rate=1_500.0) as (gateway, client):
+        await client.ask(produce({0: RECORDS}), 9)
+        request = fetch({0: 0})
+        request.session_epoch = 0
+        await client.ask(fetch({0: 0}), 12)
+        over = await client.ask(request, 12)
+        assert over.session_id > 0 == len(over.responses[0].partitions[0].records)
+        for epoch in (1, 2):
+            gateway.clock.advance(over.throttle_time_ms)
+            goes_on = fetch({})
+            goes_on.topics = []
+            goes_on.session_id, goes_on.session_epoch = over.session_id, epoch
+            found = await client.ask(goes_on, 12)
+            if epoch == 1:
+                (one,) = found.responses[0].partitions
+                assert RECORDS[61:] == bytes(one.records)[61:]
+            else:
+                assert (0, []) == (found.error_code, found.responses)
+                assert found.throttle_time_ms > 0
+
+
+async def test_a_fetch_brings_no_more_than_a_window_holds_but_one_batch() -> None:
+    """Apache Kafka never delivers a batch that is larger; here it comes when nothing is owed."""
+    async with limited(consumer_byte_rate=2_500.0) as (gateway, client):
+        for _ in range(3):
+            await client.ask(produce({0: RECORDS}), 9)
+        found = await client.ask(fetch({0: 0}), 12)
+        assert 2 * len(RECORDS) == len(found.responses[0].partitions[0].records)
+        await gateway.services.quotas.put(EVERY_CLIENT, {"consumer_byte_rate": 500.0})
+        gateway.clock.advance(60_000)
+        found = await client.ask(fetch({0: 0}), 12)
+        assert len(RECORDS) == len(found.responses[0].partitions[0].records)
+        assert found.throttle_time_ms > 0
 
 
 async def test_a_fetch_that_waited_is_counted_when_it_is_answered() -> None:
