@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from compat_tests import peers
 from compat_tests.conftest import MakeTopic, create_topic
@@ -414,7 +414,8 @@ def test_stream_notices_a_new_topic(
 ) -> None:
     target = make_topic()
     run_stream(spark, bootstrap, filled, target, tmp_path)
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([filled])[filled].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([filled])[filled].result(30)
     wait_until(lambda: is_created(bootstrap, filled), f"{filled} is made anew")
     send_all(bootstrap, filled, samples(50, seed=2), 1)
     with pytest.raises(StreamingQueryException):
