@@ -11,8 +11,8 @@ from typing import Final
 
 from gateway.address_limits import parse_overrides
 from gateway.config import GatewayConfig
+from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
@@ -62,16 +62,16 @@ def _alterable() -> dict[str, ConfigKey]:
 ALTERABLE: Final = _alterable()
 
 
-class BrokerSettings:
+class BrokerSettings(KeptSettings):
     """The altered settings of one server, in force."""
 
     def __init__(self, store: LedgerStore, registry: TopicRegistry, config: GatewayConfig) -> None:
-        self._table = SettingsTable[str](store, PREFIX)
+        super().__init__(store, PREFIX)
         self._registry = registry
         self._config = config
         self._given = {name: getattr(config, field) for name, field in FIELDS.items()}
         self.given_defaults: TopicDefaults = registry.defaults
-        self._enforce()
+        self._enforce(self.node)
 
     @property
     def node(self) -> str:
@@ -83,18 +83,6 @@ class BrokerSettings:
         """The configuration as it would be with nothing altered."""
         return replace(self._config, **{FIELDS[name]: self._given[name] for name in FIELDS})
 
-    def of(self, name: str) -> Mapping[str, str]:
-        """Return what was altered for this node, or for all.
-
-        Raises:
-            Refused: INVALID_REQUEST: another node is meant.
-        """
-        if name not in (ALL_NODES, self.node):
-            raise Refused(
-                ErrorCode.INVALID_REQUEST, f"expected broker id {self.node}, got {name!r}"
-            )
-        return self._table.of(name)
-
     def value(self, name: str) -> str:
         """Return the text in force of a setting that can be altered."""
         altered = self._altered()
@@ -104,28 +92,33 @@ class BrokerSettings:
             return str(self._given[name])
         return self.given_defaults.configs.get(name, ALTERABLE[name].default)
 
-    async def alter(
-        self, name: str, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
-    ) -> None:
-        """Change settings of this node, or of all; None takes one back.
+    def _check_name(self, name: str) -> None:
+        if name not in (ALL_NODES, self.node):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"expected broker id {self.node}, got {name!r}"
+            )
 
-        Raises:
-            Refused: nothing was changed.
-            TopicsError: nothing was changed.
-        """
-        after = changed(self.of(name), changes, _checked, replace=replace)
+    def _checked(self, setting: str, text: str) -> str:
+        key = ALTERABLE.get(setting)
+        if key is None:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST, f"{setting}: cannot be altered while the server runs"
+            )
         try:
-            self._registry.check_defaults(self._defaults(self._altered({name: after})))
+            parse(setting, key.type, text, key.allowed)
         except InvalidConfig as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
-        if validate_only:
-            return
-        await self._table.put(name, after)
-        self._enforce()
+        return text.strip()
 
-    def _enforce(self) -> None:
-        for name, field in FIELDS.items():
-            setattr(self._config, field, type(self._given[name])(self.value(name)))
+    def _check_all(self, name: str, settings: Mapping[str, str]) -> None:
+        try:
+            self._registry.check_defaults(self._defaults(self._altered({name: settings})))
+        except InvalidConfig as error:
+            raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _enforce(self, _name: str) -> None:
+        for setting, field in FIELDS.items():
+            setattr(self._config, field, type(self._given[setting])(self.value(setting)))
         self._registry.change_defaults(self._defaults(self._altered()))
 
     def _altered(self, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
@@ -136,14 +129,3 @@ class BrokerSettings:
     def _defaults(self, altered: Mapping[str, str]) -> TopicDefaults:
         given = self.given_defaults
         return replace(given, configs={**given.configs, **altered})
-
-
-def _checked(name: str, text: str) -> str:
-    key = ALTERABLE.get(name)
-    if key is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{name}: cannot be altered while the server runs")
-    try:
-        parse(name, key.type, text, key.allowed)
-    except InvalidConfig as error:
-        raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
-    return text.strip()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.expressions import Expression, InvalidExpression, compile_expression
+from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed, normal_text
+from gateway.settings_table import normal_text
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import ConfigType, InvalidConfig
@@ -80,7 +81,7 @@ class ClientMetricsSubscription:
     matches: Mapping[str, Expression]
 
 
-class ClientMetrics:
+class ClientMetrics(KeptSettings):
     """The subscriptions of one server.
 
     Attributes:
@@ -88,64 +89,48 @@ class ClientMetrics:
     """
 
     def __init__(self, store: LedgerStore) -> None:
-        self._table = SettingsTable[str](store, PREFIX)
-        self._subscriptions = {
-            name: _subscription(name, settings) for name, settings in self._table.all.items()
-        }
+        super().__init__(store, PREFIX)
+        self._subscriptions: dict[str, ClientMetricsSubscription] = {}
         self.version = 0
+        for name in self._table.all:
+            self._enforce(name)
 
     def subscriptions(self) -> Mapping[str, ClientMetricsSubscription]:
         """Return all subscriptions, by name."""
         return self._subscriptions
 
-    def of(self, name: str) -> Mapping[str, str]:
-        """Return what is set for a subscription; nothing if there is none.
-
-        Raises:
-            Refused: INVALID_REQUEST: the name is empty.
-        """
+    def _check_name(self, name: str) -> None:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "the name of a subscription is never empty")
-        return self._table.of(name)
 
-    async def alter(
-        self, name: str, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
-    ) -> None:
-        """Change settings of a subscription, or only check the changes; None takes one back.
+    def _checked(self, setting: str, text: str) -> str:
+        # Some refusals are INVALID_REQUEST and some INVALID_CONFIG, as they are in Apache Kafka.
+        key = CLIENT_METRICS_KEYS.get(setting)
+        if key is None:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"unknown setting {setting!r}, expected {', '.join(CLIENT_METRICS_KEYS)}",
+            )
+        value = parse(setting, key.type, text, key.allowed)
+        if isinstance(value, tuple) and "" in value:
+            raise InvalidConfig(f"{setting}: expected no empty element, got {text!r}")
+        if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"{setting}: expected {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}, got {value}",
+            )
+        return normal_text(value)
 
-        Raises:
-            Refused: nothing was changed.
-            TopicsError: nothing was changed.
-        """
-        after = changed(self.of(name), changes, _checked, replace=replace)
-        subscription = _subscription(name, after)
-        if validate_only:
-            return
-        await self._table.put(name, after)
-        if after:
-            self._subscriptions[name] = subscription
+    def _check_all(self, name: str, settings: Mapping[str, str]) -> None:
+        _subscription(name, settings)
+
+    def _enforce(self, name: str) -> None:
+        settings = self._table.of(name)
+        if settings:
+            self._subscriptions[name] = _subscription(name, settings)
         else:
             self._subscriptions.pop(name, None)
         self.version += 1
-
-
-def _checked(name: str, text: str) -> str:
-    """Return the text of a setting as it is stored; Apache Kafka has these two codes for it."""
-    key = CLIENT_METRICS_KEYS.get(name)
-    if key is None:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"unknown setting {name!r}, expected {', '.join(CLIENT_METRICS_KEYS)}",
-        )
-    value = parse(name, key.type, text, key.allowed)
-    if isinstance(value, tuple) and "" in value:
-        raise InvalidConfig(f"{name}: expected no empty element, got {text!r}")
-    if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            f"{name}: expected {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}, got {value}",
-        )
-    return normal_text(value)
 
 
 def _subscription(name: str, settings: Mapping[str, str]) -> ClientMetricsSubscription:

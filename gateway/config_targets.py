@@ -21,6 +21,7 @@ from gateway.config_resources import Resource, ResourceType
 from gateway.context import RequestContext
 from gateway.group_keys import GROUP_KEYS
 from gateway.group_settings import GroupSettings
+from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused, find_topic
 from gateway.services import Services
 from gateway.wire.error_codes import ErrorCode
@@ -66,21 +67,7 @@ class Target(Protocol):
         ...
 
 
-class Settings(Protocol):
-    """The settings of all things of one kind that are kept in a table."""
-
-    def of(self, name: str) -> Mapping[str, str]:
-        """Return what is set for one of them; Refused if the name is none."""
-        ...
-
-    async def alter(
-        self, name: str, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
-    ) -> None:
-        """Change settings of one of them, as `Target.alter` does."""
-        ...
-
-
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=KeptSettings)
 
 
 def find_target(context: RequestContext, resource: Resource) -> Target:

@@ -11,8 +11,9 @@ from typing import Final
 from gateway.config import GatewayConfig
 from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from gateway.group_keys import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT, GROUP_KEYS
+from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed, normal_text
+from gateway.settings_table import normal_text
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import InvalidConfig
@@ -21,11 +22,11 @@ from topics.config_values import between, parse
 PREFIX: Final = b"gateway/group_settings/"
 
 
-class GroupSettings:
+class GroupSettings(KeptSettings):
     """The settings of single groups, in force."""
 
     def __init__(self, store: LedgerStore, config: GatewayConfig, groups: GroupConfig) -> None:
-        self._table = SettingsTable[str](store, PREFIX)
+        super().__init__(store, PREFIX)
         self._groups = groups
         self._limits = {
             CONSUMER_SESSION_TIMEOUT: (
@@ -41,48 +42,25 @@ class GroupSettings:
         for name in self._table.all:
             self._enforce(name)
 
-    @property
-    def all(self) -> Mapping[str, Mapping[str, str]]:
-        """What is set, by the id of the group."""
-        return self._table.all
-
-    def of(self, name: str) -> Mapping[str, str]:
-        """Return what is set for a group.
-
-        Raises:
-            Refused: INVALID_REQUEST: the name is empty.
-        """
+    def _check_name(self, name: str) -> None:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all groups at once")
-        return self._table.of(name)
 
-    async def alter(
-        self, name: str, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
-    ) -> None:
-        """Change settings of a group, or only check the changes; None takes one back.
-
-        Raises:
-            Refused: nothing was changed.
-            TopicsError: nothing was changed.
-        """
-        after = changed(self.of(name), changes, self._checked, replace=replace)
-        times = self._times(after)
+    def _check_all(self, _name: str, settings: Mapping[str, str]) -> None:
+        times = self._times(settings)
         if times.session_timeout_ms <= times.heartbeat_interval_ms:
             raise InvalidConfig(
                 f"{CONSUMER_SESSION_TIMEOUT}: expected more than {times.heartbeat_interval_ms}, "
                 f"which is {CONSUMER_HEARTBEAT_INTERVAL}, got {times.session_timeout_ms}"
             )
-        if not validate_only:
-            await self._table.put(name, after)
-            self._enforce(name)
 
-    def _checked(self, name: str, text: str) -> str:
-        key = GROUP_KEYS.get(name)
+    def _checked(self, setting: str, text: str) -> str:
+        key = GROUP_KEYS.get(setting)
         if key is None:
-            raise InvalidConfig(f"unknown group config name: {name}")
-        value = parse(name, key.type, text, key.allowed)
-        if name in self._limits:
-            value = parse(name, key.type, text, between(*self._limits[name]))
+            raise InvalidConfig(f"unknown group config name: {setting}")
+        value = parse(setting, key.type, text, key.allowed)
+        if setting in self._limits:
+            value = parse(setting, key.type, text, between(*self._limits[setting]))
         return normal_text(value)
 
     def _times(self, settings: Mapping[str, str]) -> ConsumerTimes:
