@@ -59,7 +59,7 @@ def _command(context: RequestContext, request: JoinGroupRequest) -> JoinCommand:
 
 
 def _response(version: int, result: JoinResult) -> JoinGroupResponse:
-    protocol_name = result.protocol_name
+    protocol_name = result.protocol_name or None
     if protocol_name is None and version < FIRST_VERSION_WITH_NULL_PROTOCOL:
         protocol_name = ""
     return JoinGroupResponse(

@@ -3,7 +3,8 @@
 Behaviour:
 - Brokers send it to each other; here `kafka-transactions --abort` does, to end a transaction that
   nobody coordinates any more. Each partition is answered for itself.
-- A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH.
+- A marker of an older epoch than the producer's is INVALID_PRODUCER_EPOCH. Ids, epochs and
+  versions below zero are refused with the code of what they would be: nothing of that is written.
 
 Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
@@ -28,6 +29,9 @@ from topics import TopicsError
 KEY = 27
 MIN_VERSION = 1
 MAX_VERSION = 2
+
+UNKNOWN_COORDINATOR = -1
+"""What tools send that found no coordinator."""
 
 
 async def handle(
@@ -58,6 +62,9 @@ async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMark
 
 
 async def _write(markers: TxnMarkers, asked: WritableTxnMarker, place: Place) -> ErrorCode:
+    error = _mistake(asked)
+    if error is not ErrorCode.NONE:
+        return error
     try:
         await markers.write_one(
             place,
@@ -67,4 +74,17 @@ async def _write(markers: TxnMarkers, asked: WritableTxnMarker, place: Place) ->
         )
     except TopicsError as error:
         return error_code_of(error)
+    return ErrorCode.NONE
+
+
+def _mistake(asked: WritableTxnMarker) -> ErrorCode:
+    """Say what no producer, coordinator or version can have."""
+    if asked.producer_id < 0:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if asked.producer_epoch < 0:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if asked.coordinator_epoch < UNKNOWN_COORDINATOR:
+        return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    if asked.transaction_version < 0:
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE

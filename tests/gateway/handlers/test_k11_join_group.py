@@ -4,7 +4,11 @@ import pytest
 
 from gateway.wire.codec import decode, encode
 from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from gateway.wire.messages.k11_join_group import (
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
 from tests.gateway.handlers.group_bench import group_bench
 
 
@@ -53,6 +57,14 @@ async def test_errors_can_be_encoded_in_every_version(version: int) -> None:
         wire = memoryview(encode(refused, version))
 
         assert decode(JoinGroupResponse, version, wire) == refused
+
+
+@pytest.mark.parametrize(("version", "told"), [(6, ""), (7, None)])
+async def test_a_protocol_without_a_name_is_told_as_none(version: int, told: str | None) -> None:
+    async with group_bench() as bench:
+        protocols = [JoinGroupRequestProtocol(name="", metadata=b"m")]
+        joined = await bench.join(version, group_instance_id="i", protocols=protocols)
+        assert (ErrorCode.NONE, told) == (joined.error_code, joined.protocol_name)
 
 
 async def test_version_0_has_no_rebalance_timeout_of_its_own() -> None:

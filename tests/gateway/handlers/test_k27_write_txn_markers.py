@@ -41,6 +41,25 @@ async def test_hanging_transaction_is_ended(version: int) -> None:
         assert (2, 1) == (found.last_stable_offset, len(found.aborted_transactions or ()))
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("producer_id", -1, 49),
+        ("producer_epoch", -1, 47),
+        ("coordinator_epoch", -2, 52),
+        ("transaction_version", -1, 42),
+    ],
+)
+async def test_what_cannot_be_is_not_written(field: str, value: int, error: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
+        marker = WritableTxnMarker(topics=[topic], **{field: value})
+        response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
+        assert error == response.markers[0].topics[0].partitions[0].error_code
+        assert 0 == (await read(client)).high_watermark
+
+
 async def test_each_partition_is_answered_for_itself() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
