@@ -1,10 +1,11 @@
 """Kept settings: how the settings of all things of one kind are altered, whatever the kind.
 
 Rule: what is to be set is checked one by one and as a whole, then stored, then put into force; what
-fails on the way changes nothing.
+fails on the way changes nothing. Changes come one after another, so that none is lost to another.
 Must not know: which settings there are, what they do.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -17,6 +18,7 @@ class KeptSettings(ABC):
 
     def __init__(self, store: LedgerStore, prefix: bytes) -> None:
         self._table = SettingsTable[str](store, prefix)
+        self._changing = asyncio.Lock()
 
     @property
     def all(self) -> Mapping[str, Mapping[str, str]]:
@@ -41,11 +43,12 @@ class KeptSettings(ABC):
             Refused: nothing was changed.
             TopicsError: nothing was changed.
         """
-        after = changed(self.of(name), changes, self._checked, replace=replace)
-        self._check_all(name, after)
-        if not validate_only:
-            await self._table.put(name, after)
-            self._enforce(name)
+        async with self._changing:
+            after = changed(self.of(name), changes, self._checked, replace=replace)
+            self._check_all(name, after)
+            if not validate_only:
+                await self._table.put(name, after)
+                self._enforce(name)
 
     @abstractmethod
     def _check_name(self, name: str) -> None:

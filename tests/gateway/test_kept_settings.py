@@ -1,5 +1,6 @@
 """How settings of any kind are altered: checked, stored, enforced; a failure changes nothing."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -76,3 +77,21 @@ async def test_what_is_only_checked_or_cannot_be_stored_does_not_hold() -> None:
         with pytest.raises(StorageFailed):
             await words.alter("x", {"a": "1"}, replace=False, validate_only=False)
         assert ({}, []) == (words.all, words.enforced)
+
+
+async def test_two_changes_at_once_lose_nothing_of_each_other() -> None:
+    """While storage holds the first, the second must not begin from what was before."""
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        hold = engine.hold_next("commit")
+        both = asyncio.gather(
+            *(
+                words.alter("x", {name: "1"}, replace=False, validate_only=False)
+                for name in ("a", "b")
+            )
+        )
+        await asyncio.sleep(0)
+        hold.release()
+        await both
+        assert {"a": "1", "b": "1"} == words.of("x")
