@@ -32,6 +32,13 @@ FIELDS: Final = {
     for name in (field.replace("_", "."),)
 }
 """Settings of the gateway among them, by name."""
+THROTTLES: Final = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Kept for `kafka-reassign-partitions --throttle`: on one node nothing moves that they could slow."""
+UNLIMITED: Final = str((1 << 63) - 1)
 
 
 def _are_overrides(value: ConfigValue) -> bool:
@@ -45,13 +52,17 @@ OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
 
 
 def _alterable() -> dict[str, ConfigKey]:
-    """The first broker-level name of each setting that topics have, and limits of connections."""
+    """The first broker-level name of each setting that topics have, limits of connections, and
+    the throttles that tools set while partitions move.
+    """
     keys = {
         name: ConfigKey(name, ConfigType.INT, "", "", at_least(0))
         for name in ("max.connections", "max.connections.per.ip")
     }
     name = "max.connections.per.ip.overrides"
     keys[name] = ConfigKey(name, ConfigType.STRING, "", "", OVERRIDES)
+    for name in THROTTLES:
+        keys[name] = ConfigKey(name, ConfigType.LONG, UNLIMITED, "", at_least(0))
     for key in CONFIG_KEYS.values():
         if key.synonyms:
             name = key.synonyms[0].name

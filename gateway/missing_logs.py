@@ -5,13 +5,17 @@ is told to it then, and forgotten when a request goes through: another one tries
 Must not know: requests, what is done with logs.
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Sequence
 
 from gateway.error_map import error_code_of
 from gateway.wire.error_codes import ErrorCode
 from topics import Topic, TopicsError
 
 Missing = tuple[Topic, int]
+
+OPENED_TOGETHER_MAX = 64
+"""Logs that are opened side by side: what they store is committed, and synced, once for all."""
 
 
 class MissingLogs:
@@ -32,13 +36,17 @@ class MissingLogs:
         missing.append((topic, index))
         return ErrorCode.NONE
 
-    async def open(self, missing: Iterable[Missing]) -> None:
+    async def open(self, missing: Sequence[Missing]) -> None:
         """Open logs; a failure is told to whoever wants the log next."""
-        for topic, index in missing:
-            try:
-                await topic.open_partition(index)
-            except TopicsError as error:
-                self._failed[topic, index] = error
+        for start in range(0, len(missing), OPENED_TOGETHER_MAX):
+            together = missing[start : start + OPENED_TOGETHER_MAX]
+            await asyncio.gather(*(self._open_one(*each) for each in together))
+
+    async def _open_one(self, topic: Topic, index: int) -> None:
+        try:
+            await topic.open_partition(index)
+        except TopicsError as error:
+            self._failed[topic, index] = error
 
     def forget(self) -> None:
         """A request goes through."""

@@ -194,9 +194,8 @@ class ManagedLedger(LedgerView, CursorHolder):
         self._head = self._list.head
         if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._services.versions.reset(self.name, self._head.version)
-        if self._is_writable or (
-            self._state is LedgerState.TERMINATED and not self._list.is_terminated
-        ):
+        is_ending = self._state is LedgerState.TERMINATED and not self.is_terminated
+        if self._is_writable or is_ending:
             self._set_state(LedgerState.WRITE_FAILED)
         if open_id is None:
             return
@@ -229,6 +228,11 @@ class ManagedLedger(LedgerView, CursorHolder):
             resending.send()
 
     # Looking
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the last entry is there for good; a termination on its way may still fail."""
+        return self._list.is_terminated
 
     @property
     def state(self) -> LedgerState:
@@ -376,8 +380,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             self._roll_timer.stop()
 
     def _state_when_open(self) -> LedgerState:
-        is_terminated = self._list.is_terminated
-        return LedgerState.TERMINATED if is_terminated else LedgerState.LEDGER_OPENED
+        return LedgerState.TERMINATED if self.is_terminated else LedgerState.LEDGER_OPENED
 
     def _write_error(self) -> LedgerError:
         if self._is_deleted:

@@ -220,27 +220,22 @@ class PartitionLog:
             if self._gone is not None:
                 raise self._gone
             now_ms = self._clock.now_ms()
+            if self._ledger.is_terminated:
+                aborted = state.end_unmarked(producer_id, epoch, now_ms, is_commit=is_commit)
+                self._notes.ended_unmarked(aborted, partial(self._ended_unmarked, done))
+                return None
             offset = state.begin_marker(producer_id, epoch, now_ms, is_commit=is_commit)
         except TopicsError as error:
             return self._rejection(error)
         batch = build_control_batch(
-            is_commit=is_commit,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-            base_offset=offset,
+            is_commit=is_commit, producer_id=producer_id, producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms, base_offset=offset,
             leader_epoch=LEADER_EPOCH,
-        )
+        )  # fmt: skip
         return self._submit(batch, 1, now_ms, -1, done)
 
     def _submit(
-        self,
-        batch: Buffer,
-        record_count: int,
-        max_timestamp: int,
-        time_ms: int,
-        done: AppendDone,
+        self, batch: Buffer, record_count: int, max_timestamp: int, time_ms: int, done: AppendDone
     ) -> AppendResult | None:
         """Hand the batch that was begun last to the ledger."""
         state, size = self._state, len(batch)
@@ -274,6 +269,12 @@ class PartitionLog:
         if self._duplicates:
             for each in self._duplicates.pop(base_offset, ()):
                 each(result)
+
+    def _ended_unmarked(self, done: AppendDone, error: LedgerError | None) -> None:
+        """The end of a transaction that has no marker is durable, or not."""
+        ended = AppendResult(None, NO_OFFSET, -1, self._state.log_start_offset)
+        done(ended if error is None else self._rejection(from_ledger_error(error)))
+        self.notify()
 
     def _undo(self, base_offset: int) -> None:
         """Take back all pending appends when the first of them fails; the others will follow."""

@@ -1,8 +1,9 @@
 """Partition notes: the rows that a partition keeps beside its log. A shell.
 
 Rule: notes describe confirmed entries only and are written behind them, so whatever subset of them
-a crash leaves is true; all can be worked out again from the log, except a log start that was set,
-which is therefore durable before anything is removed for it.
+a crash leaves is true; all can be worked out again from the log. Except a log start that was set,
+which is therefore durable before anything is removed for it; and transactions that ended when the
+log took no marker any more, whose ends are told when they are durable here.
 Must not know: appends, readers.
 """
 
@@ -29,6 +30,8 @@ DELETED_ROWS_MAX = 1000
 ENTRIES_PER_LEDGER = 1_000_000
 NO_POSITION = Position(-1, -1)
 Note = IndexRow | AbortedTransaction
+RowsDone = Callable[[LedgerError | None], None]
+AppendRows = Callable[[Sequence[Row], RowsDone], None]
 
 
 def ledger_config(config: TopicConfig) -> ManagedLedgerConfig:
@@ -117,6 +120,16 @@ class PartitionNotes:
     def aborted(self, aborted: AbortedTransaction) -> None:
         """Take in a transaction that was aborted by the newest durable entry."""
         self._write_soon([aborted], with_checkpoint=False)
+
+    def ended_unmarked(self, aborted: AbortedTransaction | None, done: RowsDone) -> None:
+        """Write down that a transaction has ended behind the last entry there will be.
+
+        Args:
+            aborted: if it was; None: the checkpoint says all of it.
+            done: hears when that is durable; a failure is made good by the next that is written.
+        """
+        rows = () if aborted is None else (aborted,)
+        self._write(rows, self._store.append_rows_nowait, done, with_checkpoint=True)
 
     def write_rows(
         self, rows: Sequence[IndexRow], aborted: Sequence[AbortedTransaction] = ()
@@ -292,20 +305,28 @@ class PartitionNotes:
         return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
 
     def _write_soon(self, rows: Sequence[Note], *, with_checkpoint: bool) -> None:
-        """Put rows into a group to come; those that fail are tried again with later ones."""
+        """Put rows into a group to come."""
+        append = self._store.append_rows_lazily
+        self._write(rows, append, _ignore, with_checkpoint=with_checkpoint)
+
+    def _write(
+        self, rows: Sequence[Note], append: AppendRows, done: RowsDone, *, with_checkpoint: bool
+    ) -> None:
+        """Write rows; those that fail are tried again with later ones."""
         notes, self._unwritten = [*self._unwritten, *rows], []
         written = self._encoded(notes)
         if with_checkpoint:
             written.append(self._checkpoint_row())
 
-        def done(error: LedgerError | None) -> None:
+        def landed(error: LedgerError | None) -> None:
             if error is not None:
                 self._unwritten += notes
+            done(error)
 
         try:
-            self._store.append_rows_lazily(written, done)
+            append(written, landed)
         except LedgerError as error:
-            done(error)
+            landed(error)
 
     def _encoded(self, notes: Sequence[Note]) -> list[Row]:
         """Return the rows of those whose ledger, or end, is still there."""
@@ -327,3 +348,7 @@ class PartitionNotes:
             return self._keys.span(row.ledger_id), records.encode_span(row.content)
         key = self._keys.interval(row.ledger_id, row.content.first_entry)
         return key, records.encode_interval(row.content)
+
+
+def _ignore(_error: LedgerError | None) -> None:
+    """What was not written comes with later rows."""

@@ -151,10 +151,13 @@ class _Opening:
             self._load_aborted(checkpoint.next_offset)
 
     def _load_aborted(self, end_offset: int) -> None:
-        """Take over the aborted transactions whose markers lie before an offset."""
+        """Take over the aborted transactions whose markers lie before an offset.
+
+        In a log that is over some have none, and stand behind its end.
+        """
         for key, row in self.store.scan_rows(self.keys.aborted):
             (last_offset,) = ids_behind(key, self.keys.aborted)
-            if last_offset < end_offset:
+            if last_offset < end_offset or self.ledger.is_terminated:
                 aborted = records.decode_aborted(last_offset, row)
                 self.state.transactions.aborted.add(aborted)
 

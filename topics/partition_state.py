@@ -146,6 +146,22 @@ class PartitionState:
         self.pending.append(PendingAppend(offset, offset + 1, producer_id, previous))
         return offset
 
+    def end_unmarked(
+        self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool
+    ) -> AbortedTransaction | None:
+        """End a producer's transaction in a log that takes no marker any more.
+
+        Returns:
+            The transaction that was aborted by it.
+
+        Raises:
+            InvalidProducerEpoch: a newer epoch has written; nothing has changed.
+        """
+        assert not self.pending, "appends are on their way into a log that is over"
+        self.producers.admit_marker(producer_id, epoch)
+        self.producers.end_transaction(producer_id, epoch, now_ms)
+        return self.transactions.end_unmarked(producer_id, self.high_watermark, is_commit=is_commit)
+
     def confirm(self) -> AbortedTransaction | None:
         """The oldest pending append is durable: it becomes visible.
 

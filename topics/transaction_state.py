@@ -54,6 +54,11 @@ class AbortedIndex:
     def __len__(self) -> int:
         return len(self._last)
 
+    @property
+    def next_free(self) -> int:
+        """The offset behind the last marker."""
+        return self._last[-1] + 1 if self._last else 0
+
     def add(self, one: AbortedTransaction) -> None:
         """Add the newest one; nothing if it is there."""
         if self._last and one.last_offset <= self._last[-1]:
@@ -128,6 +133,24 @@ class TransactionState:
         first_offset = self._open.pop(producer_id, NONE_OPEN)
         if first_offset != NONE_OPEN:
             self._ending.append(_Ending(marker_offset, producer_id, first_offset, is_commit))
+
+    def end_unmarked(
+        self, producer_id: int, end_offset: int, *, is_commit: bool
+    ) -> AbortedTransaction | None:
+        """End a transaction in a log that is over, as if a marker stood behind its end.
+
+        Returns:
+            The transaction, if it was open and is aborted by it.
+        """
+        first_offset = self._open.pop(producer_id, NONE_OPEN)
+        self._look()
+        if first_offset == NONE_OPEN or is_commit:
+            return None
+        marker = max(end_offset, self.aborted.next_free)
+        stable = self.stable_offset(end_offset)
+        aborted = AbortedTransaction(producer_id, first_offset, marker, stable)
+        self.aborted.add(aborted)
+        return aborted
 
     def confirm(self, high_watermark: int) -> AbortedTransaction | None:
         """The log is durable up to here: return the transaction that is aborted by it."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from compat_tests.differential import words
 from compat_tests.differential.connection import message_modules
-from compat_tests.differential.recipes import RECIPES, TRANSACTIONS, Recipe
+from compat_tests.differential.recipes import RECIPES, SHARED, Recipe
 from compat_tests.differential.scripts import add_script
 from compat_tests.differential.side import SHORT_S, Side
 from compat_tests.differential.variants import filled, variants
@@ -24,8 +24,8 @@ def play(recipe: Recipe, side: Side) -> None:
     for coordinator in (0, 1):
         finding = FindCoordinatorRequest(key_type=coordinator, coordinator_keys=["g"])
         side.settle("coordinator", finding, 6)
-    side.quietly(words.create_topic(TRANSACTIONS), 7)
-    side.wait_served(TRANSACTIONS, 1)
+    side.quietly(words.create_topic(SHARED), 7)
+    side.wait_served(SHARED, 1)
     for version in side.versions(recipe.key, since=recipe.since):
         tag = f"{api}-{version}"
         ready = recipe.prepare(side, tag)

@@ -3,17 +3,17 @@
 Behaviour:
 - Every transactional id that is known, or those that pass all filters. States that Kafka does not
   know are named in the answer and match nothing.
-- A pattern that is no regular expression is INVALID_REGULAR_EXPRESSION.
+- A pattern is RE2's, so that none can take more than linear time; what is no regular expression is
+  INVALID_REGULAR_EXPRESSION.
 
 Version notes:
 - v1 filters by how long a transaction has been open (KIP-994), v2 by a pattern of the whole
   transactional id (KIP-1152).
 """
 
-import re
-
 from gateway.context import RequestContext
 from gateway.coordinator.txn_record import NO_TIME, TxnState
+from gateway.expressions import InvalidExpression, compile_expression
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k66_list_transactions import (
     ListTransactionsRequest,
@@ -31,11 +31,12 @@ STATES = {state.value for state in TxnState} | {"Dead", "PrepareEpochFence", "Un
 
 def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List what passes the filters."""
-    try:
-        pattern = re.compile(request.transactional_id_pattern or "")
-    except re.error:
-        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    has_pattern = bool(request.transactional_id_pattern)
+    text, pattern = request.transactional_id_pattern, None
+    if text:
+        try:
+            pattern = compile_expression(text)
+        except InvalidExpression:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     opened_before_ms = context.services.clock.now_ms() - request.duration_filter
     found = [
@@ -48,7 +49,7 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
         if (not states or record.state.value in states)
         and (not producers or record.producer_id in producers)
         and (request.duration_filter < 0 or NO_TIME < record.start_ms < opened_before_ms)
-        and (not has_pattern or pattern.fullmatch(record.transactional_id))
+        and (pattern is None or pattern.fullmatch(record.transactional_id))
     ]
     return ListTransactionsResponse(
         unknown_state_filters=sorted(states - STATES), transaction_states=found

@@ -7,6 +7,7 @@ Must not know: terminals, servers.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from math import isfinite
 
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -29,7 +30,7 @@ class Measured:
 
     Attributes:
         kind: `gauge` is as it is now, `sum` and the others say what they cover.
-        value: None: the client knows of it, and has measured nothing.
+        value: None: the client knows of it, and has measured nothing (Java clients say NaN).
         count: how many values a distribution is of.
     """
 
@@ -71,10 +72,11 @@ def _points(metric: Metric, common: dict[str, object]) -> Iterator[Measured]:
     for point in content.data_points:
         is_number = isinstance(point, NumberDataPoint)
         value = _number(point) if is_number else point.sum
+        is_measured = value is not None and isfinite(value) and not point.flags & NO_VALUE_FLAG
         yield Measured(
             name=metric.name,
             kind=kind if covered is None else f"{kind} {covered}",
-            value=None if point.flags & NO_VALUE_FLAG else value,
+            value=value if is_measured else None,
             count=None if is_number else point.count,
             unit=metric.unit,
             attributes=common | _attributes(point.attributes),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.broker_settings import ALL_NODES, ALTERABLE, FIELDS
+from gateway.broker_settings import ALL_NODES, ALTERABLE, FIELDS, THROTTLES, UNLIMITED
 from gateway.config import GatewayConfig
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
@@ -44,6 +44,17 @@ async def test_defaults_of_topics_change_at_once_for_old_and_new_ones() -> None:
         assert old.config.is_compacted
         await alter(gateway, NODE, {AGE: None})
         assert 604_800_000 == old.config.retention_ms
+
+
+@pytest.mark.parametrize("name", THROTTLES)
+async def test_throttles_of_moving_partitions_are_kept(name: str) -> None:
+    async with running_gateway() as gateway:
+        settings = gateway.services.broker_settings
+        assert UNLIMITED == settings.value(name)
+        await alter(gateway, NODE, {name: "1000"})
+        assert "1000" == settings.value(name)
+        with pytest.raises(Refused):
+            await alter(gateway, NODE, {name: "-1"})
 
 
 async def test_altered_settings_survive_a_restart() -> None:

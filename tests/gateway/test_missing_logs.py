@@ -1,6 +1,6 @@
 """Partitions that must be opened first, and what becomes of those that cannot be."""
 
-from gateway.missing_logs import Missing, MissingLogs
+from gateway.missing_logs import OPENED_TOGETHER_MAX, Missing, MissingLogs
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from ledger.testing import FaultyEngine
@@ -15,7 +15,8 @@ async def test_a_failure_is_told_until_a_request_goes_through() -> None:
         assert 0 == logs.want(topic, 0, missing) == logs.want(topic, 1, missing)
         assert [(topic, 0), (topic, 1)] == missing
         engine.fail_next("commit")
-        await logs.open(missing)
+        await logs.open(missing[:1])
+        await logs.open(missing[1:])
         again: list[Missing] = []
         storage_error = ErrorCode.KAFKA_STORAGE_ERROR
         assert storage_error == logs.want(topic, 0, again) == logs.want(topic, 0, again)
@@ -26,6 +27,19 @@ async def test_a_failure_is_told_until_a_request_goes_through() -> None:
         assert 0 == logs.want(topic, 0, again)
         await logs.open(again)
         assert topic.partition(0) is not None
+
+
+async def test_logs_are_opened_together_and_stored_by_one_commit() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        count = OPENED_TOGETHER_MAX + 2
+        topic = await (await TopicRegistry.open(store)).create("t", partitions=count)
+        before = engine.calls["commit"]
+
+        await MissingLogs().open([(topic, index) for index in range(count)])
+
+        assert count == len(topic.open_partitions())
+        assert 2 == engine.calls["commit"] - before
 
 
 async def test_a_partition_that_does_not_exist_is_not_opened() -> None:

@@ -16,10 +16,11 @@ from topics.errors import (
     InvalidTransactionState,
     OutOfOrderSequence,
     StorageFailed,
+    TopicTerminated,
 )
 from topics.partition_log import PartitionLog
 from topics.partition_notes import CHECKPOINT_ENTRIES_MIN
-from topics.results import AppendResult
+from topics.results import NO_OFFSET, AppendResult
 
 SYNCED = StoreConfig(durability="fsync")
 
@@ -199,3 +200,67 @@ async def test_idle_producers_with_an_open_transaction_are_not_forgotten() -> No
         await log.enforce_retention()
         assert {9} == set(log.producers())
         assert OutOfOrderSequence is outcome(await submit(log, 5))
+
+
+@pytest.mark.parametrize("is_closed_well", [True, False])
+async def test_in_a_terminated_log_transactions_end_without_a_marker(is_closed_well: bool) -> None:
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=SYNCED, is_closed_well=is_closed_well) as here:
+        log = await here.log()
+        await append(log, batch("plain"))
+        for who in (7, 8, 9):
+            await submit(log, 0, who=who)
+        await log.terminate()
+        seen: list[int] = []
+        log.add_listener(lambda: seen.append(log.last_stable_offset))
+        for who, commit in ((8, False), (7, True), (9, False), (9, False), (5, True)):
+            assert NO_OFFSET == outcome(await mark(log, who=who, commit=commit, epoch=1))
+        assert [1, 3, 4, 4, 4] == seen
+        assert InvalidProducerEpoch is outcome(await mark(log, who=8, commit=True))
+        assert TopicTerminated is outcome(await submit(log, 0, who=9, epoch=1))
+        expected: tuple[list[tuple[int, int]], ...] = [(8, 2), (9, 3)], [], [(8, 2), (9, 3)]
+        assert expected == aborted_from_to(log)
+        if not is_closed_well:
+            engine.drop_unsynced()
+    async with house(engine, store_config=SYNCED) as here:
+        log = await here.log()
+        assert (4, 4) == (log.high_watermark, log.last_stable_offset)
+        assert expected == aborted_from_to(log)
+
+
+def aborted_from_to(log: PartitionLog) -> tuple[list[tuple[int, int]], ...]:
+    """Which of them a reader hears of: of all, of what lies before them, of the last record."""
+    ranges = (0, 4), (0, 2), (3, 4)
+    return tuple(log.aborted_transactions(*each) for each in ranges)
+
+
+async def test_an_end_without_a_marker_that_was_not_stored_is_tried_again() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=SYNCED, is_closed_well=False) as here:
+        log = await here.log()
+        await submit(log, 0)
+        await log.terminate()
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        assert StorageFailed is outcome(await mark(log, commit=False))
+        assert NO_OFFSET == outcome(await mark(log, commit=False))
+        engine.drop_unsynced()
+    async with house(engine, store_config=SYNCED) as here:
+        log = await here.log()
+        assert (1, [(9, 0)]) == (log.last_stable_offset, log.aborted_transactions(0, 1))
+
+
+async def test_a_termination_on_its_way_ends_no_transaction() -> None:
+    """It may fail, and the log would go on behind an end that has no marker."""
+    engine = FaultyEngine(None)
+    async with house(engine, store_config=SYNCED) as here:
+        log = await here.log()
+        await submit(log, 0)
+        hold = engine.hold_next("commit")
+        ending = asyncio.ensure_future(log.terminate())
+        await hold.reached()
+        early, stable_offset = mark(log, commit=True), log.last_stable_offset
+        hold.release()
+        await ending
+        assert (TopicTerminated, 0) == (outcome(await early), stable_offset)
+        assert NO_OFFSET == outcome(await mark(log, commit=True))
+        assert 1 == log.last_stable_offset

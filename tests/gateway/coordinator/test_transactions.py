@@ -18,7 +18,7 @@ from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.gateway.running import RunningGateway, running_gateway, until
-from tests.gateway.txn_client import TxnClient, committed, read
+from tests.gateway.txn_client import TxnClient, committed, read, settled
 
 HERE = Place("t", 0)
 NOBODY = Sender("", -1)
@@ -202,6 +202,32 @@ async def test_topic_that_is_deleted_meanwhile_keeps_nothing_open() -> None:
         await gateway.services.registry.delete("t")
         assert 0 == await producer.end(commit=True)
         await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_topic_that_is_terminated_meanwhile_can_be_read(is_commit: bool) -> None:
+    async with open_transaction() as (gateway, producer):
+        topic = gateway.services.registry.get("t")
+        assert topic is not None
+        await (await topic.open_partition(0)).terminate()
+        assert 0 == (await read(producer.client)).last_stable_offset
+        assert 0 == await producer.end(commit=is_commit)
+        await settled(gateway)
+        found = await read(producer.client)
+        assert (1, 1) == (found.last_stable_offset, found.high_watermark)
+        assert (0 if is_commit else 1) == len(found.aborted_transactions or ())
+
+
+async def test_topic_that_is_terminated_can_be_read_when_the_transaction_times_out() -> None:
+    async with open_transaction() as (gateway, producer):
+        topic = gateway.services.registry.get("t")
+        assert topic is not None
+        await (await topic.open_partition(0)).terminate()
+        for _ in range(2):
+            gateway.clock.advance(SWEEP_MS)
+            await asyncio.sleep(0)
+        await until(lambda: state(gateway) is TxnState.COMPLETE_ABORT)
+        assert 1 == (await read(producer.client)).last_stable_offset
 
 
 async def test_closed_coordinator_tells_everyone_to_come_back() -> None:

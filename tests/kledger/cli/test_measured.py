@@ -58,7 +58,9 @@ def test_what_was_not_measured_has_no_value() -> None:
     data, metrics = pushed()
     metrics.add(name="a").gauge.data_points.add()
     metrics.add(name="b").gauge.data_points.add(as_double=1.0, flags=1)
-    assert [("a", "gauge", None, None), ("b", "gauge", None, None)] == measured(data)
+    metrics.add(name="c").gauge.data_points.add(as_double=float("nan"))
+    metrics.add(name="d").summary.data_points.add(count=0, sum=float("inf"))
+    assert [None] * 4 == [value for _, _, value, _ in measured(data)]
 
 
 def test_attributes_are_those_of_the_client_and_of_the_point() -> None:
