@@ -37,7 +37,7 @@ THROTTLES: Final = (
     "follower.replication.throttled.rate",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 )
-"""Kept for `kafka-reassign-partitions --throttle`: on one node nothing moves that they could slow."""
+"""Kept for `kafka-reassign-partitions --throttle`; nothing moves here that could be slowed."""
 UNLIMITED: Final = str((1 << 63) - 1)
 
 
@@ -52,9 +52,7 @@ OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
 
 
 def _alterable() -> dict[str, ConfigKey]:
-    """The first broker-level name of each setting that topics have, limits of connections, and
-    the throttles that tools set while partitions move.
-    """
+    """Limits of connections, throttles, and the first broker-level name of what topics have."""
     keys = {
         name: ConfigKey(name, ConfigType.INT, "", "", at_least(0))
         for name in ("max.connections", "max.connections.per.ip")

@@ -8,7 +8,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
-from gateway.broker_settings import ALL_NODES, ALTERABLE, BrokerSettings
+from gateway.broker_settings import (
+    ALL_NODES,
+    ALTERABLE,
+    THROTTLES,
+    UNLIMITED,
+    BrokerSettings,
+)
 from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
 from gateway.config import GatewayConfig
 from gateway.group_keys import GROUP_KEYS
@@ -122,6 +128,9 @@ def broker_entries(
             read_only=True,
         )
     yield from _topic_defaults(defaults, {field.name.replace("_", ".") for field in fields(config)})
+    for name in THROTTLES:
+        places = [_place(name, UNLIMITED, DEFAULT_SOURCE)]
+        yield _entry(name, ConfigType.LONG, None, places, read_only=True)
 
 
 def group_entries(

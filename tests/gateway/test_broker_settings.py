@@ -6,6 +6,7 @@ import pytest
 
 from gateway.broker_settings import ALL_NODES, ALTERABLE, FIELDS, THROTTLES, UNLIMITED
 from gateway.config import GatewayConfig
+from gateway.config_entries import altered_broker_entries
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 from ledger.testing import FaultyEngine
@@ -53,6 +54,8 @@ async def test_throttles_of_moving_partitions_are_kept(name: str) -> None:
         assert UNLIMITED == settings.value(name)
         await alter(gateway, NODE, {name: "1000"})
         assert "1000" == settings.value(name)
+        (shown,) = [one for one in altered_broker_entries(settings) if one.name == name]
+        assert ("1000", False) == (shown.value, shown.read_only)
         with pytest.raises(Refused):
             await alter(gateway, NODE, {name: "-1"})
 
