@@ -129,8 +129,8 @@ def broker_entries(
         )
     yield from _topic_defaults(defaults, {field.name.replace("_", ".") for field in fields(config)})
     for name in THROTTLES:
-        places = [_place(name, UNLIMITED, DEFAULT_SOURCE)]
-        yield _entry(name, ConfigType.LONG, None, places, read_only=True)
+        unset = _place(name, UNLIMITED, DEFAULT_SOURCE)
+        yield _entry(name, ConfigType.LONG, None, [unset], read_only=True)
 
 
 def group_entries(

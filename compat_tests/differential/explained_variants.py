@@ -23,7 +23,6 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
             "DeleteRecords",
             "TxnOffsetCommit",
             "OffsetDelete",
-            "AlterReplicaLogDirs",
         ),
         label="*.partitions=[[]]",
         theirs="[[]]",
@@ -130,6 +129,14 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         theirs="-1",
         reason="ids, epochs and versions below zero have codes; Kafka fails with "
         "UNKNOWN_SERVER_ERROR",
+    ),
+    Explanation(
+        scripts=_of("WriteTxnMarkers"),
+        label="markers.*=-2",
+        path="*/error_code",
+        ours="4[29]",
+        theirs="0",
+        reason="the same; of -2 Kafka writes a marker",
     ),
     # The cluster.
     Explanation(

@@ -29,14 +29,14 @@ def play(recipe: Recipe, side: Side) -> None:
     for version in side.versions(recipe.key, since=recipe.since):
         tag = f"{api}-{version}"
         ready = recipe.prepare(side, tag)
-        good = filled(kind, version, ready | recipe.known)
+        good = filled(kind, version, {**ready, **recipe.known})
         side.settle("good", good, version)
         for number, variant in enumerate(variants(good, version, (f"no-{api}", f"no {api}"))):
             if variant.label in recipe.without:
                 continue
             if recipe.is_spent:
                 ready = recipe.prepare(side, f"{tag}-{number}")
-            request = filled(kind, version, ready | recipe.known)
+            request = filled(kind, version, {**ready, **recipe.known})
             variant.change(request)
             side.settle(variant.label, request, version)
 

@@ -62,9 +62,9 @@ async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMark
 
 
 async def _write(markers: TxnMarkers, asked: WritableTxnMarker, place: Place) -> ErrorCode:
-    error = _mistake(asked)
-    if error is not ErrorCode.NONE:
-        return error
+    mistake = _mistake(asked)
+    if mistake is not ErrorCode.NONE:
+        return mistake
     try:
         await markers.write_one(
             place,
