@@ -1,7 +1,8 @@
 """Txn markers: the end of a transaction, written into the partitions that it touched.
 
 Rule: the markers of all partitions are submitted together and waited for together. A partition that
-is gone needs none. What the storage refuses is raised when the others are done.
+is gone needs none, nor one where a newer epoch has written: no transaction of an older one is open
+there. What the storage refuses is raised when the others are done.
 Must not know: transactional ids, what is decided.
 """
 
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Final
 from gateway.coordinator.txn_state import Identity
 from offsets import Place
 from topics import UnknownPartition
+from topics.errors import InvalidProducerEpoch
 
 if TYPE_CHECKING:
     from topics import AppendResult, PartitionLog, TopicRegistry
 
 COORDINATOR_EPOCH: Final = 0
 """There is one coordinator, and it never moves."""
+NEEDS_NONE: Final = (UnknownPartition, InvalidProducerEpoch)
 
 
 class TxnMarkers:
@@ -35,7 +38,7 @@ class TxnMarkers:
         logs = [log for place in sorted(places) if (log := await self._open(place)) is not None]
         ends = [self._submit(log, identity, is_commit=is_commit) for log in logs]
         for result in await asyncio.gather(*ends):
-            if result.error is not None and not isinstance(result.error, UnknownPartition):
+            if result.error is not None and not isinstance(result.error, NEEDS_NONE):
                 raise result.error
 
     async def write_one(
