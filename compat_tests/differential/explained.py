@@ -130,13 +130,21 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         reason="a topic without name and id is refused for itself; Kafka fails the whole request",
     ),
     Explanation(
-        scripts=("topics_are_created", "settings_of_topics_are_described"),
+        scripts=(
+            "topics_are_created",
+            "settings_of_topics_are_described",
+            "changes_of_topics_are_limited",
+        ),
         path="*/configs/kledger.*",
         theirs="missing",
         reason="settings of its own, which Kafka has not",
     ),
     Explanation(
-        scripts=("topics_are_created", "settings_of_topics_are_described"),
+        scripts=(
+            "topics_are_created",
+            "settings_of_topics_are_described",
+            "changes_of_topics_are_limited",
+        ),
         path="*/configs/min.insync.replicas/*",
         reason="Kafka sets it for the whole cluster when its storage is formatted; that is not a "
         "layer of settings here",
@@ -169,6 +177,35 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         ours="42",
         theirs="40",
         reason="an empty name is refused before what is to be done; Kafka looks at that first",
+    ),
+    # Quotas.
+    Explanation(
+        scripts=("quotas_are_altered",),
+        label="another spelling*",
+        ours="42",
+        theirs="0",
+        reason="an address has one spelling; Kafka keeps each, and the last one holds",
+    ),
+    Explanation(
+        scripts=("quotas_are_altered",),
+        label="part of an address*",
+        ours="42",
+        theirs="0",
+        reason="the same",
+    ),
+    Explanation(
+        scripts=("quotas_are_altered",),
+        label="* nan",
+        ours="42",
+        theirs="0",
+        reason="what is no number is no rate",
+    ),
+    Explanation(
+        scripts=("quotas_are_altered",),
+        label="* inf",
+        ours="42",
+        theirs="0",
+        reason="a rate without an end is no limit",
     ),
     # Transactions.
     Explanation(

@@ -44,6 +44,8 @@ NAMES: Final = ("name", "topic", "group_id", "transactional_id", "key", "resourc
 NUMBERS: Final = ("partition_index", "index", "partition", "node_id", "broker_id")
 ORDERED: Final = {"synonyms", "aborted_transactions"}
 """Lists whose order says something."""
+THROTTLE: Final = "throttle_time_ms"
+"""How long a client is to wait depends on when it asks."""
 OWN_TOPICS: Final = "__"
 """Kafka keeps groups and transactions in topics whose names begin so; kledger has none."""
 ZERO: Final = UUID(int=0)
@@ -88,6 +90,7 @@ class Masks:
             return self._batches(bytes(value))
         masks: list[tuple[bool, Callable[[Any], Plain]]] = [
             (name in TIMES, self.time),
+            (name == THROTTLE, lambda one: "a while" if one else one),
             (name in ADDRESSES, lambda one: "here" if one not in {"", -1} else one),
             (name in KINDS, lambda one: self._identity_or_none(KINDS[name], one)),
         ]
@@ -157,4 +160,9 @@ def _order(value: Struct) -> tuple[Any, ...]:
         for one in fields_of(type(value))
         if one.name not in known and one.type.struct is None and one.type.element is None
     ]
-    return *names, *numbers, *rest
+    parts = [
+        sorted(_order(each) for each in getattr(value, one.name) or () if isinstance(each, Struct))
+        for one in fields_of(type(value))
+        if one.type.element is not None
+    ]
+    return *names, *numbers, *rest, *parts

@@ -15,6 +15,7 @@ from gateway.wire.messages.k49_alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlteredEntry,
+    EntityData,
     EntryData,
 )
 from topics import TopicsError
@@ -30,7 +31,7 @@ async def handle(
     """Change the quotas of each entity."""
     response = AlterClientQuotasResponse()
     for entry, count in first_of_each(request.entries, _name_of):
-        outcome = AlteredEntry(entity=entry.entity, error_message=None)
+        outcome = AlteredEntry(entity=list(_parts(entry).values()), error_message=None)
         try:
             refuse_repeated(count)
             await _alter(context, entry, validate_only=request.validate_only)
@@ -41,7 +42,12 @@ async def handle(
 
 
 def _name_of(entry: EntryData) -> frozenset[tuple[str, str | None]]:
-    return frozenset((part.entity_type, part.entity_name) for part in entry.entity)
+    return frozenset((kind, part.entity_name) for kind, part in _parts(entry).items())
+
+
+def _parts(entry: EntryData) -> dict[str, EntityData]:
+    """Return what an entity is named by; of two parts of one type the later one counts."""
+    return {part.entity_type: part for part in entry.entity}
 
 
 async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bool) -> None:

@@ -71,6 +71,16 @@ async def test_one_refused_entity_leaves_the_others_alone() -> None:
         } == gateway.services.quotas.state.quotas
 
 
+async def test_of_two_parts_of_one_type_the_later_one_counts_and_is_answered() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        twice, later = entry("a", put(RATE, 1.0)), entry("b", put(RATE, 2.0))
+        twice.entity.append(later.entity[0])
+        (outcome,) = (await client.ask(AlterClientQuotasRequest(entries=[twice, later]), 1)).entries
+        assert (INVALID_REQUEST, ["b"]) == (
+            outcome.error_code, [part.entity_name for part in outcome.entity],
+        )  # fmt: skip
+
+
 async def test_what_cannot_be_stored_does_not_hold() -> None:
     engine = FaultyEngine(None)
     async with running_gateway(engine=engine) as gateway, gateway.client() as client:
