@@ -72,6 +72,9 @@ class PartitionReader:
             return failed_read(from_ledger_error(error))
         if entries is None or len(entries) != count:
             return None
+        if tail.bases[row] != offset and read_header(entries[0][1]).last_offset < offset:
+            # Compaction took the batch that had it: the next one there is.
+            return self.read_nowait(tail.bases[row + 1], max_bytes, limit, first_batch_always)
         return self._result([entry[1] for entry in entries], tail.size_of(row, end_row))
 
     async def read(
@@ -85,6 +88,10 @@ class PartitionReader:
             entries = await self._ledger.read_entries(
                 Position(*start), READ_ENTRIES_MAX, bytes_max=max_bytes
             )
+            if entries and read_header(entries[-1][1]).last_offset < offset:
+                entries = await self._ledger.read_entries(
+                    entries[-1][0].successor, READ_ENTRIES_MAX, bytes_max=max_bytes
+                )
         except LedgerError as error:
             return failed_read(from_ledger_error(error))
         except BatchError as error:

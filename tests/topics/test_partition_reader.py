@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
+from batches.header import read_header
 from batches.reader import iterate_records
-from ledger import StoreConfig
+from ledger import ManagedLedgerConfig, StoreConfig
 from ledger.engine.errors import EntryCorrupt
 from ledger.testing import FaultyEngine
-from tests.batches.words import batch
+from tests.batches.words import batch, cleaned
 from tests.topics.words import SMALL_SEGMENTS, append, house, offsets
 from topics.errors import OffsetOutOfRange, StorageFailed
+from topics.partition_open import managed_ledger_name
 from topics.partition_reader import BYTES_UNKNOWN
 from topics.results import ReadResult
 
@@ -130,3 +132,19 @@ async def test_row_77_log_start_that_moves_during_a_read_is_respected() -> None:
         await log.delete_records(2)
         hold.release()
         assert isinstance((await reading).error, OffsetOutOfRange)
+
+
+async def test_row_78_an_offset_that_is_gone_gives_the_next_batch() -> None:
+    async with house() as here:
+        topic = await here.registry.create("compacted", partitions=1)
+        name = managed_ledger_name("compacted", topic.id, 0)
+        ledger = await here.store.open_managed_ledger(name, config=ManagedLedgerConfig())
+        for entry, count in ((cleaned(0, 3), 3), (cleaned(7, 2, is_empty=True), 2)):
+            await ledger.add_entry(entry, message_count=count)
+        await ledger.add_entry(cleaned(9, 1), message_count=1)
+        log = await topic.open_partition(0)
+        expected = {0: 0, 2: 0, 3: 7, 6: 7, 7: 7, 8: 7, 9: 9}
+        for offset, base in expected.items():
+            for result in (log.read_nowait(offset, 1), await log.read(offset, 1)):
+                assert result is not None
+                assert [base] == [read_header(chunk).base_offset for chunk in result.chunks]
