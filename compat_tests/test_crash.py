@@ -1,5 +1,7 @@
 """The server is killed in the middle of load, again and again, and started on the same folder.
 
+Row 132 of kafka-protocol.md 6.7; with transactions it is played in `test_exactly_once.py`.
+
 What must hold: every acknowledged record is there once, in order, byte for byte, at the offset it
 was acknowledged with; committed offsets neither go back nor lie beyond the log; the producers,
 which live through it all, end with every record delivered exactly once.
@@ -27,7 +29,7 @@ LOG = logging.getLogger("crash")
 
 
 @pytest.mark.feature("3 kills under load: nothing acknowledged is lost")
-def test_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+def test_row_132_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     server = crash_server(pytestconfig, tmp_path, "fsync")
     run_kills(server, kills=3, seed=crash_seed(pytestconfig))
 
@@ -35,7 +37,7 @@ def test_few_kills_lose_nothing(pytestconfig: pytest.Config, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.feature("20 kills under load ({durability}): nothing acknowledged is lost")
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-def test_many_kills_lose_nothing(
+def test_row_132_many_kills_lose_nothing(
     pytestconfig: pytest.Config, tmp_path: Path, durability: str
 ) -> None:
     server = crash_server(pytestconfig, tmp_path, durability)

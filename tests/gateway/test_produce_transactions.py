@@ -1,4 +1,4 @@
-"""Transactional batches in Produce; rows 114 to 116 and 127 of kafka-protocol.md 6.6."""
+"""Transactional batches in Produce; rows 114 to 116 and 127 of kafka-protocol.md 6.6, 13 of 6.1."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,7 @@ import pytest
 from batches.builder import BatchProducer, NewRecord, build_batch
 from gateway.coordinator.transactions import TransactionCoordinator
 from gateway.wire.error_codes import ErrorCode
+from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 from offsets import Place
 from tests.gateway.running import batch, produce, running_gateway
 from tests.gateway.txn_client import NEW, TxnClient, read, settled
@@ -22,6 +23,35 @@ async def test_row_114_partition_that_was_not_added(version: int, error: int) ->
         assert error == await producer.produce(version=version)
         await producer.add(0)
         assert 0 == await producer.produce(version=version)
+
+
+async def test_row_13_what_is_finalized_is_served_and_so_is_the_flow_of_clients_without_it() -> (
+    None
+):
+    """Clients that see level 2 never add partitions, those that do not always do, both at once."""
+    async with running_gateway() as gateway, gateway.client() as new, gateway.client() as old:
+        topic = await gateway.create_topic()
+        said = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        (level,) = [
+            (one.min_version_level, one.max_version_level)
+            for one in (await new.ask(said, 4)).finalized_features
+            if one.name == "transaction.version"
+        ]
+        assert (2, 2) == level
+        implicit, explicit = TxnClient(new, "new"), TxnClient(old, "old")
+        await implicit.init()
+        await explicit.init(version=4)
+        epochs = implicit.epoch, explicit.epoch
+        assert {0: 0} == await explicit.add(0, version=3)
+        assert 0 == await implicit.produce(b"new", version=13, topic=topic)
+        assert 0 == await explicit.produce(b"old", version=11)
+        assert 0 == await implicit.end(commit=True, version=5)
+        assert 0 == await explicit.end(commit=True, version=4)
+        assert (epochs[0] + 1, epochs[1]) == (implicit.epoch, explicit.epoch)
+        await settled(gateway)
+        assert (4, 4) == ((await read(new)).high_watermark, (await read(new)).last_stable_offset)
+        counts = gateway.services.metrics.snapshot()
+        assert 1 == counts['requests{api="add_partitions_to_txn"}']
 
 
 @pytest.mark.parametrize("version", [12, 13])

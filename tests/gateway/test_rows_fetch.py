@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from batches.header import read_header
+from batches.reader import iterate_batches, iterate_records
 from gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -22,9 +24,12 @@ from gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ledger import ManagedLedgerConfig
 from ledger.testing import FaultyEngine
+from tests.batches.words import cleaned
 from tests.gateway.running import batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
+from topics.partition_open import managed_ledger_name
 
 PRODUCE_V = 9
 FETCH_V = 12
@@ -177,3 +182,36 @@ async def test_feature_aborted_transactions_of_an_error_are_kafkas(isolation_lev
         request = fetch({7: 0}, isolation_level=isolation_level)
         (gone,) = (await client.ask(request, 12)).responses[0].partitions
         assert (3, []) == (gone.error_code, gone.aborted_transactions)
+
+
+async def test_row_78_a_compacted_log_is_read_to_its_end() -> None:
+    """Batches with gaps within, one that is gone, empty ones, the last one empty, too."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.services.registry.create("t", partitions=1)
+        store, name = gateway.services.store, managed_ledger_name("t", topic.id, 0)
+        ledger = await store.open_managed_ledger(name, config=ManagedLedgerConfig())
+        for entry in (
+            cleaned(0, 3),
+            cleaned(3, 2, is_empty=True),
+            cleaned(9, 1),  # 5 to 8 are gone
+            cleaned(10, 4),
+            cleaned(14, 3, is_empty=True),
+        ):
+            await ledger.add_entry(entry, message_count=read_header(entry).last_offset_delta + 1)
+        position, values = 0, []
+        while True:
+            one = await fetched(client, position, partition_max_bytes=1)
+            assert 0 == one.error_code
+            if not one.records:
+                break
+            for header, data in iterate_batches(one.records):
+                values += [(header.base_offset, record.value) for record in iterate_records(data)]
+                assert position <= header.last_offset
+                position = header.last_offset + 1
+        assert [(0, b"kept"), (9, b"kept"), (10, b"kept")] == values
+        ends = ListOffsetsRequest(
+            topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition(timestamp=-1)])]
+        )
+        (end,) = (await client.ask(ends, 7)).topics[0].partitions
+        assert 17 == end.offset == position
+        assert 17 == await written(client, b"next")
