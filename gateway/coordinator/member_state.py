@@ -143,6 +143,8 @@ class Roster:
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
         """Replace what a member supports."""
+        if protocols == member.protocols:
+            return
         self._count_support(member, -1)
         member.protocols = protocols
         self._count_support(member, 1)
