@@ -330,6 +330,8 @@ class TransactionCoordinator:
         record = self._records.get(transactional_id)
         if record is None or not record.state.is_prepared:
             return
+        if _retry_of(transactional_id) in self._timers:
+            return
         identity = Identity(record.producer_id, record.epoch)
         is_commit = record.state is TxnState.PREPARE_COMMIT
         try:
@@ -356,7 +358,7 @@ class TransactionCoordinator:
 
     def _retry_later(self, transactional_id: str) -> None:
         again = partial(self._spawn_completion, transactional_id)
-        self._call_after(f"retry {transactional_id}", RETRY_MS, again)
+        self._call_after(_retry_of(transactional_id), RETRY_MS, again)
 
     def _sweep_timeouts(self) -> None:
         config, now_ms = self._parts.config, self._parts.clock.now_ms()
@@ -395,8 +397,17 @@ class TransactionCoordinator:
         self._call_after("expired", interval_ms, self._sweep_expired)
 
     def _call_after(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
+        def fired() -> None:
+            del self._timers[name]
+            callback()
+
         if not self._is_closed:
-            self._timers[name] = self._parts.timers.call_after(delay_ms, callback)
+            self._timers[name] = self._parts.timers.call_after(delay_ms, fired)
+
+
+def _retry_of(transactional_id: str) -> str:
+    """Return the name of the timer that tries its markers again."""
+    return f"retry {transactional_id}"
 
 
 def _ignore(_error: LedgerError | None) -> None:

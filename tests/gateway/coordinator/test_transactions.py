@@ -160,10 +160,15 @@ async def test_markers_that_could_not_be_written_are_written_later() -> None:
         assert 0 == await ending
         await until(lambda: "x" not in coordinator(gateway)._turns)
         assert TxnState.PREPARE_COMMIT is state(gateway)
-        assert {0: 51} == await producer.add(0)
+        timers = len(coordinator(gateway)._timers)
+        for _ in range(3):
+            assert {0: 51} == await producer.add(0)
+            assert TxnState.PREPARE_COMMIT is state(gateway), "who asks again hurries nothing"
+        assert timers == len(coordinator(gateway)._timers)
         gateway.clock.advance(RETRY_MS)
         await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
         assert 2 == (await read(producer.client)).last_stable_offset
+        assert timers - 1 == len(coordinator(gateway)._timers)
 
 
 async def test_a_step_is_taken_to_its_end_when_nobody_waits_for_it() -> None:
