@@ -19,6 +19,9 @@ DELIVER_AT = "kledger.deliver-at"
 """The header with the time, in ms as decimal digits, before which a record is not handed out. Only
 a record that is alone in an uncompressed batch has one."""
 
+DIGITS_MAX = 15
+"""A longer number is no time: nobody waits 30,000 years, and no timer counts as far."""
+
 RECORDS_MAX = 1 << 20
 """More records than that in a batch are a claim of its header only."""
 
@@ -87,8 +90,12 @@ def deliver_at_ms(data: Buffer) -> int | None:
     try:
         for record in iterate_records(data):
             for name, value in record.headers:
-                if name == DELIVER_AT and value is not None and value.isdigit():
+                if name == DELIVER_AT and value is not None and _is_time(value):
                     return int(value)
     except BatchError:
         return None
     return None
+
+
+def _is_time(text: bytes) -> bool:
+    return text.isdigit() and len(text) <= DIGITS_MAX

@@ -96,6 +96,13 @@ def test_time_of_delivery_is_a_header(
         assert expected == deliver_at_ms(data) == deliver_at_ms(memoryview(bytes(data)))
 
 
+@pytest.mark.parametrize("digits", [16, 5_000])
+def test_a_number_that_no_timer_counts_to_is_no_time(digits: int) -> None:
+    """The longer one is more than Python's numbers take; every producer can send it."""
+    headers = ((DELIVER_AT, b"9" * digits),)
+    assert deliver_at_ms(build_batch([NewRecord(b"v", headers=headers)])) is None
+
+
 def test_time_of_delivery_needs_a_plain_batch() -> None:
     record = NewRecord(b"v", headers=((DELIVER_AT, b"1500"),))
     assert deliver_at_ms(build_batch([record], codec=1)) is None
