@@ -15,6 +15,7 @@ from gateway.address_limits import parse_overrides
 if TYPE_CHECKING:
     from gateway.connection import Connection
     from gateway.services import Services
+    from runtime.timers import TimerHandle
 
 WAITING_MAX: Final = 1_024
 """Connections that wait for a place; more are closed at once."""
@@ -30,7 +31,7 @@ class Entrance:
         self._config = services.config
         self.inside: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}
-        self._early: set[Connection] = set()
+        self._early: dict[Connection, TimerHandle] = {}
         self._counts: Counter[str] = Counter()
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
@@ -56,7 +57,8 @@ class Entrance:
     def leave(self, connection: "Connection") -> None:
         """A connection is closed, wherever it was."""
         self._waiting.pop(connection, None)
-        self._early.discard(connection)
+        if (closing := self._early.pop(connection, None)) is not None:
+            closing.cancel()
         if connection in self.inside:
             self.inside.remove(connection)
             self._counts[connection.peer_host] -= 1
@@ -90,8 +92,7 @@ class Entrance:
         if len(self._early) >= EARLY_MAX:
             connection.abort()
             return
-        self._early.add(connection)
-        self._services.timers.call_after(early_ms, connection.abort)
+        self._early[connection] = self._services.timers.call_after(early_ms, connection.abort)
 
     def _limit_of(self, host: str) -> int:
         text = self._config.max_connections_per_ip_overrides
