@@ -209,7 +209,7 @@ class GroupOffsets:
 
         def deleted(error: LedgerError | None) -> None:
             if error is not None:
-                self._table.bring_back(host)
+                self._table.bring_back(host, self._runtime)
             done(error)
 
         row = (records.encode_key(group_id), None)

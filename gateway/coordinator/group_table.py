@@ -112,19 +112,23 @@ class GroupTable:
         """Take a group out."""
         return self._hosts.pop(group_id)
 
-    def bring_back(self, host: GroupHost) -> None:
-        """Undo `remove` after a failed deletion, unless a new group took the place meanwhile."""
+    def bring_back(self, host: GroupHost, runtime: CoordinatorRuntime) -> None:
+        """Undo `remove` after a failed deletion, unless a new group took the place meanwhile.
+
+        It may have members again, whose leaving was not stored either.
+        """
         if host.group.group_id in self._hosts:
             return
         now_ms = self._clock.monotonic_ms()
-        old = host.group
+        old, effects = host.group, list[Effect]()
+        again: AnyGroup
         if isinstance(old, ConsumerGroup):
-            again: AnyGroup = ConsumerGroup.from_record(old.durable, self._config, now_ms)[0]
+            again, effects = ConsumerGroup.from_record(old.durable, self._config, now_ms)
         else:
             again = ClassicGroup(old.group_id, self._config)
             again.generation = old.generation
             again.protocol_type = old.protocol_type
-        self._add(again, host.group_machine.empty_since_ms)
+        runtime.perform(self._add(again, host.group_machine.empty_since_ms), effects)
 
     def new_host(self, group: AnyGroup) -> GroupHost:
         """Return a host that is not in the table yet."""

@@ -1,8 +1,14 @@
 """The coordinator of the consumer protocol over a real store: groups that come, change and stay."""
 
+import asyncio
 from dataclasses import replace
 
-from gateway.coordinator.consumer_messages import BeatCommand, BeatResult, TopicPartition
+from gateway.coordinator.consumer_messages import (
+    LEAVE_EPOCH,
+    BeatCommand,
+    BeatResult,
+    TopicPartition,
+)
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_messages import JoinResult, Sender
 from gateway.wire.error_codes import ErrorCode
@@ -266,3 +272,18 @@ async def test_limits_and_closing() -> None:
         assert first != second
         bench.groups.close()
         assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+
+
+async def test_member_whose_leaving_failed_with_a_deletion_behind_it_is_looked_after() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        await join(bench)
+        engine.fail_next("commit")
+        leaving = asyncio.ensure_future(ask(bench, command("a", LEAVE_EPOCH)))
+        await asyncio.sleep(0)
+        errors = await bench.groups.offsets.delete_groups(["g"])
+        assert [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2 == [(await leaving).error, *errors]
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        await bench.advance(SESSION_MS)
+        await bench.written()
+        assert [("g", "consumer", "Empty")] == kinds(bench)

@@ -1,5 +1,7 @@
 """The table of groups: loading, limits, deletions that fail."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from gateway.coordinator.group_config import GroupConfig
@@ -74,7 +76,17 @@ def test_ensure_makes_a_group_once() -> None:
     assert len(groups) == 1
 
 
-def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
+@pytest.fixture
+async def runtime() -> AsyncIterator[CoordinatorRuntime]:
+    clock, supervisor = ManualClock(50_000), Supervisor()
+    async with LedgerStore.open(None, clock=clock) as store:
+        yield CoordinatorRuntime(store, clock, Timers(clock, supervisor))
+        await supervisor.close()
+
+
+async def test_failed_deletion_brings_a_fresh_group_with_the_old_generation(
+    runtime: CoordinatorRuntime,
+) -> None:
     groups = table()
     old = groups.ensure("g")
     classic(old).generation = 7
@@ -83,7 +95,7 @@ def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
     groups.remove("g")
     old.group.kill(0)
 
-    groups.bring_back(old)
+    groups.bring_back(old, runtime)
 
     back = groups.get("g")
     assert back is not None
@@ -92,13 +104,13 @@ def test_failed_deletion_brings_a_fresh_group_with_the_old_generation() -> None:
     assert (back.group.protocol_type, back.group_machine.empty_since_ms) == ("consumer", 3)
 
 
-def test_failed_deletion_does_not_replace_a_new_group() -> None:
+async def test_failed_deletion_does_not_replace_a_new_group(runtime: CoordinatorRuntime) -> None:
     groups = table()
     old = groups.ensure("g")
     groups.remove("g")
     new = groups.ensure("g")
 
-    groups.bring_back(old)
+    groups.bring_back(old, runtime)
 
     assert groups.get("g") is new
 
