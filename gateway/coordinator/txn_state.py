@@ -19,6 +19,8 @@ EPOCH_MAX: Final = 32_767
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1
 """From here on a new producer id is needed: one more epoch is left for fencing, and no client may
 name that one."""
+GROUPS_MAX: Final = 1_000
+"""Of so many groups one transaction commits offsets at most: anybody can name groups."""
 
 
 class Identity(NamedTuple):
@@ -186,6 +188,8 @@ def add(
     all_groups = current.groups.union(groups)
     if is_open and (all_partitions, all_groups) == (current.partitions, current.groups):
         return Stays(identity)
+    if len(all_groups) > GROUPS_MAX:
+        return Refused(ErrorCode.POLICY_VIOLATION)
     return Becomes(
         replace(
             current,

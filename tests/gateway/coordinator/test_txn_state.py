@@ -11,6 +11,7 @@ from gateway.coordinator.txn_record import NO_EPOCH, NO_TIME, TxnRecord, TxnStat
 from gateway.coordinator.txn_state import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
+    GROUPS_MAX,
     NOBODY,
     AbortsFirst,
     Becomes,
@@ -280,6 +281,12 @@ def test_row_112_end_with_the_last_epoch_brings_a_new_producer_id() -> None:
     done = completed(prepared, NOW)
     assert (9, 0, 7) == (done.producer_id, done.epoch, done.previous_producer_id)
     assert Stays(Identity(9, 0)) == ended(done, me, rising=True), "its answer was lost"
+
+
+def test_a_transaction_takes_so_many_groups() -> None:
+    full = replace(record(), groups=frozenset(map(str, range(GROUPS_MAX))))
+    for group, expected in (("0", Stays(ME)), ("new", Refused(ErrorCode.POLICY_VIOLATION))):
+        assert expected == add(full, ME, groups=[group], has_rising_epochs=False, now_ms=NOW)
 
 
 # Time
