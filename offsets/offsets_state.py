@@ -6,6 +6,7 @@ Must not know: rows, clocks, members, whether a topic still exists.
 """
 
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -59,11 +60,12 @@ _NOTHING: Final[Mapping[Place, CommittedOffset]] = {}
 class OffsetsState:
     """Committed and pending offsets of all groups."""
 
-    __slots__ = ("_committed", "_pending")
+    __slots__ = ("_committed", "_pending", "_unstable")
 
     def __init__(self) -> None:
         self._committed: dict[str, Places] = {}
         self._pending: dict[int, dict[str, Places]] = {}
+        self._unstable: dict[str, Counter[Place]] = {}  # how many transactions may change each
 
     def apply(self, group: str, place: Place, committed: CommittedOffset | None) -> None:
         """Take over a durable row, or the deletion of one when `committed` is None."""
@@ -99,7 +101,7 @@ class OffsetsState:
 
     def has_group(self, group: str) -> bool:
         """Whether the group has any commit, durable or pending."""
-        return group in self._committed or self._pending_of(group)
+        return group in self._committed or group in self._unstable
 
     def expired(self, group: str, rule: ExpiryRule) -> list[Place]:
         """Return the places whose offsets the rule no longer keeps. Pending ones are kept."""
@@ -117,11 +119,15 @@ class OffsetsState:
         self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset]
     ) -> None:
         """Keep offsets of an open transaction; a later one for the same place replaces it."""
-        self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
+        if offsets:
+            known = self._pending.setdefault(producer_id, {}).setdefault(group, {})
+            unstable = self._unstable.setdefault(group, Counter())
+            unstable.update(place for place in offsets if place not in known)
+            known.update(offsets)
 
     def has_pending(self, group: str, place: Place) -> bool:
         """Whether an open transaction may still change the offset of that place."""
-        return any(place in groups.get(group, _NOTHING) for groups in self._pending.values())
+        return place in self._unstable.get(group, _NOTHING)
 
     def pending(self, producer_id: int) -> Mapping[str, Mapping[Place, CommittedOffset]]:
         """Return what the producer's transaction would commit, by group."""
@@ -132,10 +138,14 @@ class OffsetsState:
 
         On a commit the caller makes them durable first and gives each to `apply`.
         """
-        self._pending.pop(producer_id, None)
-
-    def _pending_of(self, group: str) -> bool:
-        return any(group in groups for groups in self._pending.values())
+        for group, offsets in self._pending.pop(producer_id, {}).items():
+            unstable = self._unstable[group]
+            for place in offsets:
+                unstable[place] -= 1
+                if not unstable[place]:
+                    del unstable[place]
+            if not unstable:
+                del self._unstable[group]
 
 
 def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:

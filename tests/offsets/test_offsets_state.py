@@ -116,3 +116,14 @@ def test_lowest_offset_is_that_of_the_slowest_group_of_that_very_topic() -> None
     ]
     state.apply("h", T0, None)
     assert 7 == state.lowest_committed("t", TOPIC_ID, 0)
+
+
+def test_an_offset_that_is_sent_twice_waits_for_one_transaction() -> None:
+    state = OffsetsState()
+    for producer_id, offset in ((9, 5), (9, 6), (8, 7)):
+        state.add_pending(producer_id, "g", {T0: at(offset)})
+    state.add_pending(7, "other", {})
+    assert [True, False] == [state.has_group(group) for group in ("g", "other")]
+    for producer_id, expected in ((9, True), (9, True), (8, False)):
+        state.end_pending(producer_id)
+        assert [expected] * 2 == [state.has_pending("g", T0), state.has_group("g")]
