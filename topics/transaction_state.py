@@ -125,7 +125,8 @@ class TransactionState:
         first_offset = self._open.get(producer_id)
         if first_offset is None:
             first_offset = self._open[producer_id] = offset
-            self._look()
+            if not NONE_OPEN < self._first_unstable < offset:
+                self._first_unstable = offset
         return first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
@@ -157,7 +158,8 @@ class TransactionState:
         if not self._ending or self._ending[0].marker_offset >= high_watermark:
             return None
         ended = self._ending.popleft()
-        self._look()
+        if ended.first_offset == self._first_unstable:
+            self._look()
         if ended.is_commit:
             return None
         aborted = AbortedTransaction(
