@@ -110,7 +110,7 @@ class Telemetry:
             now_ms=self._clock.monotonic_ms(),
         )
         if error is ErrorCode.NONE and data:
-            error = instance.last_error = self._keep(instance, codec, data)
+            return self._keep(instance, codec, data)
         return error
 
     def disconnected(self, connection_id: int) -> None:

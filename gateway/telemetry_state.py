@@ -258,7 +258,9 @@ class TelemetryState:
             self._forget_connection(found)
             found = None
         if found is None or found.wanted.version < version:
-            client = client if found is None else found.client
+            if found is not None:
+                self._forget_connection(found)
+                client = found.client
             wanted = wanted_of(instance_id, client, subscriptions, version)
             found = Instance(
                 id=instance_id, client=client, connection_id=connection_id, wanted=wanted

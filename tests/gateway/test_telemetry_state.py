@@ -206,6 +206,8 @@ def test_an_instance_that_was_made_anew_goes_with_its_new_connection() -> None:
     state = TelemetryState()
     heard(state, Wish(), connection=1)
     heard(state, Wish(), connection=2, version=2)
+    state.disconnected(1)
+    assert ID in state
     state.disconnected(2)
     assert ID not in state
 
