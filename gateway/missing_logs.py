@@ -18,6 +18,22 @@ OPENED_TOGETHER_MAX = 64
 """Logs that are opened side by side: what they store is committed, and synced, once for all."""
 
 
+async def open_together(missing: Sequence[Missing]) -> dict[Missing, TopicsError]:
+    """Open logs, return why some could not be."""
+    failed: dict[Missing, TopicsError] = {}
+
+    async def open_one(topic: Topic, index: int) -> None:
+        try:
+            await topic.open_partition(index)
+        except TopicsError as error:
+            failed[topic, index] = error
+
+    for start in range(0, len(missing), OPENED_TOGETHER_MAX):
+        some = missing[start : start + OPENED_TOGETHER_MAX]
+        await asyncio.gather(*(open_one(*each) for each in some))
+    return failed
+
+
 class MissingLogs:
     """What could not be opened, for the handlers of one kind of request."""
 
@@ -38,15 +54,7 @@ class MissingLogs:
 
     async def open(self, missing: Sequence[Missing]) -> None:
         """Open logs; a failure is told to whoever wants the log next."""
-        for start in range(0, len(missing), OPENED_TOGETHER_MAX):
-            together = missing[start : start + OPENED_TOGETHER_MAX]
-            await asyncio.gather(*(self._open_one(*each) for each in together))
-
-    async def _open_one(self, topic: Topic, index: int) -> None:
-        try:
-            await topic.open_partition(index)
-        except TopicsError as error:
-            self._failed[topic, index] = error
+        self._failed.update(await open_together(missing))
 
     def forget(self) -> None:
         """A request goes through."""

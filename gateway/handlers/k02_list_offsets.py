@@ -22,6 +22,7 @@ from typing import Any
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
+from gateway.missing_logs import open_together
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -114,17 +115,24 @@ async def _search(
     context: RequestContext, request: ListOffsetsRequest, response: ListOffsetsResponse
 ) -> ListOffsetsResponse:
     """Open what is not open, and search for times; the rest of the response stands already."""
-    for asked_topic, answers in zip(request.topics, response.topics, strict=True):
-        topic = context.services.registry.get(asked_topic.name)
-        for asked, answer in zip(asked_topic.partitions, answers.partitions, strict=True):
-            if answer.error_code or answer.offset >= 0 or topic is None:
-                continue
-            try:
-                log = await topic.open_partition(asked.partition_index)
-                if not _answer_from_memory(context.version, request, topic, asked, answer):
-                    await _search_log(log, request, asked.timestamp, answer)
-            except TopicsError as error:
-                answer.error_code = error_code_of(error)
+    unanswered = [
+        (topic, asked, answer)
+        for asked_topic, answers in zip(request.topics, response.topics, strict=True)
+        if (topic := context.services.registry.get(asked_topic.name)) is not None
+        for asked, answer in zip(asked_topic.partitions, answers.partitions, strict=True)
+        if not answer.error_code and answer.offset < 0
+    ]
+    places = [(topic, asked.partition_index) for topic, asked, _ in unanswered]
+    failed = await open_together(places)
+    for place, (topic, asked, answer) in zip(places, unanswered, strict=True):
+        try:
+            if place in failed:
+                raise failed[place]
+            log = await topic.open_partition(asked.partition_index)
+            if not _answer_from_memory(context.version, request, topic, asked, answer):
+                await _search_log(log, request, asked.timestamp, answer)
+        except TopicsError as error:
+            answer.error_code = error_code_of(error)
     return response
 
 

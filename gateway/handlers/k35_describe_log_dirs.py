@@ -15,6 +15,7 @@ import shutil
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
+from gateway.missing_logs import open_together
 from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -49,8 +50,18 @@ async def _all_sizes(
     context: RequestContext, request: DescribeLogDirsRequest
 ) -> list[DescribeLogDirsTopic]:
     stored = set(context.services.store.managed_ledger_names())
+    wanted = _wanted(context, request)
+    failed = await open_together([
+        (topic, index)
+        for topic, indexes in wanted.items()
+        for index in sorted(indexes)
+        if topic.partition(index) is None and topic.ledger_name(index) in stored
+    ])  # fmt: skip
+    for error in failed.values():
+        if not isinstance(error, UnknownPartition):
+            raise error
     topics = []
-    for topic, indexes in _wanted(context, request).items():
+    for topic, indexes in wanted.items():
         sizes = [
             DescribeLogDirsPartition(partition_index=index, partition_size=size)
             for index in sorted(indexes)

@@ -55,6 +55,21 @@ async def write_times(client: WireClient, *times: int, codec: int | None = None)
         assert 0 == response.responses[0].partition_responses[0].error_code
 
 
+async def test_logs_that_must_be_opened_share_a_commit() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        partitions = [
+            ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(5)
+        ]
+        topics = [ListOffsetsTopic(name="t", partitions=partitions)]
+        response = await client.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 11)
+        assert [(0, 0)] * 5 == [
+            (one.error_code, one.offset) for one in response.topics[0].partitions
+        ]
+        assert 1 == gateway.engine.calls["commit"] - before
+
+
 @pytest.mark.parametrize("version", range(1, 12))
 async def test_row_71_ends_of_empty_filled_and_trimmed_logs(version: int) -> None:
     async with running_gateway() as gateway, gateway.client() as client:
