@@ -1,9 +1,16 @@
 """EndTxn; rows of kafka-protocol.md 6.6."""
 
+import asyncio
+
 import pytest
 
 from batches.reader import iterate_batches, iterate_records
-from tests.gateway.running import running_gateway
+from gateway.wire.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.gateway.running import fetch, running_gateway
 from tests.gateway.txn_client import NEW, OLD, TxnClient, read, settled
 from tests.gateway.wire_client import WireClient
 
@@ -75,6 +82,52 @@ async def test_row_119_aborted_list_has_what_overlaps() -> None:
             (one,) = found.aborted_transactions
             assert (producer.producer_id, 0) == (one.producer_id, one.first_offset)
         assert [] == (await read(client, 4)).aborted_transactions
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_row_120_one_poll_of_a_log_that_ends_with_a_marker_reaches_its_end(
+    commit: bool,
+) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        await producer.produce()
+        await producer.end(commit=commit)
+        await settled(gateway)
+        polled = list(iterate_batches(bytes((await read(client)).records or b"")))
+        assert [False, True] == [header.is_control for header, _ in polled]
+        for isolation_level in (0, 1):
+            asked = ListOffsetsPartition(timestamp=-1)
+            ends = ListOffsetsRequest(
+                isolation_level=isolation_level,
+                topics=[ListOffsetsTopic(name="t", partitions=[asked])],
+            )
+            (end,) = (await client.ask(ends, 7)).topics[0].partitions
+            assert polled[-1][0].last_offset + 1 == end.offset == 2
+
+
+@pytest.mark.parametrize("commit", [True, False])
+async def test_row_121_a_careful_fetch_waits_for_the_marker(commit: bool) -> None:
+    async with running_gateway() as gateway, gateway.client() as client, gateway.client() as reader:
+        await gateway.create_topic()
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0)
+        await producer.produce(b"first")
+        reader.send(fetch({0: 0}, max_wait_ms=60_000, min_bytes=1, isolation_level=1), 11)
+        answer = asyncio.ensure_future(reader.receive())
+        await gateway.parked()
+        await producer.produce(b"second")
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not answer.done()
+        await producer.end(commit=commit)
+        (found,) = (await answer).responses[0].partitions
+        headers = [header for header, _ in iterate_batches(bytes(found.records))]
+        assert [False, False, True] == [header.is_control for header in headers]
+        assert [] == found.aborted_transactions if commit else found.aborted_transactions
 
 
 async def test_row_123_repeated_end_of_a_rising_epoch() -> None:
