@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from gateway.connection_state import (
     HOLD_NOT_READY,
+    HOLD_OUTSIDE,
     HOLD_SATURATED,
     HOLD_SLOW_READER,
     HOLD_STOPPING,
@@ -103,23 +104,24 @@ class Connection(asyncio.BufferedProtocol):
     # The life of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask to be let in; nothing is read before."""
+        """Ask to be let in; nothing is started before."""
         board = self._board
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
         self._transport.set_write_buffer_limits(high=board.config.send_buffer_max_bytes)
-        self._pause_reading()
         if board.is_stopping:
             self.abort()
             return
+        # Reading cannot be paused here: uvloop begins to read when this has returned.
+        self.state.holds |= HOLD_OUTSIDE
         board.entrance.arrive(self)
 
     def begin(self) -> None:
         """Serve requests from now on."""
         self._activity_tick = self._board.tick
-        self.check_limits()
+        self.release(HOLD_OUTSIDE)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Let go of everything that worked for this connection."""
@@ -480,7 +482,8 @@ class Connection(asyncio.BufferedProtocol):
         if over_budget:
             board.resume_within_budget(self)
         # A frame that began must be able to end, or nobody would ever get room again.
-        if self._pending_bytes == 0 and (
+        is_between_frames = self._pending_bytes == 0 or state.holds & HOLD_OUTSIDE
+        if is_between_frames and (
             over_budget
             or state.holds
             or state.request_count >= board.config.queued_max_requests

@@ -34,6 +34,10 @@ class Total(Protocol):
     value: int
 
 
+HOLD_OUTSIDE = 32
+"""The connection was not let in: there is no place for it yet, or it came too early."""
+
+
 class Slot:
     """The place of one response in the order of a connection.
 

@@ -1,9 +1,9 @@
 """Entrance: which new connections are served, which wait, and which are turned away.
 
-Rule, in Kafka's order: while there are `max.connections`, a new one waits for its turn and is not
-read; one above its address's `connection_creation_rate` is kept from being served for as long as it
+Rule, in Kafka's order: while there are `max.connections`, a new one waits for its turn, and nothing
+of it is started; one above its address's `connection_creation_rate` is kept so for as long as it
 came too early, and closed then (KIP-612); one above its address's limit is closed at once. Whoever
-waits or is turned away costs a socket and no more, and there are not many of them.
+waits or is turned away costs a socket and what one read brings, and there are not many of them.
 Must not know: requests.
 """
 
@@ -40,7 +40,7 @@ class Entrance:
         )
 
     def arrive(self, connection: "Connection") -> None:
-        """A connection was opened; it is not read before it is let in."""
+        """A connection was opened; it is not served before it is let in."""
         if len(self._waiting) >= WAITING_MAX:
             connection.fail(f"more than {self._config.max_connections} connections")
             return

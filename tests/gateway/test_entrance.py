@@ -1,9 +1,11 @@
 """New connections: who waits, who is turned away, as Apache Kafka 4.3 does; on real sockets."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import pytest
+import uvloop
 
 from gateway import entrance
 from gateway.config import GatewayConfig
@@ -35,7 +37,7 @@ async def connections(gateway: RunningGateway, stack: AsyncExitStack, count: int
         await ask(await stack.enter_async_context(gateway.client()))
 
 
-async def test_beyond_max_connections_new_ones_wait_for_a_place_in_their_order() -> None:
+async def places_for_two_of_four() -> None:
     config = GatewayConfig(max_connections=2)
     async with running_gateway(config) as gateway, AsyncExitStack() as stack:
         first, second, third, fourth = (gateway.client() for _ in range(4))
@@ -52,6 +54,15 @@ async def test_beyond_max_connections_new_ones_wait_for_a_place_in_their_order()
         await ask(second)
         second.writer.close()
         assert await waiting_longer
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_beyond_max_connections_new_ones_wait_for_a_place_in_their_order(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """The loops differ in when they begin to read a connection."""
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(places_for_two_of_four())
 
 
 async def test_who_left_while_it_waited_takes_no_place() -> None:
