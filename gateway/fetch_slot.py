@@ -107,7 +107,7 @@ class WantedPartition:
         if self.error_code:
             wait.add_error()
             return
-        upto = high_watermark
+        upto = log.last_stable_offset if is_committed else high_watermark
         if self.offset < upto:
             available = log.available_bytes(self.offset, upto)
             self.counted = wait.add(available, self.bytes_max, self.counted)
