@@ -118,7 +118,6 @@ async def test_row_121_a_careful_fetch_waits_for_the_marker(commit: bool) -> Non
         await producer.produce(b"first")
         reader.send(fetch({0: 0}, max_wait_ms=60_000, min_bytes=1, isolation_level=1), 11)
         answer = asyncio.ensure_future(reader.receive())
-        await gateway.parked()
         await producer.produce(b"second")
         for _ in range(100):
             await asyncio.sleep(0)
