@@ -78,12 +78,8 @@ class ConsumerMember:
         return self.assigned | self.revoking
 
     def has_same_interests(self, other: "ConsumerMember") -> bool:
-        """Whether both want the same from the assignor."""
-        return (
-            self.topic_names == other.topic_names
-            and self.topic_regex == other.topic_regex
-            and self.server_assignor == other.server_assignor
-        )
+        """Whether both want the same topics; a wish for an assignor waits for the next change."""
+        return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
 
 def updated(member: ConsumerMember, command: BeatCommand) -> ConsumerMember:

@@ -1,8 +1,8 @@
 """ConsumerGroupDescribe, key 69, versions 0-1 (KIP-848).
 
 Behaviour:
-- Assignments name what members own and what they are meant to own, by id and name; topics that were
-  deleted since are left out.
+- Assignments name what members own and what they are meant to own, by id and name; what a member
+  has yet to give up is still its own. Topics that were deleted since are left out.
 - A group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND; an empty id is
   INVALID_GROUP_ID.
 
@@ -74,7 +74,7 @@ def _member(context: RequestContext, member: ConsumerMember) -> Member:
         client_host=member.client_host,
         subscribed_topic_names=list(member.topic_names),
         subscribed_topic_regex=member.topic_regex,
-        assignment=_assignment(context, member.assigned),
+        assignment=_assignment(context, member.held),
         target_assignment=_assignment(context, member.target),
         member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )

@@ -123,6 +123,7 @@ def test_heartbeat_changes_only_what_it_says() -> None:
     )
     assert not after.has_same_interests(member)
     assert after.has_same_interests(replace(after, rack_id=None, epoch=9))
+    assert after.has_same_interests(replace(after, server_assignor=None)), "waits for a change"
 
 
 def test_member_holds_what_it_gives_up() -> None:

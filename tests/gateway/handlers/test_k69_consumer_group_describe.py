@@ -50,6 +50,16 @@ async def test_group_in_the_middle_of_a_change_shows_both_assignments(version: i
         assert (parts(bench, 0, 1), parts(bench, 0)) == (first.assignment, first.target_assignment)
 
 
+async def test_what_a_member_has_to_give_up_is_still_its_own() -> None:
+    async with group_bench() as bench:
+        await join(bench, "a")
+        await join(bench, "b")
+        told = await beat(bench, "a", 1)
+        assert [[0]] == [one.partitions for one in told.assignment.topic_partitions]
+        (group,) = describe(bench, "g")
+        assert parts(bench, 0, 1) == group.members[0].assignment
+
+
 def parts(bench: GroupBench, *numbers: int) -> Assignment:
     topic = TopicPartitions(topic_id=bench.topic.id, topic_name="t", partitions=list(numbers))
     return Assignment(topic_partitions=[topic])
