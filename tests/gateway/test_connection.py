@@ -114,9 +114,13 @@ async def test_row_9_16_stalled_and_idle_connections_are_closed_by_the_idle_time
         stalled.writer.write((1000).to_bytes(4, "big"))
         await stalled.writer.drain()
         await idle.ask(MetadataRequest(topics=[]), METADATA_V)
+        begun_ms = gateway.clock.monotonic_ms()
         while gateway.server.connection_count:
             gateway.clock.advance(100)
-            await asyncio.sleep(0)
+            for _ in range(10):
+                await asyncio.sleep(0)
+        # The time is counted in sixteenths.
+        assert 1_600 <= gateway.clock.monotonic_ms() - begun_ms <= 1_800
         assert await stalled.is_closed_by_server()
         assert await idle.is_closed_by_server()
 
