@@ -8,6 +8,7 @@ table of what differs on purpose.
 
 from compat_tests.differential import (  # noqa: F401 (they put their scripts on the list)
     config_scripts,
+    consumer_scripts,
     defaults_scripts,
     fetch_scripts,
     generated_scripts,
