@@ -12,6 +12,7 @@ the Java client.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 
@@ -25,6 +26,7 @@ PREFIX = b"done:"
 BATCH_RECORDS = 25
 BATCH_WAIT_S = 0.05
 TRANSACTION_TIMEOUT_MS = 10_000
+TRANSACTION_S_MAX = 2 * TRANSACTION_TIMEOUT_MS // 1_000
 SESSION_TIMEOUT_MS = 6_000
 HEARTBEAT_INTERVAL_MS = 1_000
 RECONNECT_BACKOFF_MS_MAX = 200
@@ -56,9 +58,11 @@ def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None
     producer.init_transactions(CALL_S)
     consumer.subscribe([source])
     while True:
-        messages = [
-            one for one in consumer.consume(BATCH_RECORDS, BATCH_WAIT_S) if one.error() is None
-        ]
+        found = consumer.consume(BATCH_RECORDS, BATCH_WAIT_S)
+        for error in filter(None, (one.error() for one in found)):
+            if error.fatal():
+                raise KafkaException(error)
+        messages = [one for one in found if one.error() is None]
         if not messages:
             continue
         producer.begin_transaction()
@@ -115,7 +119,12 @@ def run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
 
 
 def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> None:
-    """Work with kafka-python."""
+    """Work with kafka-python.
+
+    Its calls wait without a limit, and release 3.0.12 was seen to wait for ever after a kill of the
+    server: the application for the sender's thread, and that one, with nothing in flight, to be
+    woken up. So a transaction that takes longer than the server lets it live ends the program.
+    """
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
         transactional_id=group,
@@ -139,6 +148,7 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
         found = consumer.poll(int(BATCH_WAIT_S * 1000), max_records=BATCH_RECORDS)
         if not found:
             continue
+        signal.alarm(TRANSACTION_S_MAX)
         producer.begin_transaction()
         for place, records in found.items():
             for one in records:
@@ -149,6 +159,7 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
         }
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
         producer.commit_transaction()
+        signal.alarm(0)
 
 
 CLIENTS: dict[str, Callable[[str, str, str, str], None]] = {
