@@ -38,7 +38,7 @@ def _get(number: int) -> GetTelemetrySubscriptionsRequest:
 
 
 def _push(number: int, told_id: int, **fields: Any) -> PushTelemetryRequest:
-    usual = {"client_instance_id": UUID(int=number), "subscription_id": told_id}
+    usual: dict[str, Any] = {"client_instance_id": UUID(int=number), "subscription_id": told_id}
     return PushTelemetryRequest(**usual | fields)
 
 
