@@ -123,11 +123,17 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, 
 
 @pytest.fixture
 def java(bootstrap: str, tmp_path: Path) -> Tool:
-    """Run a main class of Apache Kafka's jars and give its standard output."""
+    """Run a main class of Apache Kafka's jars and give its standard output, or all it printed."""
 
-    def run(main_class: str, *arguments: str, stdin: str = "", expect: int = 0) -> str:
+    def run(
+        main_class: str,
+        *arguments: str,
+        stdin: str = "",
+        expect: int = 0,
+        with_errors: bool = False,
+    ) -> str:
         command = peers.java_command(main_class, *arguments, options=TOOL_JVM)
-        return run_tool(command, stdin=stdin, expect=expect)
+        return run_tool(command, stdin=stdin, expect=expect, with_errors=with_errors)
 
     return run
 
@@ -143,7 +149,7 @@ def kcat(bootstrap: str) -> Tool:
     return run
 
 
-def run_tool(command: list[str], *, stdin: str, expect: int) -> str:
+def run_tool(command: list[str], *, stdin: str, expect: int, with_errors: bool = False) -> str:
     """Run a program to its end; fail with what it said when its status is not the expected one."""
     done = subprocess.run(
         command,
@@ -155,4 +161,4 @@ def run_tool(command: list[str], *, stdin: str, expect: int) -> str:
     )
     said = f"{done.stdout}\n{done.stderr}"
     assert done.returncode == expect, f"status {done.returncode}, expected {expect}: {said}"
-    return done.stdout
+    return said if with_errors else done.stdout
