@@ -54,7 +54,8 @@ async def test_what_cannot_be_is_not_written(field: str, value: int, error: int)
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
         topic = WritableTxnMarkerTopic(name="t", partition_indexes=[0])
-        marker = WritableTxnMarker(topics=[topic], **{field: value})
+        marker = WritableTxnMarker(topics=[topic])
+        setattr(marker, field, value)
         response = await client.ask(WriteTxnMarkersRequest(markers=[marker]), 2)
         assert error == response.markers[0].topics[0].partitions[0].error_code
         assert 0 == (await read(client)).high_watermark

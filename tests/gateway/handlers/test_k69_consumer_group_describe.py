@@ -55,6 +55,7 @@ async def test_what_a_member_has_to_give_up_is_still_its_own() -> None:
         await join(bench, "a")
         await join(bench, "b")
         told = await beat(bench, "a", 1)
+        assert told.assignment is not None
         assert [[0]] == [one.partitions for one in told.assignment.topic_partitions]
         (group,) = describe(bench, "g")
         assert parts(bench, 0, 1) == group.members[0].assignment
