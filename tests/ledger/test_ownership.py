@@ -66,7 +66,7 @@ OF_COMMITTER_AND_STORE = {
 ASKING = {
     "config", "cursor_names", "cursors", "estimated_backlog_bytes", "find_newest_before",
     "find_newest_matching", "first_position", "has_cursors", "has_entries_from",
-    "is_valid_position",
+    "is_terminated", "is_valid_position",
     "last_confirmed_entry", "ledgers", "next_valid_position", "number_of_entries",
     "previous_position", "properties", "read_cached", "read_entries", "read_entry",
     "slowest_position", "state", "total_size",
