@@ -30,7 +30,6 @@ CLASSES: Final = {
     "kafka-acls": f"{TOOLS}.AclCommand",
     "kafka-cluster": f"{TOOLS}.ClusterTool",
     "kafka-console-consumer": f"{TOOLS}.consumer.ConsoleConsumer",
-    "kafka-console-share-consumer": f"{TOOLS}.consumer.ConsoleShareConsumer",
     "kafka-consumer-groups": f"{TOOLS}.consumer.group.ConsumerGroupCommand",
     "kafka-delegation-tokens": f"{TOOLS}.DelegationTokenCommand",
     "kafka-features": f"{TOOLS}.FeatureCommand",
@@ -81,8 +80,6 @@ USES: Final = (
         f" --formatter {TOOLS}.consumer.LoggingMessageFormatter", "total of 3 messages"),
     Use("kafka-console-consumer", "--topic {topic} --partition 0 --offset 2 --max-messages 3"
         f" --formatter {TOOLS}.consumer.NoOpMessageFormatter", "total of 3 messages"),
-    Use("kafka-console-share-consumer", "--topic {topic} --timeout-ms 100 --group {group}",
-        "total of 0 messages"),
     Use(GROUPS, "--list --state", r"{group}\s+Empty"),
     Use(GROUPS, "--list --state stable,empty", r"{group}\s+Empty"),
     Use(GROUPS, "--list --type", r"{group}\s+Classic"),
