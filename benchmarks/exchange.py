@@ -7,11 +7,11 @@ Must not know: what is in a request.
 from __future__ import annotations
 
 import socket
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from benchmarks.programs.raw_load import connect
+from compat_tests.frames import read_frame
 
 _BODY = 4
 """Where the body of an answer begins, behind the correlation id."""
@@ -30,7 +30,7 @@ class Exchange:
 
     def receive(self) -> bytes:
         """Wait for the next answer and give its body."""
-        return read_response(self._connection)[_BODY:]
+        return read_frame(self._connection)[_BODY:]
 
     def ask(self, request: bytes) -> bytes:
         """Send a framed request and give the body of its answer."""
@@ -43,23 +43,3 @@ def exchanges(bootstrap: str, count: int) -> Iterator[list[Exchange]]:
     """Open connections and close them behind the body."""
     with ExitStack() as exits:
         yield [Exchange(exits.enter_context(connect(bootstrap))) for _ in range(count)]
-
-
-def read_response(connection: socket.socket) -> bytes:
-    """Read one response without its size.
-
-    Raises:
-        ConnectionError: the other side hung up.
-    """
-    (size,) = struct.unpack(">i", _read_exactly(connection, 4))
-    return _read_exactly(connection, size)
-
-
-def _read_exactly(connection: socket.socket, size: int) -> bytes:
-    pieces = bytearray()
-    while len(pieces) < size:
-        piece = connection.recv(size - len(pieces))
-        if not piece:
-            raise ConnectionError("the server closed the connection")
-        pieces += piece
-    return bytes(pieces)

@@ -15,10 +15,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from benchmarks import clients, wire
 from benchmarks.cases import Case
 from benchmarks.clients import Figures
-from benchmarks.exchange import Exchange, exchanges, read_response
+from benchmarks.exchange import Exchange, exchanges
 from benchmarks.programs.raw_load import connect
 from benchmarks.shared_cases import rates
 from benchmarks.testbed import Testbed, create_topic, measured
+from compat_tests.frames import read_frame
 from compat_tests.servers import ServerProcess
 
 _MB = 1e6
@@ -114,7 +115,7 @@ def idle_connections(case: Case, subject: str, testbed: Testbed) -> Figures:
             for connection in connections:
                 connection.sendall(wire.metadata_request())
             for connection in connections:
-                read_response(connection)
+                read_frame(connection)
             wait(_SETTLE_S)
             with_them = cpu_percent(server, case.seconds)
             each = (server.rss_bytes() - rss) / _CONNECTIONS / 1e3

@@ -17,6 +17,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+from compat_tests.frames import read_frame
+
 _PRODUCE, _LIST_OFFSETS, _DELETE_RECORDS = 0, 2, 21
 _TIMEOUT_MS = 30_000
 _CLIENT = b"raw"
@@ -91,20 +93,10 @@ class RawClient:
         header = struct.pack(">hhi", key, version, self._correlation)
         header += struct.pack(">h", len(_CLIENT)) + _CLIENT + (b"\0" if is_flexible else b"")
         self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
-        (size,) = struct.unpack(">i", self._read(4))
-        answer = self._read(size)
+        answer = read_frame(self._socket)
         (correlation,) = struct.unpack_from(">i", answer)
         assert correlation == self._correlation, f"answer to {correlation}"
         return answer[4:]
-
-    def _read(self, size: int) -> bytes:
-        """Read exactly so many bytes."""
-        pieces = bytearray()
-        while len(pieces) < size:
-            piece = self._socket.recv(size - len(pieces))
-            assert piece, f"the server hung up after {len(pieces)} of {size} bytes"
-            pieces += piece
-        return bytes(pieces)
 
 
 def _string(text: str) -> bytes:

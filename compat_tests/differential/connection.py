@@ -15,6 +15,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+from compat_tests.frames import read_frame
 from gateway.wire import messages
 from gateway.wire.codec import decode, encode
 from gateway.wire.header import encode_request_header, response_body_start
@@ -76,8 +77,9 @@ class Connection:
     def receive(self) -> Message | Closed | Silent:
         """Take the answer to the oldest request that has none."""
         key, version = self._owed.popleft()
+        assert self._socket is not None
         try:
-            frame = self._read(int.from_bytes(self._read(4), "big"))
+            frame = read_frame(self._socket)
         except TimeoutError:
             self.close()
             return Silent()
@@ -88,13 +90,3 @@ class Connection:
         answer: Message = decode(message_modules()[key].RESPONSE, version, frame, start)
         assert encode(answer, version) == frame[start:], f"key {key} v{version}: {frame.hex()}"
         return answer
-
-    def _read(self, size: int) -> bytes:
-        assert self._socket is not None
-        pieces = bytearray()
-        while len(pieces) < size:
-            piece = self._socket.recv(size - len(pieces))
-            if not piece:
-                raise ConnectionResetError
-            pieces += piece
-        return bytes(pieces)

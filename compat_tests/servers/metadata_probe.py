@@ -10,6 +10,8 @@ import socket
 import struct
 import time
 
+from compat_tests.frames import read_frame
+
 _METADATA = 3
 _VERSION = 1
 _CLIENT = b"probe"
@@ -36,9 +38,8 @@ def answers(host: str, port: int, *, timeout_s: float) -> bool:
     try:
         with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(metadata_request())
-            (size,) = struct.unpack(">i", _read(connection, 4))
-            return broker_count(_read(connection, size)) > 0
-    except (OSError, EOFError):
+            return broker_count(read_frame(connection)) > 0
+    except OSError:
         return False
 
 
@@ -49,14 +50,3 @@ def wait_until_answered(host: str, port: int, *, deadline: float) -> bool:
             return True
         time.sleep(_POLL_S)
     return False
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    """Read exactly so many bytes."""
-    pieces = bytearray()
-    while len(pieces) < size:
-        piece = connection.recv(size - len(pieces))
-        if not piece:
-            raise EOFError("closed in the middle of an answer")
-        pieces += piece
-    return bytes(pieces)
