@@ -6,32 +6,58 @@ Must not know: requests, what is done with logs.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from gateway.error_map import error_code_of
 from gateway.wire.error_codes import ErrorCode
-from topics import Topic, TopicsError
+from topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
 
-Missing = tuple[Topic, int]
+Missing: TypeAlias = tuple[Topic, int]
+Opened: TypeAlias = PartitionLog | TopicsError
+"""A log, or why it cannot be had."""
 
 OPENED_TOGETHER_MAX = 64
 """Logs that are opened side by side: what they store is committed, and synced, once for all."""
 
 
-async def open_together(missing: Sequence[Missing]) -> dict[Missing, TopicsError]:
-    """Open logs, return why some could not be."""
-    failed: dict[Missing, TopicsError] = {}
+async def open_together(wanted: Iterable[Missing]) -> dict[Missing, Opened]:
+    """Open those logs that are not; return each log, or why it could not be opened."""
+    logs: dict[Missing, Opened] = {}
+    missing = []
+    for topic, index in wanted:
+        log = topic.partition(index)
+        if log is None:
+            missing.append((topic, index))
+        else:
+            logs[topic, index] = log
 
     async def open_one(topic: Topic, index: int) -> None:
         try:
-            await topic.open_partition(index)
+            logs[topic, index] = await topic.open_partition(index)
         except TopicsError as error:
-            failed[topic, index] = error
+            logs[topic, index] = error
 
     for start in range(0, len(missing), OPENED_TOGETHER_MAX):
         some = missing[start : start + OPENED_TOGETHER_MAX]
         await asyncio.gather(*(open_one(*each) for each in some))
-    return failed
+    return logs
+
+
+async def open_by_name(
+    registry: TopicRegistry, wanted: Iterable[tuple[str, int]]
+) -> dict[tuple[str, int], Opened]:
+    """Open logs by the names of their topics; that there is no such topic is an answer, too."""
+    topics = {place: registry.get(place[0]) for place in wanted}
+    logs = await open_together(
+        (topic, index) for (_, index), topic in topics.items() if topic is not None
+    )
+    return {
+        (name, index): UnknownTopic(f"no topic is called {name!r}")
+        if topic is None
+        else logs[topic, index]
+        for (name, index), topic in topics.items()
+    }
 
 
 class MissingLogs:
@@ -54,7 +80,9 @@ class MissingLogs:
 
     async def open(self, missing: Sequence[Missing]) -> None:
         """Open logs; a failure is told to whoever wants the log next."""
-        self._failed.update(await open_together(missing))
+        for place, log in (await open_together(missing)).items():
+            if isinstance(log, TopicsError):
+                self._failed[place] = log
 
     def forget(self) -> None:
         """A request goes through."""

@@ -123,12 +123,12 @@ async def _search(
         if not answer.error_code and answer.offset < 0
     ]
     places = [(topic, asked.partition_index) for topic, asked, _ in unanswered]
-    failed = await open_together(places)
+    logs = await open_together(places)
     for place, (topic, asked, answer) in zip(places, unanswered, strict=True):
+        log = logs[place]
         try:
-            if place in failed:
-                raise failed[place]
-            log = await topic.open_partition(asked.partition_index)
+            if isinstance(log, TopicsError):
+                raise log
             if not _answer_from_memory(context.version, request, topic, asked, answer):
                 await _search_log(log, request, asked.timestamp, answer)
         except TopicsError as error:

@@ -10,6 +10,7 @@ Behaviour:
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
+from gateway.missing_logs import Opened, open_by_name
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -18,7 +19,7 @@ from gateway.wire.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from topics import Topic, TopicsError
+from topics import TopicsError
 
 KEY = 21
 MIN_VERSION = 0
@@ -27,13 +28,17 @@ MAX_VERSION = 2
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Move the log start of each partition asked for."""
+    logs = await open_by_name(
+        context.services.registry,
+        [(asked.name, one.partition_index) for asked in request.topics for one in asked.partitions],
+    )
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=asked.name,
                 partitions=[
-                    await _delete(context.services.registry.get(asked.name), partition)
-                    for partition in asked.partitions
+                    await _delete(logs[asked.name, one.partition_index], one)
+                    for one in asked.partitions
                 ],
             )
             for asked in request.topics
@@ -41,16 +46,13 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     )
 
 
-async def _delete(
-    topic: Topic | None, asked: DeleteRecordsPartition
-) -> DeleteRecordsPartitionResult:
+async def _delete(log: Opened, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
-    if topic is None or not 0 <= index < topic.partition_count:
-        return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if topic.config.is_compacted and not topic.config.is_deleted_by_age:
-        return _refused(index, ErrorCode.POLICY_VIOLATION)
     try:
-        log = await topic.open_partition(index)
+        if isinstance(log, TopicsError):
+            raise log
+        if log.config.is_compacted and not log.config.is_deleted_by_age:
+            return _refused(index, ErrorCode.POLICY_VIOLATION)
         low_watermark = await log.delete_records(asked.offset)
     except TopicsError as error:
         return _refused(index, error_code_of(error))

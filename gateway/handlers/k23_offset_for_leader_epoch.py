@@ -13,7 +13,7 @@ Version notes:
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import leader_epoch_error
-from gateway.wire.error_codes import ErrorCode
+from gateway.missing_logs import Opened, open_by_name
 from gateway.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -21,7 +21,7 @@ from gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from topics import Topic, TopicsError
+from topics import TopicsError
 
 KEY = 23
 MIN_VERSION = 2
@@ -34,14 +34,16 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Say of each partition where the epoch asked for ends."""
-    registry = context.services.registry
+    logs = await open_by_name(
+        context.services.registry,
+        [(asked.topic, one.partition) for asked in request.topics for one in asked.partitions],
+    )
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=asked.topic,
                 partitions=[
-                    await _epoch_end(registry.get(asked.topic), partition)
-                    for partition in asked.partitions
+                    _epoch_end(logs[asked.topic, one.partition], one) for one in asked.partitions
                 ],
             )
             for asked in request.topics
@@ -49,15 +51,10 @@ async def handle(
     )
 
 
-async def _epoch_end(topic: Topic | None, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _epoch_end(log: Opened, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
-    if topic is None:
-        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return answer
-    try:
-        log = await topic.open_partition(asked.partition)
-    except TopicsError as error:
-        answer.error_code = error_code_of(error)
+    if isinstance(log, TopicsError):
+        answer.error_code = error_code_of(log)
         return answer
     answer.error_code = leader_epoch_error(asked.current_leader_epoch, log.leader_epoch)
     if answer.error_code or asked.leader_epoch == NO_EPOCH:

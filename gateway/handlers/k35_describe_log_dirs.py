@@ -15,7 +15,7 @@ import shutil
 
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
-from gateway.missing_logs import open_together
+from gateway.missing_logs import Opened, open_together
 from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -51,21 +51,18 @@ async def _all_sizes(
 ) -> list[DescribeLogDirsTopic]:
     stored = set(context.services.store.managed_ledger_names())
     wanted = _wanted(context, request)
-    failed = await open_together([
+    logs = await open_together(
         (topic, index)
         for topic, indexes in wanted.items()
         for index in sorted(indexes)
-        if topic.partition(index) is None and topic.ledger_name(index) in stored
-    ])  # fmt: skip
-    for error in failed.values():
-        if not isinstance(error, UnknownPartition):
-            raise error
+        if topic.partition(index) is not None or topic.ledger_name(index) in stored
+    )
     topics = []
     for topic, indexes in wanted.items():
         sizes = [
             DescribeLogDirsPartition(partition_index=index, partition_size=size)
             for index in sorted(indexes)
-            if (size := await _size(topic, index, stored)) is not None
+            if (size := _size(topic, logs.get((topic, index)))) is not None
         ]
         if sizes:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=sizes))
@@ -86,14 +83,13 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
     return wanted
 
 
-async def _size(topic: Topic, index: int, stored: set[str]) -> int | None:
+def _size(topic: Topic, log: Opened | None) -> int | None:
     """Return the size of a partition, or None when it has gone meanwhile.
 
     One that was never opened holds nothing, and is not opened for this.
     """
-    if topic.partition(index) is None and topic.ledger_name(index) not in stored:
-        return None if topic.is_deleted else 0
-    try:
-        return (await topic.open_partition(index)).size_bytes
-    except UnknownPartition:
+    if topic.is_deleted or isinstance(log, UnknownPartition):
         return None
+    if isinstance(log, TopicsError):
+        raise log
+    return 0 if log is None else log.size_bytes

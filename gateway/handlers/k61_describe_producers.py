@@ -10,6 +10,7 @@ Behaviour:
 from gateway.context import RequestContext
 from gateway.error_map import error_code_of
 from gateway.metadata_topics import absence
+from gateway.missing_logs import Opened, open_by_name
 from gateway.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -17,7 +18,7 @@ from gateway.wire.messages.k61_describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from topics import Topic, TopicsError
+from topics import TopicsError, UnknownTopic
 
 KEY = 61
 MIN_VERSION = 0
@@ -28,22 +29,27 @@ async def handle(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
-    topics = []
-    for asked in request.topics:
-        topic = context.services.registry.get(asked.name)
-        partitions = [
-            await _partition(topic, asked.name, index) for index in asked.partition_indexes
+    logs = await open_by_name(
+        context.services.registry,
+        [(asked.name, index) for asked in request.topics for index in asked.partition_indexes],
+    )
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=asked.name,
+                partitions=[
+                    _partition(asked.name, index, logs[asked.name, index])
+                    for index in asked.partition_indexes
+                ],
+            )
+            for asked in request.topics
         ]
-        topics.append(TopicResponse(name=asked.name, partitions=partitions))
-    return DescribeProducersResponse(topics=topics)
+    )
 
 
-async def _partition(topic: Topic | None, name: str, index: int) -> PartitionResponse:
-    try:
-        if topic is None:
-            raise absence(name)
-        log = await topic.open_partition(index)
-    except TopicsError as error:
+def _partition(name: str, index: int, log: Opened) -> PartitionResponse:
+    if isinstance(log, TopicsError):
+        error = absence(name) if isinstance(log, UnknownTopic) else log
         return PartitionResponse(
             partition_index=index, error_code=error_code_of(error), error_message=str(error)
         )

@@ -1,10 +1,17 @@
 """Partitions that must be opened first, and what becomes of those that cannot be."""
 
-from gateway.missing_logs import OPENED_TOGETHER_MAX, Missing, MissingLogs
+from gateway.missing_logs import (
+    OPENED_TOGETHER_MAX,
+    Missing,
+    MissingLogs,
+    open_by_name,
+    open_together,
+)
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from ledger.testing import FaultyEngine
-from topics import TopicRegistry
+from topics import TopicRegistry, UnknownPartition, UnknownTopic
+from topics.errors import StorageFailed
 
 
 async def test_a_failure_is_told_until_a_request_goes_through() -> None:
@@ -49,3 +56,19 @@ async def test_a_partition_that_does_not_exist_is_not_opened() -> None:
         for index in (-1, 1):
             assert 3 == MissingLogs().want(topic, index, missing)
         assert [] == missing
+
+
+async def test_each_log_or_why_it_cannot_be_had() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        registry = await TopicRegistry.open(store)
+        topic = await registry.create("t", partitions=3)
+        first = await topic.open_partition(0)
+        engine.fail_next("commit")
+        logs = await open_by_name(registry, [("t", 0), ("t", 1), ("t", 3), ("missing", 0)])
+        assert first is logs["t", 0]
+        assert [StorageFailed, UnknownPartition, UnknownTopic] == [
+            type(logs[place]) for place in (("t", 1), ("t", 3), ("missing", 0))
+        ]
+        opened = await open_together([(topic, 2)])
+        assert topic.partition(2) is opened[topic, 2]

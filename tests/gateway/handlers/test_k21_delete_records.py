@@ -144,3 +144,12 @@ async def test_storage_that_fails_moves_nothing() -> None:
         assert (STORAGE, -1) == await delete_one(gateway, 3)
         assert 0 == (await client.ask(fetch({0: 0}), 12)).responses[0].partitions[0].error_code
         assert (0, 3) == await delete_one(gateway, 3)
+
+
+async def test_logs_that_must_be_opened_share_a_commit() -> None:
+    async with running_gateway() as gateway:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        results = await delete(gateway, below("t", *((index, 0) for index in range(5))))
+        assert [(0, 0)] * 5 == [(p.error_code, p.low_watermark) for p in results[0].partitions]
+        assert 1 == gateway.engine.calls["commit"] - before

@@ -56,3 +56,17 @@ async def test_unknown_topic_and_partition(topic: str, partition: int) -> None:
         await gateway.create_topic()
         response = await client.ask(ask(epoch=0, topic=topic, partition=partition), 4)
         assert 3 == response.topics[0].partitions[0].error_code
+
+
+async def test_logs_that_must_be_opened_share_a_commit() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        partitions = [
+            OffsetForLeaderPartition(partition=index, leader_epoch=0) for index in range(6)
+        ]
+        topics = [OffsetForLeaderTopic(topic="t", partitions=partitions)]
+        response = await client.ask(OffsetForLeaderEpochRequest(topics=topics), 4)
+        found = response.topics[0].partitions
+        assert [(0, 0)] * 5 + [(3, -1)] == [(one.error_code, one.end_offset) for one in found]
+        assert 1 == gateway.engine.calls["commit"] - before

@@ -49,3 +49,11 @@ async def test_a_name_that_no_topic_can_have_is_told_so() -> None:
     async with running_gateway() as gateway, gateway.client() as client:
         for name in ("", "a b"):
             assert [17] == [one.error_code for one in await described(client, 0, topic=name)]
+
+
+async def test_logs_that_must_be_opened_share_a_commit() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        assert [0] * 5 == [one.error_code for one in await described(client, *range(5))]
+        assert 1 == gateway.engine.calls["commit"] - before
