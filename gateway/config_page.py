@@ -13,18 +13,6 @@ from gateway.group_keys import GROUP_KEYS
 from topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
 
 PAGE = Path(__file__).parents[1] / "docs" / "CONFIGS.md"
-NOT_YET = frozenset(
-    {
-        "compression.type",
-        "delete.retention.ms",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "remote.storage.enable",
-    }
-)
-"""Settings that are told what they are for, and change nothing as long as that is not there."""
 PARTS = (
     (
         """# Settings of topics
@@ -64,7 +52,7 @@ A subscription to metrics of clients (KIP-714) exists while something is set for
 
 def has_effect(key: ConfigKey) -> bool:
     """Return whether a setting changes anything here."""
-    return key.name not in NOT_YET and not key.documentation.startswith(NO_EFFECT)
+    return not key.documentation.startswith(NO_EFFECT)
 
 
 def page() -> str:

@@ -120,12 +120,12 @@ _RETENTION = (
     ),
     _key(
         "local.retention.ms", LONG, -2,
-        "How long ledgers that were offloaded stay in the local store too; -2 is retention.ms.",
+        NO_EFFECT + "there is no tiered storage.",
         allowed=at_least(-2), broker="log.local.retention.ms",
     ),
     _key(
         "local.retention.bytes", LONG, -2,
-        "How many bytes of offloaded ledgers stay in the local store too; -2 is retention.bytes.",
+        NO_EFFECT + "there is no tiered storage.",
         allowed=at_least(-2), broker="log.local.retention.bytes",
     ),
 )  # fmt: skip
@@ -153,8 +153,7 @@ _MESSAGES = (
     ),
     _key(
         "compression.type", STRING, "producer",
-        "Any value is accepted and reported, but batches always stay as their producer compressed"
-        " them: nothing is compressed again here.",
+        NO_EFFECT + "batches stay as their producer compressed them.",
         allowed=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         broker="compression.type",
     ),
@@ -175,22 +174,23 @@ _MESSAGES = (
 _COMPACTION = (
     _key(
         "delete.retention.ms", LONG, DAY_MS,
-        "How long compaction keeps a tombstone that readers may not have seen yet.",
+        NO_EFFECT + "nothing is compacted yet.",
         allowed=at_least(0), broker="log.cleaner.delete.retention.ms",
     ),
     _key(
         "min.compaction.lag.ms", LONG, 0,
-        "Records younger than this are left alone by compaction.",
+        NO_EFFECT + "nothing is compacted yet.",
         allowed=at_least(0), broker="log.cleaner.min.compaction.lag.ms",
     ),
     _key(
         "max.compaction.lag.ms", LONG, LONG_MAX,
-        "Records older than this must have been looked at by compaction.",
+        "With cleanup.policy compact, a partition begins a new ledger when the current one is this"
+        " old, if that is before segment.ms; nothing is compacted yet.",
         allowed=at_least(1), broker="log.cleaner.max.compaction.lag.ms",
     ),
     _key(
         "min.cleanable.dirty.ratio", DOUBLE, "0.5",
-        "Compaction starts when this part of a partition was not compacted yet.",
+        NO_EFFECT + "nothing is compacted yet.",
         allowed=between(0, 1), broker="log.cleaner.min.cleanable.ratio",
     ),
 )  # fmt: skip
@@ -239,15 +239,15 @@ _STORAGE = (
     ),
     _key(
         "remote.storage.enable", BOOLEAN, "false",
-        "Only false is accepted: ledgers are offloaded by the settings of the managed ledger.",
+        NO_EFFECT + "only false is accepted: there is no tiered storage.",
         allowed=Allowed("false", lambda value: value is False),
     ),
     _key(
-        "remote.log.copy.disable", BOOLEAN, "false", NO_EFFECT + "remote.storage.enable is false.",
+        "remote.log.copy.disable", BOOLEAN, "false", NO_EFFECT + "there is no tiered storage.",
     ),
     _key(
         "remote.log.delete.on.disable", BOOLEAN, "false",
-        NO_EFFECT + "remote.storage.enable is false.",
+        NO_EFFECT + "there is no tiered storage.",
     ),
     _key(
         "internal.segment.bytes", INT, 0,
