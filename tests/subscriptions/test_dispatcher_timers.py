@@ -66,6 +66,23 @@ async def test_delayed_records_come_at_their_time(scene: Scene, kind: Subscripti
     assert (["3.0", "1.0", "2.0", "0.0"], 0) == (scene.shown(number), dispatcher.delayed)
 
 
+@SHARING_TYPES
+async def test_look_that_came_too_early_does_not_cost_a_tick(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    """Of two clocks that are rounded down, the wall's may be a millisecond behind."""
+    await scene.add(b"a", due_ms=scene.clock.now_ms() + 300)
+    number = scene.join(scene.dispatcher(kind, delayed_tick_ms=100))
+    await turns()
+    scene.clock.jump_wall(-1)
+    scene.clock.advance(300)
+    await turns()
+    assert [] == scene.shown(number)
+    scene.clock.advance(1)
+    await turns()
+    assert ["0.0"] == scene.shown(number)
+
+
 async def test_delayed_record_that_is_due_sooner_comes_first(scene: Scene) -> None:
     now_ms = scene.clock.now_ms()
     await scene.add(b"a", due_ms=now_ms + 5_000)
