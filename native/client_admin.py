@@ -18,7 +18,7 @@ from native.seam import (
     SubscriptionStats,
     TopicStats,
 )
-from native.subscribe_options import check_name, check_number, target_of
+from native.subscribe_options import check_name, check_number, check_settings, target_of
 from subscriptions.model import Delivery
 
 
@@ -41,7 +41,8 @@ class ClientAdmin(ABC):
         """
         check_name("topic", name)
         check_number("partitions", partitions, at_least=1)
-        await self._running().broker.create_topic(name, partitions, config or {})
+        settings = check_settings("config", {} if config is None else config)
+        await self._running().broker.create_topic(name, partitions, settings)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic with its subscriptions. Raises TopicNotFound."""

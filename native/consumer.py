@@ -263,6 +263,8 @@ class Consumer(ClosedOnLeaving):
                 partition is sure to be the newest message.
         """
         self._check_usable()
+        if partition is not None:
+            check_number("partition", partition)
         wanted = range(len(self._partitions)) if partition is None else [partition]
         places = await asyncio.gather(
             *(self._services.broker.last_place(self._topic, each) for each in wanted)
@@ -387,6 +389,8 @@ class Consumer(ClosedOnLeaving):
     def _known_partition(self, id_: MessageId) -> int:
         if not isinstance(id_, MessageId):
             raise InvalidArgument(f"expected a message or its id, got {type(id_).__name__}")
+        if id_.link is None:
+            id_.check()
         if not 0 <= id_.partition < len(self._partitions):
             raise InvalidArgument(
                 f"message id {id_}: {self._topic} has {len(self._partitions)} partitions"

@@ -16,7 +16,8 @@ from batches.record import Header, read_rest
 from native.errors import InvalidArgument, Unreadable
 from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_id import MessageId
-from subscriptions.entry_view import DELIVER_AT
+from native.seam import NUMBER_MAX
+from subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
 from subscriptions.model import Delivery
 
 EVENT_TIME_BIT = 0x01
@@ -24,7 +25,8 @@ NATIVE_BIT = 0x02
 
 RECORD_OVERHEAD = 32
 """Bytes that a record takes beside key, value and headers, roughly; for limits."""
-TIME_MAX_MS = (1 << 63) - 1
+DUE_MAX_MS = 10**DIGITS_MAX - 1
+"""Whatever is due later would be handed out at once."""
 
 
 class Outgoing(NamedTuple):
@@ -70,7 +72,7 @@ def outgoing(
     if sequence_id is not None:
         headers += ((SEQUENCE_ID, b"%d" % _whole("sequence_id", sequence_id)),)
     if deliver_at is not None:
-        headers += ((DELIVER_AT, b"%d" % _whole("deliver_at", deliver_at)),)
+        headers += ((DELIVER_AT, b"%d" % _whole("deliver_at", deliver_at, DUE_MAX_MS)),)
     if event_timestamp is not None:
         attributes |= EVENT_TIME_BIT
         timestamp = _whole("event_timestamp", event_timestamp)
@@ -144,9 +146,11 @@ def decode(delivery: Delivery, *, topic: str, partition: int, link: object | Non
 
 
 def _headers_of(properties: Mapping[str, str]) -> tuple[Header, ...]:
+    given: object = properties  # callers may be untyped
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"properties: expected a mapping, got {type(given).__name__}")
     headers: list[Header] = []
-    pairs: Iterable[tuple[object, object]] = properties.items()
-    for name, value in pairs:
+    for name, value in given.items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise InvalidArgument(f"properties: expected text for text, got {name!r}: {value!r}")
         if name.startswith(OWN_HEADERS):
@@ -165,7 +169,7 @@ def _bytes_of(what: str, given: object) -> bytes:
     raise InvalidArgument(f"{what}: expected bytes, got {type(given).__name__}")
 
 
-def _whole(what: str, given: int) -> int:
-    if type(given) is not int or not 0 <= given <= TIME_MAX_MS:
-        raise InvalidArgument(f"{what}: expected a whole number from 0 on, got {given!r}")
+def _whole(what: str, given: int, highest: int = NUMBER_MAX) -> int:
+    if type(given) is not int or not 0 <= given <= highest:
+        raise InvalidArgument(f"{what}: expected a whole number from 0 to {highest}, got {given!r}")
     return given

@@ -59,15 +59,26 @@ class MessageId:
         return MessagePlace(self.position, self.batch_index)
 
     def to_bytes(self) -> bytes:
-        """Return a form that can be kept; `from_bytes` makes an equal id of it."""
-        return _LAYOUT.pack(
-            _VERSION,
-            self.ledger_id,
-            self.entry_id,
-            self.batch_index,
-            self.partition,
-            self.batch_size,
-        )
+        """Return a form that can be kept; `from_bytes` makes an equal id of it.
+
+        Raises:
+            InvalidArgument: one of its numbers is none, or too large.
+        """
+        try:
+            return _LAYOUT.pack(
+                _VERSION,
+                self.ledger_id,
+                self.entry_id,
+                self.batch_index,
+                self.partition,
+                self.batch_size,
+            )
+        except struct.error as error:
+            raise InvalidArgument(f"message id {self}: {error}") from None
+
+    def check(self) -> None:
+        """Raise InvalidArgument for an id that somebody made of what are no such numbers."""
+        self.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "MessageId":

@@ -18,6 +18,9 @@ from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionTyp
 EARLIEST = "earliest"
 LATEST = "latest"
 
+NUMBER_MAX = (1 << 63) - 1
+"""No number goes beyond it; the smallest is -1."""
+
 
 class MessagePlace(NamedTuple):
     """One record of a partition: the entry, and which of its records (-1: the whole entry)."""

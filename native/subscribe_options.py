@@ -5,12 +5,13 @@ Must not know: links.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 
 from native.errors import InvalidArgument
 from native.message_id import MessageId
-from native.seam import EARLIEST, LATEST, Target
+from native.seam import EARLIEST, LATEST, NUMBER_MAX, Target
 from subscriptions.model import SLOT_COUNT, SubscriptionType
 
 RECEIVER_QUEUE_SIZE_MAX = 500_000
@@ -78,6 +79,8 @@ class SubscribeOptions:
                     f"dead_letter: expected a DeadLetterPolicy, got {self.dead_letter!r}"
                 )
             check_number("max_redeliver_count", self.dead_letter.max_redeliver_count)
+            if self.dead_letter.topic is not None:
+                check_name("dead_letter.topic", self.dead_letter.topic)
         if self.key_ranges is not None and self.type is not SubscriptionType.KEY_SHARED:
             raise InvalidArgument(f"key_ranges: expected a key_shared consumer, got {self.type}")
 
@@ -98,7 +101,7 @@ def type_of(given: str) -> SubscriptionType:
 
 def start_of(given: str) -> str:
     """Return where a new subscription begins. Raises InvalidArgument."""
-    if given in {EARLIEST, LATEST}:
+    if given in (EARLIEST, LATEST):
         return given
     raise InvalidArgument(f"initial_position: expected {EARLIEST!r} or {LATEST!r}, got {given!r}")
 
@@ -106,8 +109,9 @@ def start_of(given: str) -> str:
 def target_of(given: MessageId | int | str) -> Target:
     """Return where to go in the words of the seam. Raises InvalidArgument."""
     if isinstance(given, MessageId):
+        given.check()
         return given.place
-    if given in {EARLIEST, LATEST} or (type(given) is int and given >= 0):
+    if given in (EARLIEST, LATEST) or (type(given) is int and 0 <= given <= NUMBER_MAX):
         return given
     raise InvalidArgument(
         f"expected a message id, a time in ms, {EARLIEST!r} or {LATEST!r}, got {given!r}"
@@ -119,7 +123,7 @@ def ranges_of(given: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
     if given is None:
         return None
     try:
-        ranges = sorted((int(first), int(last)) for first, last in given)
+        ranges = sorted((index(first), index(last)) for first, last in given)
     except (TypeError, ValueError):
         raise InvalidArgument(f"key_ranges: expected pairs of slots, got {given!r}") from None
     for first, last in ranges:
@@ -136,12 +140,31 @@ def ranges_of(given: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
 
 
 def check_name(what: str, given: object) -> None:
-    """Raise InvalidArgument for what is no text, or an empty one."""
-    if not isinstance(given, str) or not given:
+    """Raise InvalidArgument for what is no text, an empty one, or none that can be sent."""
+    if not isinstance(given, str) or not given or not _is_utf8(given):
         raise InvalidArgument(f"{what}: expected a name, got {given!r}")
 
 
 def check_number(what: str, given: object, *, at_least: int = 0) -> None:
-    """Raise InvalidArgument for what is no whole number, or too small a one."""
-    if type(given) is not int or given < at_least:
+    """Raise InvalidArgument for what is no whole number, or too small or too large a one."""
+    if type(given) is not int or not at_least <= given <= NUMBER_MAX:
         raise InvalidArgument(f"{what}: expected a whole number from {at_least} on, got {given!r}")
+
+
+def check_settings(what: str, given: object) -> dict[str, str]:
+    """Return names and values. Raises InvalidArgument for what is not text for text."""
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"{what}: expected a mapping, got {given!r}")
+    for pair in given.items():
+        for text in pair:
+            if not isinstance(text, str) or not _is_utf8(text):
+                raise InvalidArgument(f"{what}: expected text for text, got {pair!r}")
+    return dict(given)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

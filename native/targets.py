@@ -11,11 +11,10 @@ from batches.header import read_header
 from ledger import LATEST as LATEST_POSITION
 from ledger import Position
 from native.errors import InvalidArgument
-from native.seam import EARLIEST, LATEST, MessagePlace, Target
+from native.seam import EARLIEST, LATEST, NUMBER_MAX, MessagePlace, Target
 from subscriptions.model import Place
 from topics import PartitionLog
 
-INT64_MAX = (1 << 63) - 1
 INT32_MAX = (1 << 31) - 1
 
 
@@ -30,12 +29,12 @@ def check_target(target: Target) -> None:
             is_good = target in (EARLIEST, LATEST)
         case MessagePlace(Position(ledger_id, entry_id), batch_index):
             is_good = (
-                _is_within(ledger_id, -1, INT64_MAX)
-                and _is_within(entry_id, -1, INT64_MAX)
+                _is_within(ledger_id, -1, NUMBER_MAX)
+                and _is_within(entry_id, -1, NUMBER_MAX)
                 and _is_within(batch_index, -1, INT32_MAX)
             )
         case int():
-            is_good = _is_within(target, 0, INT64_MAX)
+            is_good = _is_within(target, 0, NUMBER_MAX)
         case _:
             is_good = False
     if not is_good:

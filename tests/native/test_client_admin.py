@@ -56,7 +56,9 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
             client.create_topic(""), client.create_topic("t", partitions=0),
             client.subscription_stats("t", ""), client.skip_messages("t", "s", -1),
             client.reset_subscription("t", "s", "middle"), client.peek_messages("", "s", 1),
-            client.client_metrics(""),
+            client.client_metrics(""), client.skip_messages("t", "s", 1 << 63),
+            client.reset_subscription("t", "s", MessageId(1 << 63, 0)),
+            client.create_topic("t", config={"retention.ms": 5}),  # type: ignore[dict-item]
         ):  # fmt: skip
             with pytest.raises(InvalidArgument):
                 await call

@@ -162,9 +162,11 @@ def test_message_that_goes_elsewhere_keeps_its_contents() -> None:
         (b"v", {"properties": {1: "a"}}),
         (b"v", {"properties": {"kledger.deliver-at": "1"}}),
         (b"v", {"properties": {"a": "\ud800"}}),
+        (b"v", {"properties": [("a", "b")]}),
         (b"v", {"event_timestamp": -1}),
         (b"v", {"event_timestamp": 1.5}),
         (b"v", {"deliver_at": -1}),
+        (b"v", {"deliver_at": 10**15}),  # the time in microseconds, perhaps
         (b"v", {"sequence_id": True}),
         (b"v", {"sequence_id": 1 << 63}),
     ],

@@ -63,3 +63,14 @@ def test_what_acknowledges_a_record(index: int, size: int, alone: int, upto: int
 def test_record_of_an_unknown_batch_cannot_be_acknowledged(id_: MessageId) -> None:
     with pytest.raises(InvalidArgument, match="its batch is unknown"):
         id_.acknowledgement()
+
+
+@pytest.mark.parametrize(
+    "id_",
+    [MessageId(1 << 63, 0), MessageId(0, 0, 1 << 31), MessageId("a", 0), MessageId(0, 0, 0, 0.5)],  # type: ignore[arg-type]
+)
+def test_id_of_what_are_no_such_numbers_is_refused(id_: MessageId) -> None:
+    with pytest.raises(InvalidArgument, match="message id"):
+        id_.check()
+    with pytest.raises(InvalidArgument, match="message id"):
+        id_.to_bytes()
