@@ -1,17 +1,28 @@
 """Sends the acknowledgements of one consumer's link, many in one request.
 
 Rule: one request is under way at a time; what comes meanwhile goes with the next. Whoever waits is
-told when its group is confirmed, not before.
+told when its group is confirmed, not before. A group that the server refuses is sent again, one by
+one: the fault of one of them is not that of all.
 Must not know: messages, and what becomes of the link.
 """
 
 import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple
 
 from native.acknowledgements_state import AcknowledgementsState
-from native.errors import AlreadyClosed, KledgerError
+from native.errors import AlreadyClosed, InvalidArgument, KledgerError
 from native.seam import ConsumerLink
 from runtime.tasks import Supervisor
 from subscriptions.model import Acknowledgement
+
+
+class Waiting(NamedTuple):
+    """What somebody acknowledges, and where it hears of it."""
+
+    acknowledgement: Acknowledgement
+    is_upto: bool
+    outcome: asyncio.Future[None]
 
 
 class AcknowledgementGroup:
@@ -21,7 +32,7 @@ class AcknowledgementGroup:
         self._link = link
         self._supervisor = supervisor
         self._state = AcknowledgementsState()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
         self._is_void = False
 
@@ -32,14 +43,15 @@ class AcknowledgementGroup:
 
         Raises:
             Unavailable: the connection was lost; nobody knows whether it was done.
+            InvalidArgument: there is no such record.
         """
         self._state.add(acknowledgement)
-        await self._confirmed()
+        await self._confirmed(acknowledgement, is_upto=False)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
         """The same for everything up to there."""
         self._state.add_upto(acknowledgement)
-        await self._confirmed()
+        await self._confirmed(acknowledgement, is_upto=True)
 
     def acknowledge_upto_nowait(self, acknowledgement: Acknowledgement) -> None:
         """The same for one who needs no answer, because nothing is lost without it."""
@@ -55,46 +67,63 @@ class AcknowledgementGroup:
         while self._task is not None:
             await asyncio.wait([self._task])
 
-    async def _confirmed(self) -> None:
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
+    async def _confirmed(self, acknowledgement: Acknowledgement, *, is_upto: bool) -> None:
+        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(acknowledgement, is_upto, outcome))
         self._send_soon()
-        await waiter
+        await outcome
 
     def _send_soon(self) -> None:
         if self._task is None:
             self._task = self._supervisor.spawn(self._send_all(), "acknowledgements")
 
     async def _send_all(self) -> None:
-        waiters: list[asyncio.Future[None]] = []
+        group: list[Waiting] = []
         try:
             while not self._state.is_empty:
-                waiters, self._waiters = self._waiters, []
-                _settle(waiters, await self._send())
+                group, self._waiting = self._waiting, []
+                error = await self._heard(self._send())
+                if isinstance(error, InvalidArgument) and len(group) > 1:
+                    await self._send_singly(group)
+                else:
+                    _settle(group, error)
         except BaseException:
             closed = AlreadyClosed("the consumer was closed before the server answered")
-            _settle([*waiters, *self._waiters], closed)
+            _settle([*group, *self._waiting], closed)
             raise
         finally:
             self._task = None
 
-    async def _send(self) -> KledgerError | None:
+    async def _send(self) -> None:
         upto, single = self._state.take()
+        if upto is not None:
+            await self._link.acknowledge_upto(upto)
+        if single:
+            await self._link.acknowledge(single)
+
+    async def _send_singly(self, group: Sequence[Waiting]) -> None:
+        for each in group:
+            acknowledged = (
+                self._link.acknowledge_upto(each.acknowledgement)
+                if each.is_upto
+                else self._link.acknowledge([each.acknowledgement])
+            )
+            _settle([each], await self._heard(acknowledged))
+
+    async def _heard(self, work: Awaitable[None]) -> KledgerError | None:
+        """Return what the server has against it."""
         try:
-            if upto is not None:
-                await self._link.acknowledge_upto(upto)
-            if single:
-                await self._link.acknowledge(single)
+            await work
         except KledgerError as error:
             return None if self._is_void else error
         return None
 
 
-def _settle(waiters: list[asyncio.Future[None]], error: KledgerError | None) -> None:
-    for waiter in waiters:
-        if waiter.done():
+def _settle(group: Sequence[Waiting], error: KledgerError | None) -> None:
+    for each in group:
+        if each.outcome.done():
             continue
         if error is None:
-            waiter.set_result(None)
+            each.outcome.set_result(None)
         else:
-            waiter.set_exception(error)
+            each.outcome.set_exception(error)

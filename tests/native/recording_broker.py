@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ledger import Buffer, Position
-from native.errors import KledgerError
+from native.errors import InvalidArgument, KledgerError
 from native.seam import (
     ClientMetrics,
     ConsumerRequest,
@@ -58,6 +58,7 @@ class RecordingLink:
         self.permits = 0
         self.deliver: Deliver = lambda _: None
         self.hold: asyncio.Event | None = None
+        self.refused: set[Acknowledgement] = set()
 
     def _note(self, *what: Any) -> None:
         self._broker.note(self.name, *what)
@@ -82,6 +83,8 @@ class RecordingLink:
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         self._note("acknowledge", *acknowledgements)
         await self._maybe_held()
+        if not self.refused.isdisjoint(acknowledgements):
+            raise InvalidArgument("one of them is refused")
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
         self._note("acknowledge_upto", acknowledgement)

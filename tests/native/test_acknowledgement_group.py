@@ -7,7 +7,7 @@ import pytest
 
 from ledger import Position
 from native.acknowledgement_group import AcknowledgementGroup
-from native.errors import AlreadyClosed, Unavailable
+from native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from subscriptions.model import Acknowledgement
 from tests.native.client_words import Rig, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
@@ -61,6 +61,16 @@ async def test_refusal_is_heard_by_its_group_alone() -> None:
         with pytest.raises(Unavailable, match="no room"):
             await group.acknowledge(ack(1))
         await group.acknowledge(ack(2))
+
+
+async def test_fault_of_one_is_not_that_of_its_group() -> None:
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.refused = {ack(2)}
+        calls = [group.acknowledge(ack(n)) for n in (1, 2, 3)] + [group.acknowledge_upto(ack(0))]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [None, None, None] == [*outcomes[:1], *outcomes[2:]]
+        assert isinstance(outcomes[1], InvalidArgument)
 
 
 async def test_loss_after_a_reset_is_none() -> None:

@@ -140,9 +140,23 @@ async def test_foreign_things_are_refused(client: kledger.Client) -> None:
     other = await client.subscribe("others", "s")
     await send(client, "others", [b"v"])
     (message,) = await receive(other, 1)
-    for wrong in (message, kledger.MessageId(1, 1, 0, partition=7), b"x", None):
+    nowhere = [kledger.MessageId(1, 1, 0, partition=7), kledger.MessageId(1 << 63, 0)]
+    for wrong in (message, *nowhere, kledger.MessageId("a", "b"), b"x", None):  # type: ignore[arg-type]
         with pytest.raises(kledger.InvalidArgument):
             await consumer.acknowledge(wrong)  # type: ignore[arg-type]
+
+
+async def test_fault_of_one_acknowledgement_is_not_that_of_others(
+    client: kledger.Client, topic: str
+) -> None:
+    consumer = await client.subscribe(topic, "s")
+    await send(client, topic, values(3))
+    ids: list[kledger.Message | kledger.MessageId] = [*await receive(consumer, 3)]
+    ids.insert(1, kledger.MessageId(1 << 40, 0))
+    outcomes = await asyncio.gather(*map(consumer.acknowledge, ids), return_exceptions=True)
+    assert isinstance(outcomes.pop(1), kledger.InvalidArgument)
+    assert [None, None, None] == outcomes
+    assert 0 == await backlog(client, topic)
 
 
 async def test_close_lets_acknowledgements_under_way_arrive(
