@@ -1,6 +1,6 @@
 """The server is killed in the middle of load, again and again, and started on the same folder.
 
-Row 132 of kafka-protocol.md 6.7; with transactions it is played in `test_exactly_once.py`.
+Row 132 of docs/SCENARIOS.md; with transactions it is played in `test_exactly_once.py`.
 
 What must hold: every acknowledged record is there once, in order, byte for byte, at the offset it
 was acknowledged with; committed offsets neither go back nor lie beyond the log; the producers,

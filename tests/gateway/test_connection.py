@@ -1,4 +1,4 @@
-"""Framing, order of responses and limits, on real sockets. Rows: kafka-protocol.md 6.1 and 6.7."""
+"""Framing, order of responses and limits, on real sockets. Rows of docs/SCENARIOS.md."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Which fetch sessions begin, go on and end; rows 65 to 68 of kafka-protocol.md 6.4."""
+"""Which fetch sessions begin, go on and end; rows 65 to 68 of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Topics that are there and topics that are not; rows 21 and 23 of kafka-protocol.md 6.2."""
+"""Topics that are there and topics that are not; rows 21 and 23 of docs/SCENARIOS.md."""
 
 from uuid import UUID
 

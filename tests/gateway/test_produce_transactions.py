@@ -1,4 +1,4 @@
-"""Transactional batches in Produce; rows 114 to 116 and 127 of kafka-protocol.md 6.6, 13 of 6.1."""
+"""Transactional batches in Produce; rows 13, 114 to 116 and 127 of docs/SCENARIOS.md."""
 
 from collections.abc import Iterable
 from typing import Any

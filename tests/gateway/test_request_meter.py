@@ -1,4 +1,4 @@
-"""A connection and its quotas: told to wait, made to wait; row 79 of kafka-protocol.md 6.4."""
+"""A connection and its quotas: told to wait, made to wait; row 79 of docs/SCENARIOS.md."""
 
 import asyncio
 from collections.abc import AsyncIterator

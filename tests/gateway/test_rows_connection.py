@@ -1,4 +1,4 @@
-"""Rows of kafka-protocol.md 6.1 and features of kafka-behaviour.md 1.13 that concern connections.
+"""Rows of docs/SCENARIOS.md about connections, and what else clients rely on there.
 
 What one connection does with its frames is in `test_connection.py`.
 """

@@ -1,4 +1,4 @@
-"""Rows of kafka-protocol.md 6.4 that need several APIs.
+"""Rows of docs/SCENARIOS.md that need several APIs.
 
 Each rule of one fetch is in `handlers/test_k01_fetch.py`.
 """

@@ -1,4 +1,4 @@
-"""Rows of kafka-protocol.md 6.5 over sockets, from the first byte to the last.
+"""Rows of docs/SCENARIOS.md over sockets, from the first byte to the last.
 
 What a group decides is shown in all its cases by `coordinator/test_group_rows.py`; here it is shown
 that a client sees it, and that time and lost connections reach the group.

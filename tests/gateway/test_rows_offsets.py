@@ -1,4 +1,4 @@
-"""Rows of kafka-protocol.md 6.5 about committed offsets, over sockets.
+"""Rows of docs/SCENARIOS.md about committed offsets, over sockets.
 
 The cases of each handler are in `handlers/test_k08_offset_commit.py` and its neighbours.
 """

@@ -1,4 +1,4 @@
-"""Rows of kafka-protocol.md 6.3 that need more than one request to Produce.
+"""Rows of docs/SCENARIOS.md that need more than one request to Produce.
 
 Each rule of a single batch is in `handlers/test_k00_produce.py`.
 """

@@ -1,4 +1,4 @@
-"""Row 130 of kafka-protocol.md 6.7, field by field: what a peer can get wrong inside a whole frame.
+"""Row 130 of docs/SCENARIOS.md, field by field: what a peer can get wrong inside a whole frame.
 
 Sweeps over every API are in `test_sweep.py`, frames and limits in `test_connection.py`. Where a
 frame can be read it is served, as Apache Kafka does; otherwise that connection ends, and no other.

@@ -1,6 +1,6 @@
 """Every API in every version: an answer that can be read, or a closed connection, and no fault.
 
-Rows 129 and 130 of kafka-protocol.md 6.7.
+Rows 129 and 130 of docs/SCENARIOS.md.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Transactions in a partition, with its restarts; rows of kafka-protocol.md 6.6."""
+"""Transactions in a partition, with its restarts; rows of docs/SCENARIOS.md."""
 
 import asyncio
 

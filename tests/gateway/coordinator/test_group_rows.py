@@ -1,4 +1,4 @@
-"""Rows 82-105 of the protocol checklist, as far as the pure state shows them, one test per row.
+"""Rows 82 to 105 of docs/SCENARIOS.md, as far as the pure state shows them.
 
 Rows that need topics, versions or rows on disk are in test_groups.py and with the handlers.
 """

@@ -1,4 +1,4 @@
-"""Transactions in random order, with crashes anywhere; row 126 of kafka-protocol.md 6.6 at large.
+"""Transactions in random order, with crashes anywhere; row 126 of docs/SCENARIOS.md at large.
 
 Held against a list of what was asked and told: an outcome that was told holds; records of both
 partitions and the offset of a group appear together or not at all; what was aborted, timed out or

@@ -1,4 +1,4 @@
-"""Produce; rows 37 to 58 of kafka-protocol.md 6.3, as far as the gateway decides them."""
+"""Produce; rows 37 to 58 of docs/SCENARIOS.md, as far as the gateway decides them."""
 
 from uuid import UUID
 

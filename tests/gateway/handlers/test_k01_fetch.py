@@ -1,4 +1,4 @@
-"""Fetch; rows 59 to 69, 80 and 81 of kafka-protocol.md 6.4."""
+"""Fetch; rows 59 to 69, 80 and 81 of docs/SCENARIOS.md."""
 
 import asyncio
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""ListOffsets; rows 71 to 76 of kafka-protocol.md 6.4."""
+"""ListOffsets; rows 71 to 76 of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Metadata; rows 18 to 24 of kafka-protocol.md 6.2."""
+"""Metadata; rows 18 to 24 of docs/SCENARIOS.md."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""ApiVersions; rows of kafka-protocol.md 6.1."""
+"""ApiVersions; rows of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CreateTopics; rows 28 and 31 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""CreateTopics; rows 28 and 31 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DeleteTopics; rows 24 and 28 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""DeleteTopics; rows 24 and 28 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import asyncio
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""InitProducerId; rows of kafka-protocol.md 6.3."""
+"""InitProducerId; rows of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch; row 70 of kafka-protocol.md 6.4."""
+"""OffsetForLeaderEpoch; row 70 of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn; rows of kafka-protocol.md 6.6."""
+"""AddPartitionsToTxn; rows of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""EndTxn; rows of kafka-protocol.md 6.6."""
+"""EndTxn; rows of docs/SCENARIOS.md."""
 
 import asyncio
 

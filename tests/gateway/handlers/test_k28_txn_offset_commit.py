@@ -1,4 +1,4 @@
-"""TxnOffsetCommit; rows 101 and 122 of kafka-protocol.md."""
+"""TxnOffsetCommit; rows 101 and 122 of docs/SCENARIOS.md."""
 
 import pytest
 

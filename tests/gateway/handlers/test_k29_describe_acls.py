@@ -1,4 +1,4 @@
-"""DescribeAcls; row 30 of kafka-protocol.md 6.2."""
+"""DescribeAcls; row 30 of docs/SCENARIOS.md."""
 
 import pytest
 

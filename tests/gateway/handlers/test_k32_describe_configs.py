@@ -1,4 +1,4 @@
-"""DescribeConfigs; row 33 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""DescribeConfigs; row 33 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 

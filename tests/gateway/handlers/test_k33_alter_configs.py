@@ -1,4 +1,4 @@
-"""AlterConfigs; row 28 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""AlterConfigs; row 28 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs; row 34 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""DescribeLogDirs; row 34 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""CreatePartitions; rows 28 and 32 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""CreatePartitions; rows 28 and 32 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, as Apache Kafka 4.3 filters; row 27 of kafka-protocol.md 6.2."""
+"""DescribeClientQuotas, as Apache Kafka 4.3 filters; row 27 of docs/SCENARIOS.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""DescribeCluster; row 22 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""DescribeCluster; row 22 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 

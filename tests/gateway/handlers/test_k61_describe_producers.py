@@ -1,4 +1,4 @@
-"""DescribeProducers; row 128 of kafka-protocol.md 6.6."""
+"""DescribeProducers; row 128 of docs/SCENARIOS.md."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions; row 26 of kafka-protocol.md 6.2, and what Apache Kafka 4.3 answers."""
+"""DescribeTopicPartitions; row 26 of docs/SCENARIOS.md, and what Apache Kafka 4.3 answers."""
 
 import pytest
 
