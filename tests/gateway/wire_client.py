@@ -15,7 +15,8 @@ from gateway.wire.codec import decode, encode
 from gateway.wire.header import encode_request_header, response_body_start
 from gateway.wire.schema import Message
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 120.0
+"""Ends a test that hangs, and nothing waits for it otherwise."""
 
 
 class WireClient:

@@ -12,7 +12,7 @@ from native.forward_source import CursorSource
 from native.forwarder_state import Failure, ForwardLimits, SourceEntry
 from subscriptions.model import ALL
 
-TURNS_MAX = 200_000
+SECONDS_MAX = 120
 LIMITS = ForwardLimits(
     entries_in_flight_max=5, bytes_in_flight_max=50, read_entries_max=3, backoff_min_ms=100,
     backoff_max_ms=500,
@@ -31,11 +31,9 @@ def at(number: int) -> Position:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Turn the loop until something is so: threads of the store take their time."""
-    for _ in range(TURNS_MAX):
-        if condition():
-            return
-        await asyncio.sleep(0)
-    raise AssertionError("it never came to be")
+    async with asyncio.timeout(SECONDS_MAX):
+        while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
 
 
 async def turns(count: int = 10) -> None:

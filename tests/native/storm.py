@@ -24,7 +24,7 @@ from topics.partition_log import PartitionLog
 TOPICS = ("a", "b")
 PARTITIONS = 2
 SUBSCRIPTIONS = ("x", "y", "z")
-SECONDS_MAX = 30
+SECONDS_MAX = 120
 
 
 class StormLink(Link):

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ from tests.native.recording_broker import Endings
 
 pytestmark = pytest.mark.slow
 
-TEST_SECONDS = 60
+TEST_SECONDS = 240
 KEEPALIVE_MS = 500
-NOTICED_SECONDS = 10
-"""Twice the time above, and what a busy machine adds."""
+NOTICED_SECONDS = 60
+"""Twice the time above, and whatever a busy machine adds: otherwise it is never noticed."""
 
 HALF_ACKNOWLEDGING = """
 import asyncio, sys, kledger
@@ -134,10 +133,9 @@ async def test_server_that_stands_still_is_noticed_and_found_again() -> None:
     assert 1 == len(ended.seen)
 
 
-async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path) -> None:
+async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path, port: int) -> None:
     """Nothing that was sent is lost, nothing whose acknowledgement was confirmed comes again."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    address = f"127.0.0.1:{port}"
     values = [b"%d" % number for number in range(400)]
     arguments = ("--data", str(tmp_path / "data"))
     async with asyncio.timeout(TEST_SECONDS):

@@ -110,6 +110,6 @@ async def test_cancelled_call_is_cancelled() -> None:
 async def test_nobody_listening_is_unavailable() -> None:
     client = RpcClient("127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"no connection within 300 ms: 127\.0\.0\.1:1"):
-        await client.connect(timeout_ms=300)
+        await client.connect(timeout_ms=300, patience_ms=None)
     await client.close()
     await client.close()

@@ -13,9 +13,11 @@ from native.rpc_connection import RECONNECT_FIRST_MS, RECONNECT_MAX_MS, RpcConne
 from runtime.clock import SystemClock
 from runtime.tasks import Supervisor
 from tests.native.recording_broker import Endings, RecordingBroker, batch
-from tests.native.rpc_pair import TEST_SECONDS, serving
+from tests.native.rpc_pair import TEST_SECONDS, PatientClock, serving
 
 PAUSES = 8
+PATIENCE_MS = 600_000
+"""Nobody waits as long: the test ends before."""
 
 
 class ImpatientClock(SystemClock):
@@ -56,13 +58,13 @@ def connection(address: str, clock: SystemClock | None = None) -> RpcConnection:
     )
 
 
-async def test_connection_comes_back_when_the_server_does() -> None:
+async def test_connection_comes_back_when_the_server_does(port: int) -> None:
     ended = Endings()
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS):
-        async with serving(broker) as (_, port):
+        async with serving(broker, port=port):
             client = RpcClient(f"127.0.0.1:{port}")
-            await client.connect()
+            await client.connect(patience_ms=None)
             link = await client.open_producer("orders", 0, name="p", ended=ended)
             await link.send(batch(b"a"))
         assert isinstance(await ended.first(), Unavailable)
@@ -80,7 +82,7 @@ async def test_connection_comes_back_when_the_server_does() -> None:
 async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
     clock = ImpatientClock()
     link = connection("127.0.0.1:1", clock)
-    waiting = [asyncio.ensure_future(link.ready(20_000)) for _ in range(3)]
+    waiting = [asyncio.ensure_future(link.ready(PATIENCE_MS)) for _ in range(3)]
     async with asyncio.timeout(TEST_SECONDS):
         await clock.enough.wait()
     for each in waiting:
@@ -109,7 +111,7 @@ async def test_first_connection_that_is_refused_is_told_within_a_second() -> Non
         with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
             await client.connect()
         assert [100, 200, 400] == clock.pauses
-        patient = asyncio.ensure_future(client.connect(patience_ms=None))
+        patient = asyncio.ensure_future(client.connect(timeout_ms=PATIENCE_MS, patience_ms=None))
         await clock.enough.wait()
         assert not patient.done()
         await client.close()
@@ -119,7 +121,7 @@ async def test_first_connection_that_is_refused_is_told_within_a_second() -> Non
 
 async def test_closing_ends_every_wait() -> None:
     link = connection("127.0.0.1:1")
-    waiting = asyncio.ensure_future(link.ready(20_000))
+    waiting = asyncio.ensure_future(link.ready(PATIENCE_MS))
     await asyncio.sleep(0)
     await link.close()
     with pytest.raises(AlreadyClosed):
@@ -134,7 +136,7 @@ async def test_versions_that_do_not_meet_are_told_at_once(
     client: tuple[int, int], server: tuple[int, int]
 ) -> None:
     async with asyncio.timeout(TEST_SECONDS), serving(versions=server) as (_, port):
-        asking = RpcClient(f"127.0.0.1:{port}", versions=client)
+        asking = RpcClient(f"127.0.0.1:{port}", clock=PatientClock(), versions=client)
         with pytest.raises(NotAllowed) as caught:
             await asking.connect()
         assert (
@@ -146,19 +148,19 @@ async def test_versions_that_do_not_meet_are_told_at_once(
 
 async def test_highest_common_version_is_agreed_on_and_used() -> None:
     async with asyncio.timeout(TEST_SECONDS), serving(versions=(2, 4)) as (_, port):
-        asking = RpcClient(f"127.0.0.1:{port}", versions=(1, 3))
+        asking = RpcClient(f"127.0.0.1:{port}", clock=PatientClock(), versions=(1, 3))
         await asking.connect()
         assert 3 == asking._connection.version
         assert ["a", "ü"] == await asking.topics()
         await asking.close()
 
 
-async def test_server_of_another_version_in_the_old_place_is_noticed() -> None:
+async def test_server_of_another_version_in_the_old_place_is_noticed(port: int) -> None:
     """The library below reconnects by itself, so a call may meet a server that was never asked."""
     broker = RecordingBroker()
     async with asyncio.timeout(TEST_SECONDS):
-        async with serving(broker) as (_, port):
-            client = RpcClient(f"127.0.0.1:{port}")
+        async with serving(broker, port=port):
+            client = RpcClient(f"127.0.0.1:{port}", clock=PatientClock())
             await client.connect()
         async with serving(broker, port=port, versions=(2, 2)):
             await client._connection._channel.channel_ready()

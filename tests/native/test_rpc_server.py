@@ -12,7 +12,7 @@ from native.rpc_client import RpcClient
 from native.rpc_server import RpcServer
 from runtime.tasks import Supervisor
 from tests.native.recording_broker import Endings, RecordingBroker, batch
-from tests.native.rpc_pair import TEST_SECONDS, pair, serving
+from tests.native.rpc_pair import GRACE_MS, TEST_SECONDS, PatientClock, pair, serving
 
 
 async def test_taken_address_is_an_error_even_if_the_other_shares_it() -> None:
@@ -31,7 +31,7 @@ async def test_address_of_version_6_is_served() -> None:
         host, port = await server.start("::1", 0)
     except OSError:
         pytest.skip("no IPv6 here")
-    client = RpcClient(f"[{host}]:{port}")
+    client = RpcClient(f"[{host}]:{port}", clock=PatientClock())
     await client.connect()
     await client.close()
     await server.stop(grace_ms=0)
@@ -50,11 +50,13 @@ async def test_streams_beyond_the_limit_are_refused() -> None:
 
 async def test_connections_beyond_the_limit_are_refused() -> None:
     async with pair(NativeConfig(max_connections=1)) as both:
-        other = RpcClient(both.address)
+        refused = RpcClient(both.address)
         with pytest.raises(Unavailable):
-            await other.connect(timeout_ms=500)
+            await refused.connect(timeout_ms=500)
+        await refused.close()
         assert ["a", "ü"] == await both.client.topics()
         await both.client.close()
+        other = RpcClient(both.address, clock=PatientClock())
         await other.connect(patience_ms=None)  # the server hears of the end in its own time
         await other.close()
 
@@ -64,7 +66,7 @@ async def test_stop_waits_for_what_is_asked_and_cuts_what_takes_too_long() -> No
         both.broker.hold_open = hold = asyncio.Event()
         asking = asyncio.ensure_future(both.client.topics())
         await both.broker.happened("topics")
-        stopping = asyncio.ensure_future(both.server.stop(grace_ms=10_000))
+        stopping = asyncio.ensure_future(both.server.stop(grace_ms=GRACE_MS))
         await asyncio.sleep(0)
         hold.set()
         assert ["a", "ü"] == await asking
@@ -98,7 +100,7 @@ async def test_server_and_client_may_live_in_different_threads() -> None:
     def elsewhere(port: int) -> list[str]:
         async def ask() -> list[str]:
             async with asyncio.timeout(TEST_SECONDS):
-                client = RpcClient(f"127.0.0.1:{port}")
+                client = RpcClient(f"127.0.0.1:{port}", clock=PatientClock())
                 await client.connect()
                 names = await client.topics()
                 await client.close()

@@ -18,7 +18,7 @@ from tests.native.recording_broker import (
     batch,
     delivery,
 )
-from tests.native.rpc_pair import Pair, pair
+from tests.native.rpc_pair import GRACE_MS, Pair, pair
 
 SIZE = 100_000
 OPEN = pb.OpenConsumer(topic="t", type="shared", start=pb.Target(time_ms=0), consumer_name="c")
@@ -174,8 +174,8 @@ async def test_stopping_server_tells_every_link() -> None:
     async with pair() as both:
         await both.client.open_producer("t", 0, name="p", ended=ended)
         assert 1 == both.server.stream_count
-        await both.server.stop(grace_ms=5_000)
-        await both.server.stop(grace_ms=5_000)
+        await both.server.stop(grace_ms=GRACE_MS)
+        await both.server.stop(grace_ms=GRACE_MS)
         assert 0 == both.server.stream_count
         error = await ended.first()
         assert (Unavailable, "the server is stopping") == (type(error), str(error))

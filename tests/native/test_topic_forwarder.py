@@ -17,7 +17,7 @@ from native.forwarder_state import SourceEntry
 from native.topic_forwarder import ForwardRequest, TopicForwarder
 from runtime.clock import SystemClock
 from runtime.entropy import SystemEntropy
-from tests.native.forward_words import until
+from tests.native.forward_words import SECONDS_MAX, until
 from tests.native.serving import Serving, serving, turns
 from tests.topics.words import append
 
@@ -149,11 +149,10 @@ async def test_a_target_that_loses_a_write_gets_everything_in_order(here: Servin
         await forwarding.open()
         engine.fail_next("commit")
         running = asyncio.ensure_future(forwarding.run())
-        for _ in range(1_000):
-            await turns(50)
-            clock.advance(100)
-            if forwarding.forwarded_count == 8:
-                break
+        async with asyncio.timeout(SECONDS_MAX):
+            while forwarding.forwarded_count < 8:
+                await turns(50)
+                clock.advance(100)
         forwarding.close()
         await running
         assert list("abcdefgh") == await values(there)

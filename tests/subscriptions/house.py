@@ -31,6 +31,8 @@ from tests.batches.words import batch
 
 BEGINNING = Place(EARLIEST)
 PERMITS = 1_000
+SECONDS_MAX = 120
+"""Ends a test that hangs, and nothing waits for it otherwise."""
 
 
 class House:
@@ -165,7 +167,7 @@ class Client:
 
     async def got(self, count: int) -> list[str]:
         """Wait for that many records."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             version = self._arrived.version
             while len(self.values) < count:
                 version = await self._arrived.wait_beyond(version)

@@ -5,7 +5,16 @@ from collections.abc import AsyncIterator
 import pytest
 
 import kledger
+from ledger.testing import ManualClock
 from tests.native.contract.transports import TRANSPORTS
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """The time of a client that is made after it: it stands still until a test moves it."""
+    clock = ManualClock()
+    monkeypatch.setattr("native.client.SystemClock", lambda: clock)
+    return clock
 
 
 @pytest.fixture(params=list(TRANSPORTS))

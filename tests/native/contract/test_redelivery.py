@@ -6,6 +6,7 @@ import logging
 import pytest
 
 import kledger
+from ledger.testing import ManualClock
 from tests.native.contract.words import (
     SOON_MS,
     is_quiet,
@@ -58,37 +59,39 @@ async def test_to_a_single_consumer_everything_owed_comes_again_in_order(
     await consumer.acknowledge(received[3])
     await consumer.negative_acknowledge(received[2])
     found: list[tuple[bytes | None, int]] = []
-    while len(found) < 8 or found[-1][0] != b"9":
+    while len(found) < 8:
         (message,) = await receive(consumer, 1)
-        found.append((message.value, message.redelivery_count))
-        if message.redelivery_count == 0 and message.value == b"9":
-            found.clear()  # The rest of the first time; now they come again.
+        if found or message.redelivery_count:  # before that, some come for the first time
+            found.append((message.value, message.redelivery_count))
     assert [b"1", b"2", b"4", b"5", b"6", b"7", b"8", b"9"] == [value for value, _ in found]
     assert {(b"1", 1), (b"2", 1), (b"4", 1)} <= set(found)
 
 
 async def test_acknowledging_after_all_takes_a_negative_one_back(
-    client: kledger.Client, topic: str
+    clock: ManualClock, client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(
         topic, "s", consumer_type="shared", negative_ack_redelivery_delay_ms=30
     )
-    await send(client, topic, [b"v"])
+    await send(client, topic, [b"v"], key=b"k")
     (message,) = await receive(consumer, 1)
     await consumer.negative_acknowledge(message)
     await consumer.acknowledge(message)
-    assert await is_quiet(consumer)
+    clock.advance(30)
+    await send(client, topic, [b"next"], key=b"k")
+    assert [b"next"] == await receive_values(consumer, 1)
 
 
 @pytest.mark.parametrize("consumer_type", [*SHARED, *ONE_ACTIVE])
 async def test_what_is_not_acknowledged_in_time_comes_again(
-    client: kledger.Client, topic: str, consumer_type: str
+    clock: ManualClock, client: kledger.Client, topic: str, consumer_type: str
 ) -> None:
     consumer = await client.subscribe(topic, "s", consumer_type=consumer_type, ack_timeout_ms=50)
     await send(client, topic, values(4), key=b"k")
     received = await receive(consumer, 4)
     for message in received[1:]:
         await consumer.acknowledge(message)
+    clock.advance(50)
     (again,) = await receive(consumer, 1)
     assert (b"0", 1) == (again.value, again.redelivery_count)
     await consumer.acknowledge(again)
@@ -154,7 +157,7 @@ async def test_dead_letter_is_delivered_once_more_than_the_maximum_says(
 
 
 async def test_dead_letter_with_a_maximum_of_none_is_delivered_once(
-    client: kledger.Client, topic: str
+    clock: ManualClock, client: kledger.Client, topic: str
 ) -> None:
     consumer = await client.subscribe(
         topic,
@@ -167,6 +170,7 @@ async def test_dead_letter_with_a_maximum_of_none_is_delivered_once(
     await send(client, topic, values(3))
     received = await receive(consumer, 3)
     await consumer.acknowledge(received[0])
+    clock.advance(10)
     rest = {each.value for each in received[1:]}
     assert rest == set(await receive_values(letters, 2))
     await until_backlog(client, topic, "s", 0)

@@ -5,7 +5,15 @@ import asyncio
 import pytest
 
 import kledger
-from tests.native.contract.words import SOON_MS, is_quiet, receive, receive_values, send, values
+from tests.native.contract.words import (
+    SOON_MS,
+    divided,
+    is_quiet,
+    receive,
+    receive_values,
+    send,
+    values,
+)
 
 TYPES = ["exclusive", "failover", "shared", "key_shared"]
 
@@ -130,19 +138,10 @@ async def test_reset_by_somebody_else_settles_acknowledgements(client: kledger.C
 async def test_seek_of_one_moves_all_consumers(client: kledger.Client, topic: str) -> None:
     one, two = [await client.subscribe(topic, "s", consumer_type="shared") for _ in range(2)]
     await send(client, topic, values(10))
-    taken = [
-        message
-        for consumer in (one, two)
-        for message in await consumer.batch_receive(10, timeout_ms=100)
-    ]
-    assert 10 == len(taken)
+    assert 10 == sum(map(len, await divided([one, two], 10)))
     await one.seek("earliest")
-    again = [
-        message.value
-        for consumer in (one, two)
-        for message in await consumer.batch_receive(10, timeout_ms=200)
-    ]
-    assert sorted(values(10)) == sorted(each or b"" for each in again)
+    again = await divided([one, two], 10)
+    assert sorted(values(10)) == sorted(m.value or b"" for each in again for m in each)
 
 
 async def test_seek_of_a_place_that_is_not_durable(client: kledger.Client, topic: str) -> None:

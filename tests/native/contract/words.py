@@ -1,11 +1,11 @@
 """Words that the contract's tests share."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import kledger
 
-SOON_MS = 5_000
+SOON_MS = 60_000
 """Time for what must happen: it ends a test that hangs, and nothing waits for it otherwise."""
 QUIET_MS = 50
 """Time in which what must not happen would have been seen."""
@@ -32,6 +32,16 @@ async def receive(consumer: kledger.Consumer, count: int) -> list[kledger.Messag
 async def receive_values(consumer: kledger.Consumer, count: int) -> list[bytes | None]:
     """Receive as many and return what is in them."""
     return [message.value for message in await receive(consumer, count)]
+
+
+async def divided(consumers: Sequence[kledger.Consumer], count: int) -> list[list[kledger.Message]]:
+    """Receive as many from all of them together; return what each of them got."""
+    found: list[list[kledger.Message]] = [[] for _ in consumers]
+    async with asyncio.timeout(SOON_MS / 1000):
+        while sum(map(len, found)) < count:
+            for consumer, own in zip(consumers, found, strict=True):
+                own.extend(await consumer.batch_receive(count, timeout_ms=QUIET_MS))
+    return found
 
 
 async def is_quiet(consumer: kledger.Consumer) -> bool:
