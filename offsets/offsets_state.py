@@ -7,7 +7,7 @@ Must not know: rows, clocks, members, whether a topic still exists.
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -128,6 +128,10 @@ class OffsetsState:
     def has_pending(self, group: str, place: Place) -> bool:
         """Whether an open transaction may still change the offset of that place."""
         return place in self._unstable.get(group, _NOTHING)
+
+    def pending_places(self, group: str) -> Set[Place]:
+        """Return the places whose offsets open transactions may still change."""
+        return self._unstable.get(group, _NOTHING).keys()
 
     def pending(self, producer_id: int) -> Mapping[str, Mapping[Place, CommittedOffset]]:
         """Return what the producer's transaction would commit, by group."""

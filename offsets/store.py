@@ -8,6 +8,7 @@ Must not know: who may commit, whether a topic exists.
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
+from uuid import UUID
 
 from ledger import LedgerError, LedgerStore
 from offsets.offsets_state import CommittedOffset, OffsetsState, Place
@@ -53,11 +54,31 @@ class OffsetStore:
         return group in self._commits_in_flight
 
     def places(self, group: str) -> set[Place]:
-        """Return every place of the group that has a row, or will have one in a moment."""
-        places = set(self.state.all_committed(group))
-        for offsets in self._commits_in_flight.get(group, ()):
-            places.update(place for place, _ in offsets)
-        return places
+        """Return every place of the group that has a row, or may have one in a moment.
+
+        Among them those of open transactions: the end of one may be on its way.
+        """
+        return self._coming(group).keys() | self.state.pending_places(group)
+
+    def places_of_topic(self, topic_id: UUID) -> dict[str, list[Place]]:
+        """Return by group the places whose rows will name a topic when all commits have landed."""
+        found = {}
+        for group in {*self.state.groups(), *self._commits_in_flight}:
+            coming = self._coming(group)
+            places = [place for place, each in coming.items() if each.topic_id == topic_id]
+            if places:
+                found[group] = places
+        return found
+
+    def _coming(self, group: str) -> Mapping[Place, CommittedOffset]:
+        """Return what the group will have committed when what is on its way has landed."""
+        committed = self.state.all_committed(group)
+        if group not in self._commits_in_flight:
+            return committed
+        coming = dict(committed)
+        for offsets in self._commits_in_flight[group]:
+            coming.update(offsets)
+        return coming
 
     def commit_nowait(
         self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done

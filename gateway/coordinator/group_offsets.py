@@ -145,8 +145,13 @@ class GroupOffsets:
     async def delete(
         self, group_id: str, places: Sequence[Place]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Delete offsets that no member uses; return the request's error and one per place."""
+        """Delete offsets that no member uses; return the request's error and one per place.
+
+        Commits that are on their way go, too.
+        """
         host = self._table.get(group_id)
+        if host is None and self._is_first_coming(group_id):
+            return ErrorCode.NONE, [await self._delete_stored(group_id, places)] * len(places)
         if host is None or host.group.state == GroupState.DEAD:
             return ErrorCode.GROUP_ID_NOT_FOUND, []
         is_empty = host.group.is_empty
@@ -166,18 +171,15 @@ class GroupOffsets:
     async def forget_topic(self, topic_id: UUID) -> None:
         """Delete every group's offsets of a topic that was deleted."""
         ends = []
-        for group_id in list(self._store.state.groups()):
-            committed = self._store.state.all_committed(group_id)
-            places = [place for place, each in committed.items() if each.topic_id == topic_id]
-            if places:
-                ended = _Ended()
-                self._store.delete_nowait(group_id, places, ended.done)
-                ends.append(ended)
+        for group_id, places in self._store.places_of_topic(topic_id).items():
+            ended = _Ended()
+            self._store.delete_nowait(group_id, places, ended.done)
+            ends.append(ended)
         for ended in ends:
             await ended.wait()
 
     async def _delete_stored(self, group_id: str, places: Iterable[Place]) -> ErrorCode:
-        stored = self._store.state.all_committed(group_id)
+        stored = self._store.places(group_id)
         existing = [place for place in places if place in stored]
         if not existing:
             return ErrorCode.NONE
@@ -186,14 +188,21 @@ class GroupOffsets:
         return await ended.wait()
 
     def _begin_delete(self, group_id: str) -> "ErrorCode | _Ended":
-        host = self._table.get(group_id)
+        host, places = self._table.get(group_id), self._store.places(group_id)
+        ended = _Ended()
+        if host is None and self._is_first_coming(group_id):
+            self._store.delete_nowait(group_id, places, ended.done)
+            return ended
         if host is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not host.group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        ended = _Ended()
-        self._delete_group(host, self._store.places(group_id), ended.done)
+        self._delete_group(host, places, ended.done)
         return ended
+
+    def _is_first_coming(self, group_id: str) -> bool:
+        """Whether a group that is not there will be, by a commit that is on its way."""
+        return self._store.is_committing(group_id)
 
     def _delete_group(
         self, host: GroupHost, places: Iterable[Place], done: Callable[[LedgerError | None], None]

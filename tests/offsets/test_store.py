@@ -1,5 +1,6 @@
 """The offset store over a real ledger store."""
 
+import asyncio
 import uuid
 
 from ledger import LedgerError, LedgerStore, StoreConfig
@@ -60,6 +61,41 @@ async def test_commits_on_their_way_are_known() -> None:
         await done.wait(2)
         assert not offsets.is_committing("g")
         assert offsets.places("g") == {T0, T1}
+
+
+async def test_a_deletion_behind_commits_and_ends_on_their_way_takes_them_along() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        offsets = OffsetStore.open(store)
+        done = Done()
+        offsets.add_pending_nowait(7, "g", {T1: at(5)}, done)
+        await done.wait(1)
+        ended = asyncio.ensure_future(store.put_rows(offsets.rows_of_end(7, is_commit=True)))
+        await asyncio.sleep(0)
+        offsets.commit_nowait("g", [(T0, at(1))], done)
+        assert offsets.places("g") == {T0, T1}
+        offsets.delete_nowait("g", offsets.places("g"), done)
+        await ended
+        offsets.ended(7, is_commit=True)
+        await done.wait(3)
+
+    async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+        assert {} == OffsetStore.open(store).state.all_committed("g")
+
+
+async def test_the_topic_of_a_place_is_that_of_the_last_commit_on_its_way() -> None:
+    async with LedgerStore.open(None, config=SETTINGS) as store:
+        offsets = OffsetStore.open(store)
+        done = Done()
+        topic_id, other = at(1).topic_id, uuid.UUID(int=10)
+        offsets.commit_nowait("g", [(T0, at(1)), (T1, at(1))], done)
+        await done.wait(1)
+        offsets.commit_nowait("g", [(T1, at(2)._replace(topic_id=other))], done)
+        offsets.commit_nowait("new", [(T0, at(3))], done)
+        assert {"g": [T0], "new": [T0]} == offsets.places_of_topic(topic_id)
+        assert {"g": [T1]} == offsets.places_of_topic(other)
+        await done.wait(3)
+        assert {"g": [T1]} == offsets.places_of_topic(other)
 
 
 async def test_failed_commit_changes_nothing_in_memory() -> None:

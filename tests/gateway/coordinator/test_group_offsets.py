@@ -133,6 +133,33 @@ async def test_deletion_takes_along_a_commit_on_its_way() -> None:
         assert bench.groups.describe("g") is None
 
 
+async def test_deletion_of_offsets_takes_along_a_commit_on_its_way() -> None:
+    async with coordinator() as bench:
+        await bench.commit(T0, at(1))
+        late = bench.groups.offsets.commit("g", Sender("", -1), [(T1, at(2))])
+        deletion = bench.groups.offsets.delete("g", [T1])
+
+        committed, deleted = await asyncio.gather(late, deletion)
+
+        assert (committed, deleted) == (ErrorCode.NONE, (ErrorCode.NONE, [ErrorCode.NONE]))
+        assert dict(bench.groups.offsets.all_committed("g")) == {T0: at(1)}
+
+
+async def test_deletion_behind_the_first_commit_of_a_group() -> None:
+    async with coordinator() as bench:
+        offsets = bench.groups.offsets
+        first = [(T0, at(1)), (T1, at(1))]
+        commits = [offsets.commit(group, Sender("", -1), first) for group in ("g", "h")]
+        answers = await asyncio.gather(
+            *commits, offsets.delete("g", [T1, T1]), offsets.delete_groups(["h"])
+        )
+
+        assert answers == [0, 0, (ErrorCode.NONE, [ErrorCode.NONE] * 2), [ErrorCode.NONE]]
+        assert dict(offsets.all_committed("g")) == {T0: at(1)}
+        assert dict(offsets.all_committed("h")) == {}
+        assert bench.groups.describe("h") is None
+
+
 async def test_join_during_a_deletion_makes_a_new_group() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
@@ -206,6 +233,15 @@ async def test_deleted_topic_takes_its_offsets_along() -> None:
 
         for group in ("g", "h"):
             assert set(bench.groups.offsets.all_committed(group)) == {U0}
+
+
+async def test_deleted_topic_takes_along_a_commit_on_its_way() -> None:
+    async with coordinator() as bench:
+        late = bench.groups.offsets.commit("g", Sender("", -1), [(T0, at(2))])
+
+        await asyncio.gather(late, bench.groups.offsets.forget_topic(TOPIC_ID))
+
+        assert dict(bench.groups.offsets.all_committed("g")) == {}
 
 
 # Expiry, row 102.
