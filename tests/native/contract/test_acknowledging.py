@@ -1,6 +1,7 @@
 """What acknowledging promises."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -140,8 +141,9 @@ async def test_foreign_things_are_refused(client: kledger.Client) -> None:
     other = await client.subscribe("others", "s")
     await send(client, "others", [b"v"])
     (message,) = await receive(other, 1)
+    text: Any = "1"
     nowhere = [kledger.MessageId(1, 1, 0, partition=7), kledger.MessageId(1 << 63, 0)]
-    for wrong in (message, *nowhere, kledger.MessageId("a", "b"), b"x", None):  # type: ignore[arg-type]
+    for wrong in (message, *nowhere, kledger.MessageId(text, text), b"x", None):
         with pytest.raises(kledger.InvalidArgument):
             await consumer.acknowledge(wrong)  # type: ignore[arg-type]
 
