@@ -21,6 +21,7 @@ class GatewayConfig:
     cluster_id: str = ""
     """Empty: the id that the store keeps, made at the first start."""
     advertised_host: str = "127.0.0.1"
+    """What clients are told to connect to; unless it is set, the host that the listener names."""
     advertised_port: int = 0
     """0: the port of the listener."""
 

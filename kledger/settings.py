@@ -44,12 +44,17 @@ class ServerSettings:
     """What the process itself needs to know. An address is HOST:PORT; port 0 is any free one."""
 
     data: str = "./kledger-data"
+    """The folder that everything is kept in."""
     memory: bool = False
     """Keep everything in memory; `data` is not used."""
     kafka: str | None = "127.0.0.1:9092"
+    """Where Kafka clients connect."""
     native: str | None = None
+    """Where native clients connect; without it, nowhere."""
     admin: str | None = None
+    """Where `/health` and `/metrics` are; without it, nowhere."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What goes to standard error: debug, info, warning or error, and what is worse."""
     log_retention_check_interval_ms: int = 300_000
     """How often records that may go by age or size are looked for."""
 

@@ -18,41 +18,37 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What holds for all managed ledgers of a store.
-
-    Attributes:
-        durability: `fsync`: acknowledged means synced; `os`: acknowledged means handed to the
-            operating system, which survives a killed process but not a power cut.
-        cache_bytes: limit of the entries kept in memory for readers of the tail; 0 = no cache.
-        committer_queue_bytes_max: more than this unconfirmed, entries and rows, and `is_saturated`
-            holds.
-        committer_queue_count_max: the same for the number of appends.
-        cold_read_bytes_max: what is read from the storage at once; further reads wait.
-        cold_reads_waiting_max: more reads than this waiting, and one more gets TooManyRequests.
-        cursor_persist_per_second: how often a cursor writes its acknowledgements at most; what is
-            not written yet is owed again after a crash. None = with every group, as appends.
-        cursor_ranges_max: limit of the ranges, and of the batches in parts, that are kept of a
-            cursor; beyond it the highest are owed again after a restart.
-        cluster: name under which metrics of cursors are shown.
-        log_rewrite_bytes_per_second: pace at which what is alive in mostly dead log files is
-            written again, so that these can go; 0 = never.
-        log_dead_percent_max: share of the log that may be dead before that begins.
-        read_ahead_bytes_max: limit of what is read in advance for readers behind the cache, and of
-            what they share; 0 = nothing is read in advance or kept.
-    """
+    """What holds for all managed ledgers of a store."""
 
     durability: Literal["fsync", "os"] = "fsync"
+    """`fsync`: acknowledged means synced; `os`: acknowledged means handed to the operating system,
+    which survives a killed process but not a power cut."""
     cache_bytes: int = 64 * MIB
+    """Limit of the entries kept in memory for readers of the tail; 0 = no cache."""
     committer_queue_bytes_max: int = 64 * MIB
+    """More than this unconfirmed, entries and rows, and producers are not read."""
     committer_queue_count_max: int = 100_000
+    """The same for the number of appends."""
     cold_read_bytes_max: int = 64 * MIB
+    """What is read from the storage at once; further reads wait."""
     cold_reads_waiting_max: int = 10_000
+    """More reads than this waiting, and one more gets TooManyRequests."""
     read_ahead_bytes_max: int = 16 * MIB
+    """Limit of what is read in advance for readers behind the cache, and of what they share; 0 =
+    nothing is read in advance or kept."""
     log_rewrite_bytes_per_second: int = 16 * MIB
+    """Pace at which what is alive in mostly dead log files is written again, so that these can go;
+    0 = never."""
     log_dead_percent_max: int = 20
+    """Share of the log that may be dead before that begins."""
     cursor_persist_per_second: int | None = None
+    """How often a cursor writes its acknowledgements at most; what is not written yet is owed again
+    after a crash. None = with every group, as appends."""
     cursor_ranges_max: int = 10_000
+    """Limit of the ranges, and of the batches in parts, that are kept of a cursor; beyond it the
+    highest are owed again after a restart."""
     cluster: str = "standalone"
+    """Name under which metrics of cursors are shown."""
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):

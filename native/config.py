@@ -15,6 +15,7 @@ class NativeConfig:
     """How long a silent peer is left alone, and how long it may then take to answer a ping: who
     does not is gone after twice this time."""
     max_connections: int = 10_000
+    """Connections of all clients at one time; more are refused."""
     streams_max: int = 50_000
     """Producers, consumers and calls of all clients at one time; more are refused."""
     delivery_bytes_max: int = 4 * 1024 * 1024

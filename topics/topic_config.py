@@ -52,22 +52,19 @@ class ConfigEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What holds for topics that do not say otherwise.
-
-    Attributes:
-        num_partitions: partitions of a topic that is created without a number.
-        configs: settings by broker-level name (`log.retention.hours`, `message.max.bytes`, …).
-        batch_validation: `header` (the default): the head of every batch is checked, its records
-            only on compacted topics; `full`: all records are walked, in every topic.
-        producer_id_expiration_ms: how long an idle producer is remembered in a partition.
-        producers_max: how many producers a partition remembers; the longest idle go first.
-    """
+    """What holds for topics that do not say otherwise."""
 
     num_partitions: int = 1
+    """Partitions of a topic that is created without a number."""
     configs: Mapping[str, str] = field(default_factory=dict)
+    """Settings by broker-level name (`log.retention.hours`, `message.max.bytes`, …)."""
     batch_validation: str = "header"
+    """`header`: the head of every batch is checked, its records only on compacted topics; `full`:
+    all records are walked, in every topic."""
     producer_id_expiration_ms: int = 86_400_000
+    """How long an idle producer is remembered in a partition."""
     producers_max: int = 10_000
+    """How many producers a partition remembers; the longest idle go first."""
 
     def __post_init__(self) -> None:
         if self.batch_validation not in ("header", "full"):
