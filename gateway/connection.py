@@ -8,7 +8,8 @@ Must not know: APIs, except that Produce pipelines and that ApiVersions is never
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from struct import Struct
 from types import CoroutineType
@@ -214,6 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         board = self._board
         board.received.value += nbytes
         self._activity_tick = board.tick
+        self._begun_ms = board.now_ms()
         splitter, can_start = self._splitter, self.state.can_start
         try:
             for frame, is_owned in splitter.buffer_updated(nbytes):
@@ -275,7 +277,6 @@ class Connection(asyncio.BufferedProtocol):
         return response
 
     def _begin(self, frame: memoryview, is_owned: bool) -> None:
-        self._begun_ms = self._board.now_ms()
         key, version, correlation_id, client_id_size = HEAD.unpack_from(frame)
         route = self._board.router.find(key, version)
         if route is None:
@@ -345,21 +346,25 @@ class Connection(asyncio.BufferedProtocol):
         header: RequestHeader,
         work: Coroutine[Any, Any, object],
     ) -> None:
-        try:
+        with self._closing_on_fault():
             slot.response = self._encoded(context, header, await work)
-        except Exception:
-            logger.exception(OWN_FAULT, self.peer_host)
-            self.abort()
-        else:
             self.slot_ready(slot)
 
     async def _unblock(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
+        with self._closing_on_fault():
             await work
+        self.release(HOLD_NOT_READY)
+
+    @contextmanager
+    def _closing_on_fault(self) -> Iterator[None]:
+        """Let no fault of a request, or of ours, go further than its connection."""
+        try:
+            yield
+        except MalformedMessage as error:
+            self.fail(str(error))
         except Exception:
             logger.exception(OWN_FAULT, self.peer_host)
             self.abort()
-        self.release(HOLD_NOT_READY)
 
     def release(self, hold: int) -> None:
         """One reason less to hold requests back."""
@@ -372,16 +377,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_pumping or self.is_closed:
             return
         self._is_pumping = True
-        try:
+        self._begun_ms = self._board.now_ms()
+        with self._closing_on_fault():
             while (frame := self.state.take_startable()) is not None:
                 self._start(frame, is_owned=True)
-        except MalformedMessage as error:
-            self.fail(str(error))
-        except Exception:
-            logger.exception(OWN_FAULT, self.peer_host)
-            self.abort()
-        finally:
-            self._is_pumping = False
+        self._is_pumping = False
 
     # Responses.
 

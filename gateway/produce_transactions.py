@@ -10,10 +10,11 @@ from collections.abc import Coroutine, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from batches.header import BATCH_OVERHEAD, TRANSACTIONAL_BIT
+from batches.header import BATCH_OVERHEAD, FLAGS_AT, TRANSACTIONAL_BIT
 from gateway.coordinator.txn_state import Identity
 from gateway.error_map import without_fencing
 from gateway.wire.error_codes import ErrorCode
+from gateway.wire.produce_codec import PartitionRecords
 from offsets import Place
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 ADDED_IMPLICITLY_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11
-_ATTRIBUTES: Final = Struct(">h")
-_ATTRIBUTES_AT: Final = 21
 _PRODUCER: Final = Struct(">qh")
 _PRODUCER_AT: Final = 43
 _OLD_CODES: Final = {
@@ -96,12 +95,19 @@ class ProduceTransactions:
                 )
 
 
+def has_transaction(frame: memoryview, batches: Iterable[PartitionRecords]) -> bool:
+    """Return whether one of the batches in a request says that it belongs to a transaction."""
+    for _, _, start, length in batches:
+        if length > FLAGS_AT and frame[start + FLAGS_AT] & TRANSACTIONAL_BIT:
+            return True
+    return False
+
+
 def _transaction_of(batch: memoryview) -> Identity | None:
     """Return the producer of a transactional batch."""
     if len(batch) < BATCH_OVERHEAD:
         return None
-    (attributes,) = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)
-    if not attributes & TRANSACTIONAL_BIT:
+    if not batch[FLAGS_AT] & TRANSACTIONAL_BIT:
         return None
     return Identity(*_PRODUCER.unpack_from(batch, _PRODUCER_AT))
 

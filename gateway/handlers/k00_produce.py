@@ -19,14 +19,15 @@ Version notes:
   unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Container, Coroutine
+from collections.abc import Container, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from batches.header import TRANSACTIONAL_BIT
+from batches.header import CODEC_MASK, FLAGS_AT
 from gateway.missing_logs import Missing, MissingLogs
+from gateway.produce_heads import ProduceHeads
 from gateway.produce_slot import ProduceSlot
-from gateway.produce_transactions import ProduceTransactions
+from gateway.produce_transactions import ProduceTransactions, has_transaction
 from gateway.topic_lookup import TopicLookup
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.produce_codec import (
@@ -48,8 +49,6 @@ MAX_VERSION = 13
 
 ZSTD = 4
 ZSTD_SINCE = 7
-CODEC_BYTE = 22
-CODEC_MASK = 7
 PINNED_FRAME_FACTOR = 8
 """A batch may keep a frame of at most so many times its size in memory."""
 
@@ -67,6 +66,7 @@ class ProduceHandler:
 
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
+        self._heads = ProduceHeads(services.registry)
         self._transactions = ProduceTransactions(services.transactions)
         self._missing = MissingLogs()
 
@@ -81,18 +81,20 @@ class ProduceHandler:
         is_owned: bool,
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or say which logs must be opened first."""
-        request = parse_produce_request(frame, version, body_start)
-        found = self._places(request, frame, version)
-        if not isinstance(found, list):
-            return found
+        known = self._heads.find(frame, version, body_start)
         verified: Container[int] = ()
-        if request.transactional_id is not None:
-            admitted = self._verify(request, found, frame, version)
-            if not isinstance(admitted, set):
+        found: Sequence[Found]
+        if known is not None:
+            request, log = known
+            found = (log,)
+        else:
+            request = parse_produce_request(frame, version, body_start)
+            admitted = self._admit(request, frame, version)
+            if not isinstance(admitted, tuple):
                 return admitted
-            verified = admitted
-        elif _has_transaction(request, frame):
-            found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
+            found, verified = admitted
+            if version >= ZSTD_SINCE:
+                self._heads.remember(frame, version, body_start, request, found)
         answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)
@@ -110,6 +112,20 @@ class ProduceHandler:
         if not found:
             answer.settle()
         return None
+
+    def _admit(
+        self, request: ProduceRequest, frame: memoryview, version: int
+    ) -> tuple[list[Found], Container[int]] | Coroutine[Any, Any, None]:
+        """Return where the batches go and which are verified, or what must happen first."""
+        found = self._places(request, frame, version)
+        if not isinstance(found, list):
+            return found
+        if request.transactional_id is not None:
+            verified = self._verify(request, found, frame, version)
+            return (found, verified) if isinstance(verified, set) else verified
+        if has_transaction(frame, request.partitions):
+            found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
+        return found, ()
 
     def _places(
         self, request: ProduceRequest, frame: memoryview, version: int
@@ -140,8 +156,8 @@ class ProduceHandler:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if length < 0:
             return ErrorCode.INVALID_RECORD
-        if version < ZSTD_SINCE and length > CODEC_BYTE:
-            codec = frame[start + CODEC_BYTE] & CODEC_MASK
+        if version < ZSTD_SINCE and length > FLAGS_AT:
+            codec = frame[start + FLAGS_AT] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return topic.partition(index) or self._missing.want(topic, index, missing)
@@ -166,13 +182,6 @@ class ProduceHandler:
             if error:
                 found[position] = error
         return {position for position, error in admitted.items() if not error}
-
-
-def _has_transaction(request: ProduceRequest, frame: memoryview) -> bool:
-    for _, _, start, length in request.partitions:
-        if length > CODEC_BYTE and frame[start + CODEC_BYTE] & TRANSACTIONAL_BIT:
-            return True
-    return False
 
 
 def _missing(name: bytes) -> ErrorCode:

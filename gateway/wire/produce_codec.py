@@ -4,6 +4,9 @@ The request is read down to (topic, partition index, start, length) per partitio
 not touched and nothing of their size is copied. `topic` is the name in UTF-8 up to version 12
 and the 16 bytes of the topic id from version 13 on; it goes into the response as it came.
 
+Most requests hold one batch of no transaction. What lies before its records is the same from one
+request of a producer to the next; `find_single` cuts it off without looking at what it says.
+
     response frame for one partition without a message, version 9 to 12
     size  correlation_id  tags | 2 | name+1 name | 2 | index error base_offset append_time
     log_start | no record_errors | no message | tags | tags | throttle_time_ms | tags
@@ -39,6 +42,7 @@ PartitionResult = tuple[
 """Topic, partition index, error code, base offset, log append time, log start offset, error
 message, and (batch index, message) per refused record."""
 
+LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
 
@@ -47,6 +51,12 @@ _ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
 _ACKS_TO_TOPICS_V9: Final = Struct(">hiB").unpack_from
 _INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
 _INDEX_AND_SIZE_V9: Final = Struct(">iB").unpack_from
+_NULL_TO_NAME_SIZE_V3: Final = Struct(">h6xih").unpack_from
+_PARTITIONS_TO_SIZE_V3: Final = Struct(">i4xi").unpack_from
+_NULL_TO_NAME_SIZE_V9: Final = Struct(">B6xBB").unpack_from
+_PARTITIONS_TO_SIZE_V9: Final = Struct(">B4xB").unpack_from
+_NO_TAGS: Final = bytes(3)
+_ID_SIZE: Final = 16
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 
@@ -67,6 +77,16 @@ class ProduceRequest:
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.partitions = partitions
+
+    def with_records(self, start: int, length: int) -> "ProduceRequest":
+        """Return a request like this one, of one partition, whose records are elsewhere."""
+        other = _new_request(ProduceRequest)
+        other.transactional_id = self.transactional_id
+        other.acks = self.acks
+        other.timeout_ms = self.timeout_ms
+        topic, index, _, _ = self.partitions[0]
+        other.partitions = [(topic, index, start, length)]
+        return other
 
 
 # Filling slots costs half of what a constructor does.
@@ -209,6 +229,50 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
     return request
 
 
+def find_single(buf: memoryview, version: int, pos: int) -> tuple[bytes, int, int] | None:
+    """Find the records of a request of the commonest shape; faster than to parse it.
+
+    Args:
+        buf: the frame; the positions in the result count from its start.
+        version: API version.
+        pos: where the body starts.
+
+    Returns:
+        The head, which is the body up to the partition's index and says everything but the
+        records; where the records start, and their length. None: there is a transactional id,
+        more or less than one batch, or a fault.
+    """
+    try:
+        if version < FLEXIBLE_SINCE:
+            return _single_fixed(buf, pos)
+        return _single_flexible(buf, version >= TOPIC_ID_SINCE, pos)
+    except _FAULTS:
+        return None
+
+
+def _single_fixed(buf: memoryview, pos: int) -> tuple[bytes, int, int] | None:
+    null, topics, name_size = _NULL_TO_NAME_SIZE_V3(buf, pos)
+    head_end = pos + 22 + name_size
+    partitions, size = _PARTITIONS_TO_SIZE_V3(buf, head_end - 8)
+    start = head_end + 4
+    if (null, topics, partitions) != (-1, 1, 1) or name_size < 0 or size < 0:
+        return None
+    return (bytes(buf[pos:head_end]), start, size) if start + size == len(buf) else None
+
+
+def _single_flexible(buf: memoryview, has_ids: bool, pos: int) -> tuple[bytes, int, int] | None:
+    null, topics, name_size = _NULL_TO_NAME_SIZE_V9(buf, pos)
+    head_end = pos + (8 + _ID_SIZE if has_ids else 8 + name_size) + 5
+    partitions, size = _PARTITIONS_TO_SIZE_V9(buf, head_end - 5)
+    start = head_end + 1
+    if (null, topics, partitions) != (0, 2, 2) or (name_size > 127 and not has_ids):
+        return None
+    if size > 127:
+        size, start = read_uvarint(buf, head_end)
+    is_whole = size > 0 and buf[start + size - 1 :] == _NO_TAGS
+    return (bytes(buf[pos:head_end]), start, size - 1) if is_whole else None
+
+
 def encode_produce_response(
     version: int, results: Sequence[PartitionResult], throttle_time_ms: int = 0
 ) -> bytes:
@@ -232,14 +296,21 @@ def produce_response_frame(
             topic entry.
         throttle_time_ms: KIP-219.
     """
-    if len(results) == 1:
-        result = results[0]
-        if result[6] is None and not result[7] and len(result[0]) < 127:
-            return _one_partition_frame(correlation_id, version, result, throttle_time_ms)
+    if len(results) == 1 and version >= LOG_START_SINCE:
+        topic, index, code, base, append_time, log_start, message, refused = results[0]
+        if message is None and not refused:
+            pack = _one_partition(version, topic, index, code)
+            return pack(correlation_id, base, append_time, log_start, throttle_time_ms)
+    return _encode(correlation_id, version, results, throttle_time_ms)
+
+
+def _encode(
+    correlation_id: int, version: int, results: Sequence[PartitionResult], throttle: int
+) -> bytes:
     if version >= FLEXIBLE_SINCE:
-        body = _encode_flexible(version, results, throttle_time_ms)
+        body = _encode_flexible(version, results, throttle)
         return _PREFIX_V1.pack(len(body) + 5, correlation_id, 0) + body
-    body = _encode_fixed(version, results, throttle_time_ms)
+    body = _encode_fixed(version, results, throttle)
     return _PREFIX_V0.pack(len(body) + 4, correlation_id) + body
 
 
@@ -248,44 +319,25 @@ _PREFIX_V1: Final = Struct(">iiB")
 
 
 @lru_cache(maxsize=2048)
-def _one_partition_layout(version: int, key_size: int) -> tuple[Callable[..., bytes], int]:
-    """Return the pack function and the size of a response with one partition.
+def _one_partition(
+    version: int, topic: bytes, index: int, code: int
+) -> Callable[[int, int, int, int, int], bytes]:
+    """Return what writes the frame of one partition by one pack: most of it is always the same.
 
-    Every `x` is a zero byte: an empty tag section, a null message or an empty int32 count.
+    It takes correlation id, base offset, append time, log start offset and throttle time.
     """
-    if version >= FLEXIBLE_SINCE:
-        key = f"{key_size}s" if version >= TOPIC_ID_SINCE else f"B{key_size}s"
-        layout = Struct(f">iix B{key}B ihqqq B x x x i x")
-    else:
-        log_start = "q" if version >= 5 else ""
-        errors = "4xh" if version >= 8 else ""
-        layout = Struct(f">ii ih{key_size}si ihqq{log_start} {errors} i")
-    return layout.pack, layout.size - 4
+    sample = _encode(0, version, [(topic, index, code, 0, 0, 0, None, ())], 0)
+    # Behind the log start are an empty list of errors, no message, the throttle time, and tags.
+    before, behind = (4, 1) if version >= FLEXIBLE_SINCE else (6 if version >= 8 else 0, 0)
+    offsets_at = len(sample) - behind - 4 - before - 24
+    pack = Struct(f">4si{offsets_at - 8}sqqq{before}si{behind}x").pack
+    size, known = sample[:4], sample[8:offsets_at]
+    gap = sample[offsets_at + 24 : offsets_at + 24 + before]
 
+    def write(correlation_id: int, base: int, time: int, log_start: int, throttle: int) -> bytes:
+        return pack(size, correlation_id, known, base, time, log_start, gap, throttle)
 
-def _one_partition_frame(
-    correlation_id: int, version: int, result: PartitionResult, throttle: int
-) -> bytes:
-    """Write a whole response for one partition that has no message, by one pack."""
-    topic, index, code, base, append_time, log_start, _, _ = result
-    key_size = len(topic)
-    pack, size = _one_partition_layout(version, key_size)
-    if version >= TOPIC_ID_SINCE:
-        return pack(
-            size, correlation_id, 2, topic, 2,
-            index, code, base, append_time, log_start, 1, throttle,
-        )  # fmt: skip
-    if version >= FLEXIBLE_SINCE:
-        return pack(
-            size, correlation_id, 2, key_size + 1, topic, 2,
-            index, code, base, append_time, log_start, 1, throttle,
-        )  # fmt: skip
-    head = (size, correlation_id, 1, key_size, topic, 1, index, code, base, append_time)
-    if version >= 8:
-        return pack(*head, log_start, -1, throttle)
-    if version >= 5:
-        return pack(*head, log_start, throttle)
-    return pack(*head, throttle)
+    return write
 
 
 def _by_topic(results: Sequence[PartitionResult]) -> list[tuple[bytes, list[PartitionResult]]]:
@@ -317,7 +369,7 @@ def _encode_fixed(version: int, results: Sequence[PartitionResult], throttle: in
     for topic, group in topics:
         parts += (_INT16_PACK(len(topic)), topic, _INT32_PACK(len(group)))
         for _, index, code, base, append_time, log_start, message, refused in group:
-            if version < 5:
+            if version < LOG_START_SINCE:
                 parts.append(_RESULT_V3.pack(index, code, base, append_time))
                 continue
             parts.append(_RESULT_V5.pack(index, code, base, append_time, log_start))

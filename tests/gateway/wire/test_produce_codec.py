@@ -16,6 +16,7 @@ from gateway.wire.produce_codec import (
     PartitionResult,
     ProduceRequest,
     encode_produce_response,
+    find_single,
     parse_produce_request,
     produce_response_frame,
 )
@@ -124,6 +125,73 @@ def test_garbage_is_refused_or_stays_inside_the_frame(data: st.DataObject) -> No
             for _, _, start, size in request.partitions:
                 assert 0 <= start <= len(attempt)
                 assert -1 <= size <= len(attempt) - start
+
+
+def framed(
+    version: int,
+    *,
+    topics: int = 1,
+    partitions: int = 1,
+    name: str = "n",
+    records: bytes | None = b"r" * 300,
+    transactional_id: str | None = None,
+) -> bytes:
+    """Return a request behind a header of three bytes."""
+    data = [messages.PartitionProduceData(index=7, records=records)] * partitions
+    topic = messages.TopicProduceData(name=name, topic_id=UUID(int=5), partition_data=data)
+    request = messages.ProduceRequest(
+        transactional_id=transactional_id, acks=-1, timeout_ms=1, topic_data=[topic] * topics
+    )
+    return b"abc" + encode(settle(request, version), version)
+
+
+@every_version
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 70_000])
+@pytest.mark.parametrize("name", ["", "n", "n" * 126])
+def test_single_batch_is_found_where_the_parser_finds_it(
+    version: int, size: int, name: str
+) -> None:
+    frame = memoryview(framed(version, name=name, records=b"r" * size))
+    found = find_single(frame, version, 3)
+    assert found is not None
+    head, start, length = found
+    (expected,) = parse_produce_request(frame, version, 3).partitions
+    assert (start, length) == expected[2:]
+    assert bytes(frame[3:]).startswith(head)
+    assert head.endswith(b"\0\0\0\7")
+
+
+@every_version
+def test_other_shapes_hold_no_single_batch(version: int) -> None:
+    frame = framed(version)
+    assert find_single(memoryview(frame + b"\0"), version, 3) is None
+    assert find_single(memoryview(framed(version, records=None)), version, 3) is None
+    for size in range(len(frame)):
+        assert find_single(memoryview(frame[:size]), version, 3) is None
+    for other in (
+        framed(version, transactional_id="t"),
+        framed(version, transactional_id=""),
+        framed(version, topics=0),
+        framed(version, topics=2),
+        framed(version, partitions=0),
+        framed(version, partitions=2),
+    ):
+        assert find_single(memoryview(other), version, 3) is None
+
+
+@quick
+@given(data=st.data())
+def test_whatever_holds_a_single_batch_is_parsed_as_one(data: st.DataObject) -> None:
+    garbage = data.draw(st.binary(max_size=20))
+    for version in VERSIONS:
+        frame = bytearray(framed(version, records=data.draw(st.binary(max_size=9))))
+        at = data.draw(st.integers(3, len(frame) - 1))
+        frame[at : at + len(garbage)] = garbage
+        found = find_single(memoryview(frame), version, 3)
+        if found is not None:
+            request = parse_produce_request(memoryview(frame), version, 3)
+            assert request.transactional_id is None
+            assert [found[1:]] == [one[2:] for one in request.partitions]
 
 
 def test_request_can_be_built_by_hand() -> None:

@@ -1,0 +1,64 @@
+"""ProduceHeads: where a request goes that begins like one before it.
+
+Rule: a producer sends the same bytes before its records again and again; what follows from them
+alone, which is the log and the required acks, is found by these bytes and not worked out anew.
+Only requests that hold one batch of no transaction are remembered, and only while no topic changes
+and the log is open. A batch that may need more than its head says is not found here.
+Must not know: how a request is laid out, what is done with its records.
+"""
+
+from collections.abc import Sequence
+
+from batches.header import FLAGS_AT, TRANSACTIONAL_BIT
+from gateway.wire.produce_codec import ProduceRequest, find_single
+from topics import PartitionLog, TopicRegistry
+
+HEADS_MAX = 4096
+"""Heads that are remembered, some hundred bytes each; when there are more, all are forgotten."""
+
+
+class ProduceHeads:
+    """The heads of the requests that were served, for one server."""
+
+    __slots__ = ("_epoch", "_known", "_registry")
+
+    def __init__(self, registry: TopicRegistry) -> None:
+        self._registry = registry
+        self._epoch = registry.epoch
+        self._known: dict[tuple[int, bytes], tuple[ProduceRequest, PartitionLog]] = {}
+
+    def find(
+        self, frame: memoryview, version: int, body_start: int
+    ) -> tuple[ProduceRequest, PartitionLog] | None:
+        """Return a request that has one batch and where that goes, if it is known already."""
+        single = find_single(frame, version, body_start)
+        if single is None:
+            return None
+        head, start, length = single
+        if self._epoch != self._registry.epoch:
+            self._epoch = self._registry.epoch
+            self._known.clear()
+        known = self._known.get((version, head))
+        if known is None or length <= FLAGS_AT:
+            return None
+        before, log = known
+        if log.is_closed or frame[start + FLAGS_AT] & TRANSACTIONAL_BIT:
+            return None
+        return before.with_records(start, length), log
+
+    def remember(
+        self,
+        frame: memoryview,
+        version: int,
+        body_start: int,
+        request: ProduceRequest,
+        found: Sequence[PartitionLog | int],
+    ) -> None:
+        """Note where the batch of a request went, if it is the only one and found its log."""
+        if len(found) != 1 or isinstance(found[0], int):
+            return
+        single = find_single(frame, version, body_start)
+        if single is not None:
+            if len(self._known) >= HEADS_MAX:
+                self._known.clear()
+            self._known[version, single[0]] = (request, found[0])
