@@ -149,7 +149,11 @@ async def early(gateway: RunningGateway, stack: AsyncExitStack) -> WireClient:
     """Use up what an address has saved; return the connection that came too early."""
     await gateway.services.quotas.put(((IP, HERE),), {"connection_creation_rate": 2.0})
     await connections(gateway, stack, 20)
-    return await stack.enter_async_context(gateway.client())
+    client = await stack.enter_async_context(gateway.client())
+    switchboard = gateway.server._switchboard
+    assert switchboard is not None
+    await until(lambda: bool(switchboard.entrance._early))
+    return client
 
 
 async def test_a_connection_above_its_addresss_rate_is_not_served_and_closed_later() -> None:

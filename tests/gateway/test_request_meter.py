@@ -134,6 +134,8 @@ async def test_other_clients_and_requests_within_the_quota_do_not_wait() -> None
 async def test_acks_0_has_no_answer_and_waits_all_the_same() -> None:
     async with limited(producer_byte_rate=500.0) as (gateway, client):
         client.send(produce({0: RECORDS}, acks=0), 9, is_answered=False)
+        metrics = gateway.services.metrics
+        await until(lambda: metrics.snapshot().get('requests{api="produce"}') == 1)
         waiting = await held(client)
         gateway.clock.advance(10**6)
         assert await waiting
