@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from native.errors import InvalidArgument, KledgerError
 from native.outbox import Outbox
@@ -167,6 +168,8 @@ async def answer(work: Awaitable[object]) -> pb.Error | None:
 
 
 def fault(error: Exception) -> KledgerError:
-    """Log a mistake of ours and return what its client is told."""
+    """Return what a client is told that has met a mistake, and log it if it is ours."""
+    if isinstance(error, DecodeError):
+        return InvalidArgument("a message that cannot be read")
     logger.error("a native request failed", exc_info=error)
     return KledgerError(f"the server failed: {error!r}")

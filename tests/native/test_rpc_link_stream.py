@@ -21,7 +21,9 @@ OPEN = pb.OpenProducer(topic="orders", partition=2, name="p")
 
 
 @asynccontextmanager
-async def stream(broker: RecordingBroker, name: str = "Produce") -> AsyncIterator[Any]:
+async def stream(
+    broker: RecordingBroker, name: str = "Produce", serializer: Any = None
+) -> AsyncIterator[Any]:
     """Open a stream by hand."""
     call = CALLS[name]
     async with (
@@ -31,7 +33,7 @@ async def stream(broker: RecordingBroker, name: str = "Produce") -> AsyncIterato
     ):
         yield channel.stream_stream(
             call.path,
-            request_serializer=call.request.SerializeToString,
+            request_serializer=serializer or call.request.SerializeToString,
             response_deserializer=call.response.FromString,
         )(metadata=((VERSION_KEY, "1"),))
 
@@ -141,6 +143,22 @@ async def test_request_that_cannot_be_ends_the_stream(calls: Sequence[pb.Consume
         await call.write(pb.ConsumeRequest(open=opening, calls=calls))
         assert "invalid_argument" == (await error_of(call))[0]
     assert ("c", "close") == broker.calls[-1]
+
+
+async def test_bytes_that_are_no_message_are_the_clients_mistake(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What anybody can send must not fill the log with traces."""
+    broker = RecordingBroker()
+    opening = pb.ProduceRequest(open=OPEN).SerializeToString()
+    async with stream(broker, serializer=bytes) as call:
+        await call.write(opening)
+        await call.write(b"\xff\xff")
+        assert "invalid_argument" == (await error_of(call))[0]
+    async with stream(broker, serializer=bytes) as call:
+        await call.write(b"\xff\xff")
+        assert "invalid_argument" == (await error_of(call))[0]
+    assert not caplog.records
 
 
 async def test_answer_of_what_failed_is_its_error() -> None:
