@@ -9,11 +9,13 @@ Must not know: epochs, what members own at the moment.
 same member if all want the same topics.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final
 from uuid import UUID
 
+from gateway.coordinator.consumer_level_plan import level
 from gateway.coordinator.consumer_messages import TopicPartition
 
 Assignment = dict[str, frozenset[TopicPartition]]
@@ -65,27 +67,33 @@ def assign_uniform(interests: Mapping[str, Interest], topics: Mapping[UUID, int]
         topics: number of partitions by topic id.
     """
     wanted = {interest.topic_ids for interest in interests.values()}
-    shares = {
-        member_id: {one for one in interest.before if _is_wanted(one, interest, topics)}
-        for member_id, interest in interests.items()
-    }
-    taken = set().union(*shares.values()) if shares else set()
-    left = [
-        one
-        for topic_id in sorted(set().union(*wanted) & topics.keys())
-        for partition in range(topics[topic_id])
-        if (one := TopicPartition(topic_id, partition)) not in taken
-    ]
+    counts = {each: topics[each] for each in sorted(set().union(*wanted) & topics.keys())}
+    kept = _kept(interests, counts)
     if len(wanted) == 1:
-        _fill_equally(shares, left)
-    else:
-        _fill_lowest(shares, left, interests)
-        _level(shares, interests)
-    return _frozen(shares)
+        every = {TopicPartition(one, at) for one, count in counts.items() for at in range(count)}
+        _fill_equally(kept, list(every.difference(*kept.values())))
+        return _frozen(kept)
+    return _frozen(_levelled(kept, interests, counts))
 
 
-def _is_wanted(one: TopicPartition, interest: Interest, topics: Mapping[UUID, int]) -> bool:
-    return one.topic_id in interest.topic_ids and one.partition < topics.get(one.topic_id, 0)
+def _kept(
+    interests: Mapping[str, Interest], counts: Mapping[UUID, int]
+) -> dict[str, set[TopicPartition]]:
+    """Return what members had and still want, each partition once.
+
+    The leader of a classic group may have given one to several.
+    """
+    taken: set[TopicPartition] = set()
+    kept = {}
+    for member_id in sorted(interests):
+        interest = interests[member_id]
+        kept[member_id] = {
+            one
+            for one in interest.before - taken
+            if one.topic_id in interest.topic_ids and one.partition < counts.get(one.topic_id, 0)
+        }
+        taken |= kept[member_id]
+    return kept
 
 
 def _fill_equally(shares: dict[str, set[TopicPartition]], left: list[TopicPartition]) -> None:
@@ -112,60 +120,41 @@ def _fill_equally(shares: dict[str, set[TopicPartition]], left: list[TopicPartit
             share.add(left.pop())
 
 
-def _fill_lowest(
-    shares: dict[str, set[TopicPartition]],
-    left: list[TopicPartition],
+def _levelled(
+    kept: Mapping[str, set[TopicPartition]],
     interests: Mapping[str, Interest],
-) -> None:
-    """Give each partition to the member with the least of those who want it; rare ones first."""
-    takers = _takers(interests)
-    for one in sorted(left, key=lambda each: (len(takers[each.topic_id]), each)):
-        shares[_lowest(takers[one.topic_id], shares)].add(one)
-
-
-def _level(shares: dict[str, set[TopicPartition]], interests: Mapping[str, Interest]) -> None:
-    """Move single partitions to members with at least two less, until there is none such.
-
-    Every move makes the shares more equal, so it ends.
-    """
-    takers = _takers(interests)
-    topic_ids = sorted(takers)
-    has_moved = True
-    while has_moved:
-        has_moved = False
-        for topic_id in topic_ids:
-            while _move_one(topic_id, takers[topic_id], shares):
-                has_moved = True
-
-
-def _move_one(topic_id: UUID, takers: list[str], shares: dict[str, set[TopicPartition]]) -> bool:
-    owners = [
-        member_id
-        for member_id in takers
-        if any(one.topic_id == topic_id for one in shares[member_id])
-    ]
-    if not owners:
-        return False
-    most = max(owners, key=lambda member_id: (len(shares[member_id]), member_id))
-    least = _lowest(takers, shares)
-    if len(shares[most]) - len(shares[least]) < 2:
-        return False
-    moved = max(one for one in shares[most] if one.topic_id == topic_id)
-    shares[most].remove(moved)
-    shares[least].add(moved)
-    return True
-
-
-def _lowest(takers: list[str], shares: Mapping[str, set[TopicPartition]]) -> str:
-    return min(takers, key=lambda member_id: (len(shares[member_id]), member_id))
-
-
-def _takers(interests: Mapping[str, Interest]) -> dict[UUID, list[str]]:
-    takers: dict[UUID, list[str]] = {}
-    for member_id in sorted(interests):
+    counts: Mapping[UUID, int],
+) -> dict[str, set[TopicPartition]]:
+    """Work out how many of each topic everybody gets, then let all keep what they can."""
+    members = sorted(interests)
+    number_of = {topic_id: number for number, topic_id in enumerate(counts)}
+    takers: list[list[int]] = [[] for _ in counts]
+    held: list[dict[int, list[int]]] = [{} for _ in counts]
+    for member, member_id in enumerate(members):
         for topic_id in interests[member_id].topic_ids:
-            takers.setdefault(topic_id, []).append(member_id)
-    return takers
+            if (number := number_of.get(topic_id)) is not None:
+                takers[number].append(member)
+        for one in kept[member_id]:
+            held[number_of[one.topic_id]].setdefault(member, []).append(one.partition)
+    shares = [{member: len(some) for member, some in each.items()} for each in held]
+    level(takers, list(counts.values()), shares)
+    dealt: dict[str, set[TopicPartition]] = {member_id: set() for member_id in members}
+    for (topic_id, count), had, gets in zip(counts.items(), held, shares, strict=True):
+        for member, partition in _dealt(count, had, gets):
+            dealt[members[member]].add(TopicPartition(topic_id, partition))
+    return dealt
+
+
+def _dealt(
+    count: int, had: Mapping[int, list[int]], gets: Mapping[int, int]
+) -> Iterator[tuple[int, int]]:
+    """Say who gets which partitions of a topic: those that he had, and then of the others."""
+    kept = {member: sorted(had.get(member, ()))[:share] for member, share in gets.items()}
+    left = iter(sorted(set(range(count)).difference(*kept.values())))
+    for member in sorted(gets):
+        more = islice(left, gets[member] - len(kept[member]))
+        for partition in chain(kept[member], more):
+            yield member, partition
 
 
 def _frozen(shares: Mapping[str, set[TopicPartition]]) -> Assignment:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gateway.coordinator.consumer_assignor_plan import (
@@ -57,14 +57,44 @@ def test_uniform_stays_whole_from_any_start(
     assert plan == assign_uniform(interests(wanted, plan), TOPICS), "what is fair stays"
 
 
-@given(groups)
-def test_uniform_leaves_no_move_that_would_be_fairer(wanted: dict[str, frozenset[UUID]]) -> None:
-    plan = assign_uniform(interests(wanted), TOPICS)
+@given(groups, groups)
+def test_uniform_leaves_no_move_that_would_be_fairer(
+    wanted: dict[str, frozenset[UUID]], earlier: dict[str, frozenset[UUID]]
+) -> None:
+    before = assign_uniform(interests(earlier), TOPICS)
+    plan = assign_uniform(interests(wanted, before), TOPICS)
     for owner, share in plan.items():
         for topic_id in {one.topic_id for one in share}:
             for other, topics in wanted.items():
                 if topic_id in topics:
                     assert len(share) - len(plan[other]) < 2, f"{owner} could give to {other}"
+
+
+@given(groups, groups)
+def test_uniform_swaps_no_partitions_of_a_topic(
+    wanted: dict[str, frozenset[UUID]], earlier: dict[str, frozenset[UUID]]
+) -> None:
+    """Who wants other things than others keeps of each topic as many as it is to have."""
+    assume(len(set(wanted.values())) > 1)
+    before = assign_uniform(interests(earlier), TOPICS)
+    plan = assign_uniform(interests(wanted, before), TOPICS)
+    for member_id in wanted.keys() & earlier.keys():
+        for topic_id in wanted[member_id]:
+            had, has = (
+                {one for one in each[member_id] if one.topic_id == topic_id}
+                for each in (before, plan)
+            )
+            assert len(had & has) == min(len(had), len(has))
+
+
+@given(groups, st.data())
+def test_uniform_gives_once_what_several_had(
+    wanted: dict[str, frozenset[UUID]], data: st.DataObject
+) -> None:
+    """As the leader of a classic group may have given it."""
+    every = [TopicPartition(topic, number) for topic in TOPICS for number in range(TOPICS[topic])]
+    before = {one: data.draw(st.frozensets(st.sampled_from(every))) for one in wanted}
+    check_whole(wanted, assign_uniform(interests(wanted, before), TOPICS))
 
 
 @given(st.integers(1, 7), st.integers(1, 7))
