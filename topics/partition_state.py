@@ -60,8 +60,12 @@ class PartitionState:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction has ended, and everything is durable."""
-        return self.transactions.stable_offset(self.high_watermark)
+        """The offset up to which every transaction has ended, and everything is durable.
+
+        It is never below the log start: of what was removed, nothing is waited for.
+        """
+        stable = self.transactions.stable_offset(self.high_watermark)
+        return stable if stable > self.log_start_offset else self.log_start_offset
 
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of that producer is open here: its batches may be appended."""

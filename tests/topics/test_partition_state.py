@@ -88,6 +88,18 @@ def test_log_start_only_rises() -> None:
         partition.raise_log_start(11)
 
 
+def test_nothing_is_waited_for_that_was_removed() -> None:
+    partition = state()
+    for each in (header(1, producer=9, transactional=True), header(3)):
+        partition.begin(each, -1, 0)
+        partition.confirm()
+    assert (0, 4) == (partition.last_stable_offset, partition.high_watermark)
+    partition.raise_log_start(2)
+    assert 2 == partition.last_stable_offset
+    partition.raise_log_start(4)
+    assert 4 == partition.last_stable_offset
+
+
 def test_replay_takes_what_the_log_says() -> None:
     partition = state()
     for sequence in (0, 7, 8):  # a gap: the producer had been forgotten in between
