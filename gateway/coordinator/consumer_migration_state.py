@@ -53,7 +53,11 @@ def upgraded(
 def downgraded(
     group: ConsumerGroup, catalog: TopicCatalog, now_ms: int
 ) -> tuple[ClassicGroup, list[Effect]]:
-    """Return a group without members of the consumer protocol as a classic one that rebalances."""
+    """Return a group without members of the consumer protocol as a classic one that rebalances.
+
+    Its generation is the epoch that members were last assigned in: whoever is there is told of the
+    rebalance, and may commit before it joins again.
+    """
     interests = Interests(catalog)
     members = tuple(
         MemberRecord(
@@ -71,7 +75,7 @@ def downgraded(
     )
     record = GroupRecord(
         group_id=group.group_id,
-        generation=group.epoch,
+        generation=group.assignment_epoch,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=members[0].protocols[0][0],
         leader=members[0].member_id,

@@ -158,8 +158,10 @@ async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
         await ask(bench, command("a", -1))
         assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
         assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 2))).error
+        assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(9), sender)
         again = await bench.join(old.member_id, protocols=READS_T)
-        assert (4, old.member_id) == (again.generation, again.leader)
+        assert (3, old.member_id) == (again.generation, again.leader)
 
 
 async def test_group_of_left_over_classic_members_goes_back_after_a_restart() -> None:

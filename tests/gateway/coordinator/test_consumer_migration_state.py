@@ -3,8 +3,9 @@
 import pytest
 
 from gateway.coordinator.consumer_migration_state import downgraded, upgraded
-from gateway.coordinator.group_messages import Protocols
+from gateway.coordinator.group_messages import Protocols, Sender
 from gateway.coordinator.outcome import Schedule
+from gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, assignment_of, subscribed
 from tests.gateway.coordinator.group_words import GroupWorld
 
@@ -74,3 +75,15 @@ def test_way_back_keeps_members_and_lets_them_rebalance() -> None:
     assert assignment_of("t", "23", version=0) == classic.roster.members["b"].assignment
     kinds = {one.key.kind for one in effects if isinstance(one, Schedule)}
     assert {"session", "join"} == kinds
+
+
+def test_way_back_lets_members_commit_before_they_join_again() -> None:
+    gone_over = upgraded(stable_world(a="0123").group, CATALOG, 5)
+    assert gone_over is not None
+    group, _ = gone_over
+    member = group.roster.member("a")
+    group.grow_epoch()  # the last one of the other protocol has left
+    classic, _ = downgraded(group, CATALOG, 9)
+    sender = Sender("a", member.epoch)
+    assert ErrorCode.NONE == classic.check_commit(sender, 9)
+    assert ErrorCode.REBALANCE_IN_PROGRESS == classic.heartbeat(sender, 9)
