@@ -1,13 +1,13 @@
 """Offsets state: what every group has committed, and what open transactions would add.
 
 Rule: `apply` is the only door to committed offsets, used live (after a row became durable) and at
-start. Pending offsets of a transaction are invisible until it ends.
+start. Pending offsets of a transaction are invisible until it ends. Of offsets for one place the
+one that was sent last holds, whenever the transactions end; `commit_ms` tells their order.
 Must not know: rows, clocks, members, whether a topic still exists.
 """
 
 import uuid
-from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -65,7 +65,7 @@ class OffsetsState:
     def __init__(self) -> None:
         self._committed: dict[str, Places] = {}
         self._pending: dict[int, dict[str, Places]] = {}
-        self._unstable: dict[str, Counter[Place]] = {}  # how many transactions may change each
+        self._unstable: dict[str, dict[Place, set[int]]] = {}  # whose transactions may change each
 
     def apply(self, group: str, place: Place, committed: CommittedOffset | None) -> None:
         """Take over a durable row, or the deletion of one when `committed` is None."""
@@ -96,8 +96,9 @@ class OffsetsState:
         )
 
     def groups(self) -> Iterator[str]:
-        """Iterate over the names of groups with commits."""
-        return iter(self._committed)
+        """Iterate over the names of groups with any commit, durable or pending."""
+        yield from self._committed
+        yield from (group for group in self._unstable if group not in self._committed)
 
     def has_group(self, group: str) -> bool:
         """Whether the group has any commit, durable or pending."""
@@ -120,36 +121,63 @@ class OffsetsState:
     ) -> None:
         """Keep offsets of an open transaction; a later one for the same place replaces it."""
         if offsets:
-            known = self._pending.setdefault(producer_id, {}).setdefault(group, {})
-            unstable = self._unstable.setdefault(group, Counter())
-            unstable.update(place for place in offsets if place not in known)
-            known.update(offsets)
+            self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
+            unstable = self._unstable.setdefault(group, {})
+            for place in offsets:
+                unstable.setdefault(place, set()).add(producer_id)
+
+    def is_unstable(self, group: str) -> bool:
+        """Whether an open transaction may still change any offset of the group."""
+        return group in self._unstable
 
     def has_pending(self, group: str, place: Place) -> bool:
         """Whether an open transaction may still change the offset of that place."""
         return place in self._unstable.get(group, _NOTHING)
 
-    def pending_places(self, group: str) -> Set[Place]:
-        """Return the places whose offsets open transactions may still change."""
-        return self._unstable.get(group, _NOTHING).keys()
-
     def pending(self, producer_id: int) -> Mapping[str, Mapping[Place, CommittedOffset]]:
         """Return what the producer's transaction would commit, by group."""
         return self._pending.get(producer_id, {})
+
+    def pending_at(self, group: str, place: Place) -> dict[int, CommittedOffset]:
+        """Return what open transactions would commit for one place, by producer."""
+        producers = self._unstable.get(group, {}).get(place, ())
+        return {each: self._pending[each][group][place] for each in producers}
+
+    def pending_places(self, group: str) -> list[Place]:
+        """Return the places of a group that open transactions may still change."""
+        return list(self._unstable.get(group, ()))
+
+    def is_overtaken(self, group: str, place: Place, pending: CommittedOffset) -> bool:
+        """Whether a later offset than that pending one has been committed."""
+        committed = self.committed(group, place)
+        return committed is not None and committed.commit_ms > pending.commit_ms
+
+    def drop_pending(self, group: str, place: Place) -> None:
+        """Forget what open transactions would commit for a place whose offset was deleted."""
+        for producer_id in self._unstable.get(group, {}).get(place, set()).copy():
+            self._drop(producer_id, group, place)
 
     def end_pending(self, producer_id: int) -> None:
         """Forget the pending offsets of a transaction that ended.
 
         On a commit the caller makes them durable first and gives each to `apply`.
         """
-        for group, offsets in self._pending.pop(producer_id, {}).items():
-            unstable = self._unstable[group]
-            for place in offsets:
-                unstable[place] -= 1
-                if not unstable[place]:
-                    del unstable[place]
-            if not unstable:
-                del self._unstable[group]
+        for group, offsets in list(self.pending(producer_id).items()):
+            for place in list(offsets):
+                self._drop(producer_id, group, place)
+
+    def _drop(self, producer_id: int, group: str, place: Place) -> None:
+        groups, unstable = self._pending[producer_id], self._unstable[group]
+        del groups[group][place]
+        if not groups[group]:
+            del groups[group]
+        if not groups:
+            del self._pending[producer_id]
+        unstable[place].discard(producer_id)
+        if not unstable[place]:
+            del unstable[place]
+        if not unstable:
+            del self._unstable[group]
 
 
 def _is_expired(committed: CommittedOffset, rule: ExpiryRule) -> bool:

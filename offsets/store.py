@@ -1,13 +1,14 @@
 """Offset store: committed offsets as durable rows, and all of them in memory.
 
 Rule: rows first, then `OffsetsState.apply`, then the caller's `done`; completions come in the order
-of submission, so memory never differs from what a restart would read.
+of submission, and when one write fails, those behind it fail too, so memory never differs from what
+a restart would read. A deletion takes along what open transactions would commit there.
 Must not know: who may commit, whether a topic exists.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from ledger import LedgerError, LedgerStore
@@ -25,16 +26,32 @@ from offsets.records import (
 
 Done: TypeAlias = Callable[[LedgerError | None], None]
 Row: TypeAlias = tuple[bytes, bytes | None]
+_COMMITTED: Final = -1
+"""In place of a producer: the offset waits for no transaction."""
+
+
+class _Write(NamedTuple):
+    """Rows of one group that are on their way.
+
+    Attributes:
+        offsets: what is stored, none by a deletion.
+        gone: the places of a deletion.
+        producer_id: whose transaction the offsets belong to, _COMMITTED without one.
+    """
+
+    offsets: Mapping[Place, CommittedOffset]
+    gone: frozenset[Place] = frozenset()
+    producer_id: int = _COMMITTED
 
 
 class OffsetStore:
     """Writes offsets, answers reads from memory."""
 
-    __slots__ = ("_commits_in_flight", "_store", "state")
+    __slots__ = ("_in_flight", "_store", "state")
 
     def __init__(self, store: LedgerStore, state: OffsetsState) -> None:
         self._store = store
-        self._commits_in_flight: dict[str, deque[Sequence[tuple[Place, CommittedOffset]]]] = {}
+        self._in_flight: dict[str, deque[_Write]] = {}
         self.state = state
 
     @classmethod
@@ -50,75 +67,65 @@ class OffsetStore:
         return cls(store, state)
 
     def is_committing(self, group: str) -> bool:
-        """Whether commits of the group are on their way and not visible yet."""
-        return group in self._commits_in_flight
+        """Whether offsets of the group are on their way and not visible yet."""
+        return any(write.offsets for write in self._in_flight.get(group, ()))
 
     def places(self, group: str) -> set[Place]:
-        """Return every place of the group that has a row, or may have one in a moment.
-
-        Among them those of open transactions: the end of one may be on its way.
-        """
-        return self._coming(group).keys() | self.state.pending_places(group)
+        """Return every place of the group that has a row, or will have one in a moment."""
+        places = {*self.state.all_committed(group), *self.state.pending_places(group)}
+        for write in self._in_flight.get(group, ()):
+            places.update(write.offsets)
+        return places
 
     def places_of_topic(self, topic_id: UUID) -> dict[str, list[Place]]:
-        """Return by group the places whose rows will name a topic when all commits have landed."""
+        """Return by group the places whose offsets name a topic, when all that comes has landed."""
         found = {}
-        for group in {*self.state.groups(), *self._commits_in_flight}:
-            coming = self._coming(group)
-            places = [place for place, each in coming.items() if each.topic_id == topic_id]
+        for group in {*self.state.groups(), *self._in_flight}:
+            places = [
+                place
+                for place in self.places(group)
+                if deque(self._offsets_at(group, place), 1)[0][1].topic_id == topic_id
+            ]
             if places:
                 found[group] = places
         return found
-
-    def _coming(self, group: str) -> Mapping[Place, CommittedOffset]:
-        """Return what the group will have committed when what is on its way has landed."""
-        committed = self.state.all_committed(group)
-        if group not in self._commits_in_flight:
-            return committed
-        coming = dict(committed)
-        for offsets in self._commits_in_flight[group]:
-            coming.update(offsets)
-        return coming
 
     def commit_nowait(
         self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done
     ) -> None:
         """Store offsets of one group in one atomic write; `done` is called on the loop."""
+        stored = dict(offsets)
+        if self.state.is_unstable(group) or group in self._in_flight:
+            stored = {place: self._in_turn(group, place, stored[place]) for place in stored}
         rows: list[Row] = [
-            (encode_key(group, place), encode_value(committed)) for place, committed in offsets
+            (encode_key(group, place), encode_value(committed))
+            for place, committed in stored.items()
         ]
-        state = self.state
-        in_flight = self._commits_in_flight
 
-        def stored(error: LedgerError | None) -> None:
-            commits = in_flight[group]
-            commits.popleft()
-            if not commits:
-                del in_flight[group]
-            if error is None:
-                for place, committed in offsets:
-                    state.apply(group, place, committed)
-            done(error)
+        def apply() -> None:
+            for place, committed in stored.items():
+                self.state.apply(group, place, committed)
 
-        in_flight.setdefault(group, deque()).append(offsets)
-        self._append(rows, stored)
+        self._submit({group: _Write(stored)}, rows, apply, done)
 
     def delete_nowait(
         self, group: str, places: Iterable[Place], done: Done, *, more_rows: Sequence[Row] = ()
     ) -> None:
-        """Delete offsets of one group, atomically with `more_rows` of the caller."""
-        gone = tuple(places)
-        rows: list[Row] = [(encode_key(group, place), None) for place in gone]
+        """Delete offsets of one group, pending ones too, atomically with `more_rows`."""
+        gone = frozenset(places)
+        rows: list[Row] = []
+        for place in gone:
+            rows.append((encode_key(group, place), None))
+            producers = {each for each, _ in self._offsets_at(group, place)} - {_COMMITTED}
+            rows += [(encode_pending_key(each, group, place), None) for each in sorted(producers)]
         rows.extend(more_rows)
-        state = self.state
 
-        def deleted(error: LedgerError | None) -> None:
-            if error is None:
-                for place in gone:
-                    state.apply(group, place, None)
-            done(error)
+        def apply() -> None:
+            for place in gone:
+                self.state.apply(group, place, None)
+                self.state.drop_pending(group, place)
 
-        self._append(rows, deleted)
+        self._submit({group: _Write({}, gone)}, rows, apply, done)
 
     # Transactions
 
@@ -126,40 +133,104 @@ class OffsetStore:
         self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset], done: Done
     ) -> None:
         """Store offsets that an open transaction would commit; nobody sees them before it does."""
+        stored = {
+            place: self._in_turn(group, place, offsets[place], is_pending=True) for place in offsets
+        }
         rows: list[Row] = [
             (encode_pending_key(producer_id, group, place), encode_value(committed))
-            for place, committed in offsets.items()
+            for place, committed in stored.items()
         ]
 
+        def apply() -> None:
+            self.state.add_pending(producer_id, group, stored)
+
+        self._submit({group: _Write(stored, producer_id=producer_id)}, rows, apply, done)
+
+    def end_nowait(
+        self, producer_id: int, done: Done, *, is_commit: bool, more_rows: Sequence[Row] = ()
+    ) -> None:
+        """End a producer's pending offsets, atomically with `more_rows`, which tell the outcome."""
+        rows: list[Row] = []
+        writes: dict[str, _Write] = {}
+        for group, offsets in self.state.pending(producer_id).items():
+            rows += [(encode_pending_key(producer_id, group, place), None) for place in offsets]
+            hold = {
+                place: each
+                for place, each in offsets.items()
+                if is_commit and self._will_hold(group, place, each)
+            }
+            rows += [(encode_key(group, place), encode_value(hold[place])) for place in hold]
+            writes[group] = _Write(hold)
+        rows.extend(more_rows)
+
+        def apply() -> None:
+            for group, write in writes.items():
+                for place, committed in write.offsets.items():
+                    self.state.apply(group, place, committed)
+            self.state.end_pending(producer_id)
+
+        self._submit(writes, rows, apply, done)
+
+    # Order: what was sent last holds, whenever transactions end.
+
+    def _offsets_at(self, group: str, place: Place) -> Iterator[tuple[int, CommittedOffset]]:
+        """Iterate over all offsets of one place with their producers, those on their way last."""
+        yield from self.state.pending_at(group, place).items()
+        committed = self.state.committed(group, place)
+        if committed is not None:
+            yield _COMMITTED, committed
+        for write in self._in_flight.get(group, ()):
+            if place in write.offsets:
+                yield write.producer_id, write.offsets[place]
+
+    def _in_turn(
+        self, group: str, place: Place, committed: CommittedOffset, *, is_pending: bool = False
+    ) -> CommittedOffset:
+        """Give an offset a time that is later than those it comes after, as far as it matters."""
+        earliest_ms = committed.commit_ms
+        for producer_id, each in self._offsets_at(group, place):
+            if producer_id != _COMMITTED:
+                earliest_ms = max(earliest_ms, each.commit_ms + 1)
+            elif is_pending:
+                earliest_ms = max(earliest_ms, each.commit_ms)
+        if earliest_ms == committed.commit_ms:
+            return committed
+        return committed._replace(commit_ms=earliest_ms)
+
+    def _will_hold(self, group: str, place: Place, pending: CommittedOffset) -> bool:
+        """Whether a pending offset is the one to hold, when all that is on its way is stored."""
+        if self.state.is_overtaken(group, place, pending):
+            return False
+        for write in self._in_flight.get(group, ()):
+            if place in write.gone:
+                return False
+            is_later = write.producer_id == _COMMITTED and place in write.offsets
+            if is_later and write.offsets[place].commit_ms > pending.commit_ms:
+                return False
+        return True
+
+    def _submit(
+        self,
+        writes: Mapping[str, _Write],
+        rows: Sequence[Row],
+        apply: Callable[[], None],
+        done: Done,
+    ) -> None:
+        """Hand rows to the store; they hold, for every group, once they are durable."""
+
         def stored(error: LedgerError | None) -> None:
+            for group in writes:
+                in_flight = self._in_flight[group]
+                in_flight.popleft()
+                if not in_flight:
+                    del self._in_flight[group]
             if error is None:
-                self.state.add_pending(producer_id, group, offsets)
+                apply()
             done(error)
 
+        for group, write in writes.items():
+            self._in_flight.setdefault(group, deque()).append(write)
         self._append(rows, stored)
-
-    def rows_of_end(self, producer_id: int, *, is_commit: bool) -> list[Row]:
-        """Return the rows that end a producer's pending offsets.
-
-        Whoever stores them calls `ended` when they are durable.
-        """
-        rows: list[Row] = []
-        for group, offsets in self.state.pending(producer_id).items():
-            for place, committed in offsets.items():
-                rows.append((encode_pending_key(producer_id, group, place), None))
-                if is_commit:
-                    rows.append((encode_key(group, place), encode_value(committed)))
-        return rows
-
-    def ended(self, producer_id: int, *, is_commit: bool) -> list[str]:
-        """Let the end of a producer's pending offsets hold; return the groups concerned."""
-        pending = self.state.pending(producer_id)
-        if is_commit:
-            for group, offsets in pending.items():
-                for place, committed in offsets.items():
-                    self.state.apply(group, place, committed)
-        self.state.end_pending(producer_id)
-        return list(pending)
 
     def _append(self, rows: Sequence[Row], done: Done) -> None:
         """Hand rows to the store; one that has stopped fails them at once."""

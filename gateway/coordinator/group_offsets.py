@@ -69,10 +69,7 @@ class GroupOffsets:
             return error
         ended = _Ended()
         self._store.commit_nowait(group_id, offsets, ended.done)
-        error = await ended.wait()
-        if self._store.state.has_group(group_id):
-            self._table.ensure(group_id)
-        return error
+        return await self._stored(group_id, ended)
 
     def committed(self, group_id: str, place: Place) -> CommittedOffset | None:
         """Return the last durable commit, or None."""
@@ -108,17 +105,33 @@ class GroupOffsets:
             return error
         ended = _Ended()
         self._store.add_pending_nowait(producer_id, group_id, offsets, ended.done)
-        return await ended.wait()
+        return await self._stored(group_id, ended)
 
-    def rows_of_end(self, producer_id: int, *, is_commit: bool) -> list[tuple[bytes, bytes | None]]:
-        """Return the rows that end a transaction's offsets, to be stored with its outcome."""
-        return self._store.rows_of_end(producer_id, is_commit=is_commit)
+    def end_nowait(
+        self,
+        producer_id: int,
+        done: Callable[[LedgerError | None], None],
+        *,
+        is_commit: bool,
+        outcome: tuple[bytes, bytes | None],
+    ) -> None:
+        """End a transaction's offsets in one write with the row that tells its outcome."""
+        groups = list(self._store.state.pending(producer_id))
 
-    def ended(self, producer_id: int, *, is_commit: bool) -> None:
-        """Let a transaction's outcome hold, once it is durable."""
-        for group_id in self._store.ended(producer_id, is_commit=is_commit):
-            if self._store.state.has_group(group_id):
-                self._table.ensure(group_id)
+        def ended(error: LedgerError | None) -> None:
+            for group_id in groups:
+                if self._store.state.has_group(group_id):
+                    self._table.ensure(group_id)
+            done(error)
+
+        self._store.end_nowait(producer_id, ended, is_commit=is_commit, more_rows=[outcome])
+
+    async def _stored(self, group_id: str, ended: "_Ended") -> ErrorCode:
+        """Wait for a write; the group is there when it has an offset, pending or not."""
+        error = await ended.wait()
+        if self._store.state.has_group(group_id):
+            self._table.ensure(group_id)
+        return error
 
     def _check_commit(
         self, group_id: str, sender: Sender, *, is_transactional: bool = False
@@ -254,8 +267,8 @@ class GroupOffsets:
         state = self._store.state
         batch_max = self._config.offsets_expiry_batch_max
         expired = state.expired(group_id, rule)[:batch_max]
-        is_used_up = len(expired) == len(state.all_committed(group_id))
-        if is_used_up and host.group.is_unused:
+        is_kept = state.is_unstable(group_id) or len(expired) < len(state.all_committed(group_id))
+        if host.group.is_unused and not is_kept:
             self._delete_group(host, expired, _ignore)
         elif expired:
             self._store.delete_nowait(group_id, expired, _ignore)

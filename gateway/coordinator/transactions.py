@@ -300,23 +300,23 @@ class TransactionCoordinator:
         It holds in the very step in which it is durable: what was submitted behind it, a commit of
         the same offsets, say, holds after it in memory too.
         """
-        offsets, producer_id = self._parts.offsets, record.producer_id
         is_first = record.transactional_id not in self._records
-        is_end, is_commit = record.state.is_prepared, record.state is TxnState.PREPARE_COMMIT
-        rows = offsets.rows_of_end(producer_id, is_commit=is_commit) if is_end else []
-        rows.append((encode_key(record.transactional_id), encode_txn(record)))
         stored: asyncio.Future[LedgerError | None] = asyncio.get_running_loop().create_future()
 
         def landed(error: LedgerError | None) -> None:
             self._first_rows -= is_first
             if error is None:
                 self._records[record.transactional_id] = record
-                if is_end:
-                    offsets.ended(producer_id, is_commit=is_commit)
             if not stored.done():
                 stored.set_result(error)
 
-        self._parts.store.append_rows_nowait(rows, landed)
+        row = (encode_key(record.transactional_id), encode_txn(record))
+        if record.state.is_prepared:
+            is_commit = record.state is TxnState.PREPARE_COMMIT
+            offsets = self._parts.offsets
+            offsets.end_nowait(record.producer_id, landed, is_commit=is_commit, outcome=row)
+        else:
+            self._parts.store.append_rows_nowait([row], landed)
         self._first_rows += is_first
         if error := await stored:
             raise error

@@ -127,3 +127,32 @@ def test_an_offset_that_is_sent_twice_waits_for_one_transaction() -> None:
     for producer_id, expected in ((9, True), (9, True), (8, False)):
         state.end_pending(producer_id)
         assert [expected] * 2 == [state.has_pending("g", T0), state.has_group("g")]
+
+
+def test_what_is_deleted_waits_for_no_transaction() -> None:
+    state = OffsetsState()
+    state.add_pending(9, "g", {T0: at(5), T1: at(6)})
+    state.add_pending(8, "g", {T0: at(7)})
+    assert {9: at(5), 8: at(7)} == state.pending_at("g", T0)
+
+    state.drop_pending("g", T0)
+
+    assert {} == state.pending_at("g", T0)
+    assert ([T1], {"g": {T1: at(6)}}) == (state.pending_places("g"), state.pending(9))
+    assert {} == state.pending(8)
+    state.end_pending(9)
+    assert not state.is_unstable("g")
+
+
+def test_an_offset_that_was_sent_later_overtakes() -> None:
+    state = state_of(g={T0: at(1, commit_ms=10)})
+    overtaken = [state.is_overtaken("g", T0, at(5, commit_ms=each)) for each in (9, 10, 11)]
+    assert [True, False, False] == overtaken
+    assert not state.is_overtaken("g", T1, at(5))
+
+
+def test_groups_are_those_with_any_offset() -> None:
+    state = state_of(g={T0: at(1)}, h={T0: at(1)})
+    state.add_pending(9, "g", {T0: at(5)})
+    state.add_pending(9, "i", {T0: at(5)})
+    assert ["g", "h", "i"] == list(state.groups())

@@ -3,9 +3,12 @@
 import asyncio
 import uuid
 
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
 from ledger import LedgerError, LedgerStore, StoreConfig
 from ledger.testing import FaultyEngine
-from offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+from offsets import NO_EXPIRY, CommittedOffset, OffsetsState, OffsetStore, Place
 from runtime.signal import Signal
 
 T0, T1 = Place("t", 0), Place("t", 1)
@@ -70,14 +73,11 @@ async def test_a_deletion_behind_commits_and_ends_on_their_way_takes_them_along(
         done = Done()
         offsets.add_pending_nowait(7, "g", {T1: at(5)}, done)
         await done.wait(1)
-        ended = asyncio.ensure_future(store.put_rows(offsets.rows_of_end(7, is_commit=True)))
-        await asyncio.sleep(0)
+        offsets.end_nowait(7, done, is_commit=True)
         offsets.commit_nowait("g", [(T0, at(1))], done)
         assert offsets.places("g") == {T0, T1}
         offsets.delete_nowait("g", offsets.places("g"), done)
-        await ended
-        offsets.ended(7, is_commit=True)
-        await done.wait(3)
+        await done.wait(4)
 
     async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
         assert {} == OffsetStore.open(store).state.all_committed("g")
@@ -140,8 +140,9 @@ async def test_pending_offsets_survive_a_restart_and_end_as_decided() -> None:
         offsets = OffsetStore.open(store)
         assert {"g": {T0: at(5)}} == offsets.state.pending(7)
         for producer_id, is_commit in ((7, True), (8, False)):
-            await store.put_rows(offsets.rows_of_end(producer_id, is_commit=is_commit))
-            assert ["g"] == offsets.ended(producer_id, is_commit=is_commit)
+            offsets.end_nowait(producer_id, done, is_commit=is_commit, more_rows=[(b"end", b"row")])
+        await done.wait(5)
+        assert store.get_row(b"end") == b"row"
         assert {T0: at(5)} == dict(offsets.state.all_committed("g"))
 
     async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
@@ -160,3 +161,99 @@ async def test_pending_offsets_that_were_not_stored_are_not_there() -> None:
         await done.wait(1)
         assert done.errors[0] is not None
         assert {} == offsets.state.pending(7)
+
+
+class Model:
+    """What holds, by the order in which it was sent, as plain as can be."""
+
+    def __init__(self) -> None:
+        self.committed: dict[Place, int] = {}
+        self.pending: dict[int, dict[Place, int]] = {7: {}, 8: {}}
+
+    def commit(self, number: int, place: Place) -> None:
+        self.committed[place] = number
+
+    def add_pending(self, number: int, place: Place, producer_id: int) -> None:
+        self.pending[producer_id][place] = number
+
+    def end(self, producer_id: int, *, is_commit: bool) -> None:
+        for place, sent in self.pending[producer_id].items():
+            if is_commit and self.committed.get(place, 0) < sent:
+                self.committed[place] = sent
+        self.pending[producer_id] = {}
+
+    def delete(self, place: Place) -> None:
+        for places in (self.committed, *self.pending.values()):
+            places.pop(place, None)
+
+
+def shown(state: OffsetsState) -> tuple[dict[Place, int], list[dict[Place, int]]]:
+    """Give committed offsets, and those of both producers."""
+    pending = [state.pending(producer_id).get("g", {}) for producer_id in (7, 8)]
+    kinds = [state.all_committed("g"), *pending]
+    committed, *rest = [{place: each.offset for place, each in kind.items()} for kind in kinds]
+    return committed, rest
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["commit", "pending", "end", "abort", "delete", "restart"]),
+        st.sampled_from([T0, T1]),
+        st.sampled_from([7, 8]),
+        st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60)
+@example([("pending", T0, 7, True), ("commit", T0, 7, True), ("end", T0, 7, True)])
+@example([("pending", T0, 7, True), ("pending", T0, 8, True), ("end", T0, 8, False),
+          ("end", T0, 7, True)])  # fmt: skip
+@example([("pending", T0, 7, True), ("delete", T0, 7, False), ("end", T0, 7, True)])
+@example([("pending", T0, 7, True), ("commit", T0, 7, False), ("end", T0, 7, True)])
+def test_what_was_sent_last_holds(steps: list[tuple[str, Place, int, bool]]) -> None:
+    """In memory and after a restart alike, whatever else is on its way meanwhile."""
+    asyncio.run(_play(steps))
+
+
+async def _play(steps: list[tuple[str, Place, int, bool]]) -> None:
+    model, engine = Model(), FaultyEngine(None)
+    number = 0
+    while number < len(steps):
+        async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
+            offsets, done, sent = OffsetStore.open(store), Done(), 0
+            for what, place, producer_id, waits in steps[number:]:
+                number += 1
+                if what == "restart":
+                    break
+                if what != "commit":
+                    await done.wait(sent)  # the steps of a transaction wait for one another
+                _step(offsets, model, (number, what, place, producer_id), done)
+                sent += 1
+                if waits:
+                    await done.wait(sent)
+            await done.wait(sent)
+            assert done.errors == [None] * sent
+            expected = model.committed, list(model.pending.values())
+            assert expected == shown(offsets.state)
+            assert expected == shown(OffsetStore.open(store).state)
+
+
+def _step(
+    offsets: OffsetStore, model: Model, step: tuple[int, str, Place, int], done: Done
+) -> None:
+    number, what, place, producer_id = step
+    if what == "commit":
+        offsets.commit_nowait("g", [(place, at(number))], done)
+        model.commit(number, place)
+    elif what == "pending":
+        offsets.add_pending_nowait(producer_id, "g", {place: at(number)}, done)
+        model.add_pending(number, place, producer_id)
+    elif what == "delete":
+        offsets.delete_nowait("g", [place], done)
+        model.delete(place)
+    else:
+        offsets.end_nowait(producer_id, done, is_commit=what == "end")
+        model.end(producer_id, is_commit=what == "end")

@@ -244,6 +244,94 @@ async def test_deleted_topic_takes_along_a_commit_on_its_way() -> None:
         assert dict(bench.groups.offsets.all_committed("g")) == {}
 
 
+# Pending offsets of transactions.
+
+
+async def add_pending(bench: CoordinatorBench, place: Place, offset: int) -> None:
+    sender = Sender("", -1)
+    pending = bench.groups.offsets.add_pending("g", sender, 9, {place: at(offset)})
+    assert await pending == ErrorCode.NONE
+
+
+async def end_pending(bench: CoordinatorBench) -> None:
+    ended = asyncio.Event()
+    bench.groups.offsets.end_nowait(
+        9, lambda _error: ended.set(), is_commit=True, outcome=(b"outcome", None)
+    )
+    await ended.wait()
+
+
+async def test_row_101_group_with_pending_offsets_alone_is_there() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        await add_pending(bench, T0, 5)
+        assert bench.groups.describe("g") is not None
+
+    async with coordinator(engine=engine) as bench:
+        assert bench.groups.describe("g") is not None
+        assert bench.groups.offsets.is_unstable("g", T0)
+
+
+async def test_row_101_deleted_group_takes_pending_offsets_along() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine) as bench:
+        await add_pending(bench, T0, 5)
+        await bench.commit(T1, at(1))
+        await add_pending(bench, T1, 6)
+
+        assert await bench.groups.offsets.delete_groups(["g"]) == [ErrorCode.NONE]
+
+        assert not bench.groups.offsets.is_unstable("g", T0)
+        await end_pending(bench)
+        assert bench.groups.describe("g") is None
+
+    async with coordinator(engine=engine) as bench:
+        assert bench.groups.describe("g") is None
+
+
+async def test_row_101_deletion_takes_along_a_pending_offset_on_its_way() -> None:
+    async with coordinator() as bench:
+        await bench.commit(T0, at(1))
+        late = bench.groups.offsets.add_pending("g", Sender("", -1), 9, {T1: at(2)})
+        _, deleted = await asyncio.gather(late, bench.groups.offsets.delete_groups(["g"]))
+
+        assert deleted == [ErrorCode.NONE]
+        assert not bench.groups.offsets.is_unstable("g", T1)
+        assert bench.groups.describe("g") is None
+
+
+async def test_row_101_deleted_offset_is_pending_no_more() -> None:
+    async with coordinator() as bench:
+        await add_pending(bench, T0, 5)
+        await add_pending(bench, T1, 6)
+
+        assert await bench.groups.offsets.delete("g", [T0]) == (ErrorCode.NONE, [0])
+
+        await end_pending(bench)
+        assert dict(bench.groups.offsets.all_committed("g")) == {T1: at(6)}
+
+
+async def test_row_101_deleted_topic_takes_pending_offsets_along() -> None:
+    async with coordinator() as bench:
+        await add_pending(bench, T0, 5)
+
+        await bench.groups.offsets.forget_topic(TOPIC_ID)
+
+        assert not bench.groups.offsets.is_unstable("g", T0)
+
+
+async def test_row_101_group_with_pending_offsets_does_not_expire() -> None:
+    async with coordinator(SHORT) as bench:
+        await bench.commit(T0, at(1, commit_ms=bench.clock.now_ms()))
+        await add_pending(bench, T1, 5)
+        await minutes(bench, 20)
+        assert bench.groups.offsets.committed("g", T0) is None
+
+        await end_pending(bench)
+
+        assert bench.groups.offsets.committed("g", T1) == at(5)
+
+
 # Expiry, row 102.
 
 
