@@ -14,6 +14,7 @@ from compat_tests.differential import (  # noqa: F401 (they put their scripts on
     generated_scripts,
     group_scripts,
     log_scripts,
+    mixed_scripts,
     produce_scripts,
     quota_scripts,
     telemetry_scripts,

@@ -219,6 +219,8 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "transactions_are_interleaved",
             "transactions_of_no_records",
             "records_of_a_transaction_that_is_over",
+            "offsets_are_committed_while_others_are_pending",
+            "records_of_an_open_transaction_are_deleted",
         ),
         path="*/transaction_start_time_ms",
         ours="-1",
