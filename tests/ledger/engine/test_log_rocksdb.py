@@ -342,7 +342,7 @@ def test_full_disk_with_checkpoints_and_a_restart(small_disk: Path) -> None:
 def test_commit_index_read_and_checkpoint_run_beside_each_other(tmp_path: Path, sync: bool) -> None:
     """The helper thread commits, the loop indexes, the pool reads and makes checkpoints."""
     engine = LogRocksdbEngine(tmp_path, file_bytes_max=20_000, checkpoint_frames=100)
-    count, stop = 1500, Event()
+    count, has_read, has_checkpointed, stop = 1500, Event(), Event(), Event()
     committed: SimpleQueue[CommitGroup] = SimpleQueue()
 
     def commit_all() -> None:
@@ -351,7 +351,7 @@ def test_commit_index_read_and_checkpoint_run_beside_each_other(tmp_path: Path, 
             engine.commit(group, sync=sync)
             committed.put(group)
 
-    def read_on() -> int:
+    def read_on() -> None:
         seen = 0
         while not stop.is_set():
             last = engine.last_entry(7)
@@ -359,23 +359,25 @@ def test_commit_index_read_and_checkpoint_run_beside_each_other(tmp_path: Path, 
             seen = last + 1
             if seen:
                 assert [payload(last)] == engine.read(7, last, last, 100)
-        return seen
+                has_read.set()
 
-    def checkpoint_on() -> int:
-        made = 0
+    def checkpoint_on() -> None:
         while not stop.is_set():
             if engine.checkpoint_due():
                 engine.checkpoint()
-                made += 1
-        return made
+                has_checkpointed.set()
 
     with ThreadPoolExecutor(3) as pool:
         ends = [pool.submit(call) for call in (commit_all, read_on, checkpoint_on)]
-        for _ in range(count):
-            engine.index(committed.get(timeout=60))
-        stop.set()
-        ends[0].result()
-        assert all(end.result() for end in ends[1:])
+        try:
+            for _ in range(count):
+                engine.index(committed.get(timeout=60))
+            assert has_read.wait(60)
+            assert has_checkpointed.wait(60)
+        finally:
+            stop.set()
+        for end in ends:
+            end.result()
     assert count == entry_count(engine)
     crash_image.copy_after_kill(engine, tmp_path / "image")
     engine.close()
