@@ -177,7 +177,8 @@ async def cut_at(engine: FaultyEngine, durability: str, op: Operation, index: in
     hold = engine.hold_next(op)
     async with house(engine, store_config=run.config, is_closed_well=False) as here:
         going = asyncio.ensure_future(run.go(here))
-        await hold.reached()
+        reached = asyncio.ensure_future(hold.reached())
+        await asyncio.wait([going, reached], return_when=asyncio.FIRST_COMPLETED)
         engine.drop_unsynced()
         with contextlib.suppress(LedgerError, TopicsError, PowerWent):
             await going

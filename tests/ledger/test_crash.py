@@ -119,7 +119,8 @@ async def cut_at(engine: FaultyEngine, op: Operation, index: int, clock: ManualC
     hold = engine.hold_next(op)
     store = await LedgerStore.open(None, engine=engine, clock=clock)
     going = asyncio.ensure_future(run.go(store))
-    await hold.reached()
+    reached = asyncio.ensure_future(hold.reached())
+    await asyncio.wait([going, reached], return_when=asyncio.FIRST_COMPLETED)
     engine.drop_unsynced()
     with contextlib.suppress(LedgerError):
         await going
