@@ -37,7 +37,7 @@ def test_commits_are_made_in_another_thread() -> None:
         land=lambda token, error: names.put(threading.current_thread().name),
     )
     thread.submit(group(0), 0)
-    assert "committer" == names.get(timeout=10)
+    assert "committer" == names.get(timeout=60)
     thread.stop()
 
 

@@ -105,7 +105,7 @@ async def test_rule_3_a_start_behind_the_end_is_the_end(cold: ManagedLedger) -> 
     positions = [entry.position for entry in await cold.read_entries(EARLIEST, 99)]
     for start in positions:
         for end in (EARLIEST, *positions[: positions.index(start)]):
-            assert [] == await asyncio.wait_for(cold.read_entries(start, 99, end), 5)
+            assert [] == await asyncio.wait_for(cold.read_entries(start, 99, end), 60)
 
 
 # 4 and 5. While the log changes under a read of the storage
@@ -241,7 +241,7 @@ async def test_an_empty_answer_for_a_range_with_entries_ends_the_read(
         return []
 
     monkeypatch.setattr(cold._services.cold_reads, "read", nothing)
-    assert [] == await asyncio.wait_for(cold.read_entries(EARLIEST, 99), 5)
+    assert [] == await asyncio.wait_for(cold.read_entries(EARLIEST, 99), 60)
 
 
 # 7. Nothing is left behind

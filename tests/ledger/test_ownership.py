@@ -478,7 +478,7 @@ async def test_a_listener_that_raises_keeps_nobody_from_being_fenced(
         ml.add_listener(lambda ml=ml: heard.append(ml.state))  # type: ignore[misc]
     engine.fail_next("sync")
     adding = [asyncio.ensure_future(ml.add_entry(b"x")) for ml in handles]
-    assert [Fenced] * 3 == [type(await asyncio.wait_for(outcome(each), 5)) for each in adding]
+    assert [Fenced] * 3 == [type(await asyncio.wait_for(outcome(each), 60)) for each in adding]
     assert ([LedgerState.FENCED] * 3, 1) == (heard, len(fatal))
     assert [ZeroDivisionError] * 3 == raised
 
