@@ -7,7 +7,7 @@ Must not know: requests, what is done with logs.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from gateway.error_map import error_code_of
 from gateway.wire.error_codes import ErrorCode
@@ -16,6 +16,8 @@ from topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
 Missing: TypeAlias = tuple[Topic, int]
 Opened: TypeAlias = PartitionLog | TopicsError
 """A log, or why it cannot be had."""
+Place = TypeVar("Place", bound=tuple[str, int])
+"""A partition, by the name of its topic."""
 
 OPENED_TOGETHER_MAX = 64
 """Logs that are opened side by side: what they store is committed, and synced, once for all."""
@@ -44,19 +46,17 @@ async def open_together(wanted: Iterable[Missing]) -> dict[Missing, Opened]:
     return logs
 
 
-async def open_by_name(
-    registry: TopicRegistry, wanted: Iterable[tuple[str, int]]
-) -> dict[tuple[str, int], Opened]:
+async def open_by_name(registry: TopicRegistry, wanted: Iterable[Place]) -> dict[Place, Opened]:
     """Open logs by the names of their topics; that there is no such topic is an answer, too."""
     topics = {place: registry.get(place[0]) for place in wanted}
     logs = await open_together(
-        (topic, index) for (_, index), topic in topics.items() if topic is not None
+        (topic, place[1]) for place, topic in topics.items() if topic is not None
     )
     return {
-        (name, index): UnknownTopic(f"no topic is called {name!r}")
+        place: UnknownTopic(f"no topic is called {place[0]!r}")
         if topic is None
-        else logs[topic, index]
-        for (name, index), topic in topics.items()
+        else logs[topic, place[1]]
+        for place, topic in topics.items()
     }
 
 

@@ -54,7 +54,7 @@ def open_services(
             store=store,
             offsets=groups.offsets,
             producer_ids=producer_ids,
-            write_markers=TxnMarkers(registry).write,
+            end_in=TxnMarkers(registry).end,
             config=config,
             clock=clock,
             timers=timers,

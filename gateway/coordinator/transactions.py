@@ -72,9 +72,9 @@ class Decide(Protocol):
         ...
 
 
-WriteMarkers = Callable[[Iterable[Place], Identity, bool], Awaitable[None]]
-"""Ends a producer's transaction in partitions, durably: (partitions, producer, is commit). One that
-does not exist is left out; raises TopicsError or LedgerError when the storage refused."""
+EndIn = Callable[[Iterable[Place], Identity, bool], Awaitable[Mapping[Place, TopicsError]]]
+"""Ends a producer's transaction in partitions, durably: (partitions, producer, is commit); returns
+those that refused, and why. May raise LedgerError: it is not known of any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class TransactionParts:
     store: "LedgerStore"
     offsets: "GroupOffsets"
     producer_ids: "ProducerIds"
-    write_markers: WriteMarkers
+    end_in: EndIn
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"
@@ -322,10 +322,10 @@ class TransactionCoordinator:
             raise error
 
     async def _complete(self, transactional_id: str) -> None:
-        """Write the markers of an outcome, if there is one; if the storage refuses, later again.
+        """Write the markers of an outcome, if there is one; what is refused, later again.
 
-        That it is complete is stored with whatever comes next: a crash before that only writes the
-        markers again.
+        Where they have been written is remembered only, and that it is complete is stored with
+        whatever comes next: a crash before that only writes the markers again.
         """
         record = self._records.get(transactional_id)
         if record is None or not record.state.is_prepared:
@@ -335,15 +335,27 @@ class TransactionCoordinator:
         identity = Identity(record.producer_id, record.epoch)
         is_commit = record.state is TxnState.PREPARE_COMMIT
         try:
-            await self._parts.write_markers(record.partitions, identity, is_commit)
+            refused = await self._parts.end_in(record.partitions, identity, is_commit)
+            self._records[transactional_id] = txn_state.ended_but_in(record, refused)
+            if refused:
+                self._refused(transactional_id, refused)
+                return
             done = txn_state.completed(record, self._parts.clock.now_ms())
             row = (encode_key(transactional_id), encode_txn(done))
             self._parts.store.append_rows_lazily([row], _ignore)
-        except (LedgerError, TopicsError) as error:
+        except LedgerError as error:
             logger.warning("markers of transaction %s: %s", transactional_id, error)
             self._retry_later(transactional_id)
         else:
             self._records[transactional_id] = done
+
+    def _refused(self, transactional_id: str, refused: Mapping[Place, TopicsError]) -> None:
+        place, error = next(iter(refused.items()))
+        logger.warning(
+            "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
+            transactional_id, len(refused), place.topic, place.partition, error,
+        )  # fmt: skip
+        self._retry_later(transactional_id)
 
     # What happens by itself.
 

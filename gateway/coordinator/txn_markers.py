@@ -1,8 +1,7 @@
 """Txn markers: the end of a transaction, written into the partitions that it touched.
 
-Rule: the markers of all partitions are submitted together and waited for together. A partition that
-is gone needs none, nor one where a newer epoch has written: no transaction of an older one is open
-there. What the storage refuses is raised when the others are done.
+Rule: the markers of all partitions are submitted together and waited for together. What one
+partition refuses is told, and holds up no other.
 Must not know: transactional ids, what is decided.
 """
 
@@ -11,16 +10,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from gateway.coordinator.txn_state import Identity
+from gateway.missing_logs import open_by_name
 from offsets import Place
-from topics import UnknownPartition
+from topics import PartitionLog, TopicsError, UnknownPartition, UnknownTopic
 from topics.errors import InvalidProducerEpoch
 
 if TYPE_CHECKING:
-    from topics import AppendResult, PartitionLog, TopicRegistry
+    from topics import AppendResult, TopicRegistry
 
 COORDINATOR_EPOCH: Final = 0
 """There is one coordinator, and it never moves."""
-NEEDS_NONE: Final = (UnknownPartition, InvalidProducerEpoch)
+NEEDS_NONE: Final = (UnknownTopic, UnknownPartition, InvalidProducerEpoch)
+"""A partition that is gone, or where a newer epoch has written: nothing older is open there."""
 
 
 class TxnMarkers:
@@ -29,56 +30,47 @@ class TxnMarkers:
     def __init__(self, registry: "TopicRegistry") -> None:
         self._registry = registry
 
-    async def write(self, places: Iterable[Place], identity: Identity, is_commit: bool) -> None:
+    async def end(
+        self, places: Iterable[Place], identity: Identity, is_commit: bool
+    ) -> dict[Place, TopicsError]:
         """End a producer's transaction in partitions, durably.
 
-        Raises:
-            TopicsError: some could not be written; writing all of them again does no harm.
+        Returns:
+            Where it is still open, and why. Partitions that need no marker count as done.
         """
-        logs = [log for place in sorted(places) if (log := await self._open(place)) is not None]
-        ends = [self._submit(log, identity, is_commit=is_commit) for log in logs]
-        for result in await asyncio.gather(*ends):
-            if result.error is not None and not isinstance(result.error, NEEDS_NONE):
-                raise result.error
+        refused = await self.write(places, identity, is_commit=is_commit)
+        return {
+            place: error for place, error in refused.items() if not isinstance(error, NEEDS_NONE)
+        }
 
-    async def write_one(
+    async def write(
         self,
-        place: Place,
+        places: Iterable[Place],
         identity: Identity,
         *,
         is_commit: bool,
         coordinator_epoch: int = COORDINATOR_EPOCH,
-    ) -> None:
-        """End a producer's transaction in one partition, durably.
-
-        Raises:
-            TopicsError: what is in the way; UnknownPartition too.
-        """
-        log = await self._open(place)
-        if log is None:
-            raise UnknownPartition(f"there is no partition {place.topic}-{place.partition}")
-        result = await self._submit(
-            log, identity, is_commit=is_commit, coordinator_epoch=coordinator_epoch
-        )
-        if result.error is not None:
-            raise result.error
-
-    async def _open(self, place: Place) -> "PartitionLog | None":
-        topic = self._registry.get(place.topic)
-        if topic is None:
-            return None
-        try:
-            return topic.partition(place.partition) or await topic.open_partition(place.partition)
-        except UnknownPartition:
-            return None
+    ) -> dict[Place, TopicsError]:
+        """Write a producer's markers into partitions, durably; return where not, and why."""
+        logs = await open_by_name(self._registry, sorted(places))
+        refused: dict[Place, TopicsError] = {}
+        ends = {}
+        for place, log in logs.items():
+            if isinstance(log, TopicsError):
+                refused[place] = log
+            else:
+                ends[place] = self._submit(
+                    log, identity, is_commit=is_commit, coordinator_epoch=coordinator_epoch
+                )
+        results = await asyncio.gather(*ends.values())
+        for place, result in zip(ends, results, strict=True):
+            if result.error is not None:
+                refused[place] = result.error
+        return refused
 
     @staticmethod
     def _submit(
-        log: "PartitionLog",
-        identity: Identity,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int = COORDINATOR_EPOCH,
+        log: PartitionLog, identity: Identity, *, is_commit: bool, coordinator_epoch: int
     ) -> "asyncio.Future[AppendResult]":
         future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 

@@ -327,6 +327,12 @@ def fenced(current: TxnRecord, now_ms: int) -> TxnRecord:
     )
 
 
+def ended_but_in(prepared: TxnRecord, refused: Iterable[Place]) -> TxnRecord:
+    """Return what is left of an outcome when all partitions but some have taken their markers."""
+    assert prepared.state.is_prepared, f"nothing to end in {prepared.state}"
+    return replace(prepared, partitions=prepared.partitions.intersection(refused))
+
+
 def completed(prepared: TxnRecord, now_ms: int) -> TxnRecord:
     """Return the record that holds when all markers are durable."""
     assert prepared.state.is_prepared, f"nothing to complete in {prepared.state}"

@@ -37,12 +37,26 @@ UNKNOWN_COORDINATOR = -1
 async def handle(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    """Write markers one by one."""
+    """Write the markers of one producer after those of another."""
     markers = TxnMarkers(context.services.registry)
     return WriteTxnMarkersResponse(markers=[await _one(markers, one) for one in request.markers])
 
 
 async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+    mistake = _mistake(asked)
+    refused: dict[Place, TopicsError] = {}
+    if mistake is ErrorCode.NONE:
+        refused = await markers.write(
+            {
+                Place(topic.name, index)
+                for topic in asked.topics
+                for index in topic.partition_indexes
+            },
+            Identity(asked.producer_id, asked.producer_epoch),
+            is_commit=asked.transaction_result,
+            coordinator_epoch=asked.coordinator_epoch,
+        )
+    errors = {place: error_code_of(error) for place, error in refused.items()}
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=[
@@ -51,7 +65,7 @@ async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMark
                 partitions=[
                     WritableTxnMarkerPartitionResult(
                         partition_index=index,
-                        error_code=await _write(markers, asked, Place(topic.name, index)),
+                        error_code=errors.get(Place(topic.name, index), mistake),
                     )
                     for index in topic.partition_indexes
                 ],
@@ -59,22 +73,6 @@ async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMark
             for topic in asked.topics
         ],
     )
-
-
-async def _write(markers: TxnMarkers, asked: WritableTxnMarker, place: Place) -> ErrorCode:
-    mistake = _mistake(asked)
-    if mistake is not ErrorCode.NONE:
-        return mistake
-    try:
-        await markers.write_one(
-            place,
-            Identity(asked.producer_id, asked.producer_epoch),
-            is_commit=asked.transaction_result,
-            coordinator_epoch=asked.coordinator_epoch,
-        )
-    except TopicsError as error:
-        return error_code_of(error)
-    return ErrorCode.NONE
 
 
 def _mistake(asked: WritableTxnMarker) -> ErrorCode:

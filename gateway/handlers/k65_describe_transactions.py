@@ -2,8 +2,9 @@
 
 Behaviour:
 - One answer for each transactional id asked for; TRANSACTIONAL_ID_NOT_FOUND where there is none.
-- Partitions are those of the open transaction. Groups whose offsets belong to it have none here;
-  Kafka shows a partition of its offsets topic for them.
+- Partitions are those of the open transaction, or those that have not taken the marker of its end
+  yet. Groups whose offsets belong to it have none here; Kafka shows a partition of its offsets
+  topic for them.
 """
 
 from gateway.context import RequestContext

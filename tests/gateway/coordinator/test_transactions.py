@@ -171,6 +171,37 @@ async def test_markers_that_could_not_be_written_are_written_later() -> None:
         assert timers - 1 == len(coordinator(gateway)._timers)
 
 
+async def test_only_markers_that_were_refused_are_written_again() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.services.registry.create("t", partitions=3)
+        logs = [await topic.open_partition(index) for index in (0, 2)]
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0, 1, 2)
+        engine = gateway.engine
+        hold = engine.hold_next("commit")
+        ending = asyncio.ensure_future(producer.end(commit=True))
+        await hold.reached()
+        engine.fail_next("commit")
+        hold.release()
+        assert 0 == await ending
+        for _ in range(3):
+            await until(lambda: "x" not in coordinator(gateway)._turns)
+            record = coordinator(gateway).record("x")
+            assert record is not None
+            assert TxnState.PREPARE_COMMIT is record.state
+            assert {Place("t", 1)} == record.partitions
+            assert [1, 1] == [log.high_watermark for log in logs]
+            engine.fail_next("commit")
+            gateway.clock.advance(RETRY_MS)
+            await until(lambda: "x" in coordinator(gateway)._turns)
+        await until(lambda: "x" not in coordinator(gateway)._turns)
+        gateway.clock.advance(RETRY_MS)
+        await settled(gateway)
+        logs.append(await topic.open_partition(1))
+        assert [1, 1, 1] == [log.high_watermark for log in logs]
+
+
 async def test_a_step_is_taken_to_its_end_when_nobody_waits_for_it() -> None:
     async with open_transaction() as (gateway, producer):
         identity = Identity(producer.producer_id, producer.epoch)

@@ -1,24 +1,23 @@
 """Markers in partitions."""
 
-import pytest
-
 from gateway.coordinator.txn_markers import TxnMarkers
 from gateway.coordinator.txn_state import Identity
 from ledger.engine.errors import StorageWriteFailed
 from offsets import Place
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import TxnClient, settled
-from topics import UnknownPartition
+from topics import TopicsError, UnknownPartition, UnknownTopic
 from topics.errors import InvalidProducerEpoch, StorageFailed
 
 ME = Identity(7, 1)
+HERE = Place("t", 0)
 
 
 async def test_partitions_that_are_gone_are_left_out() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic(partitions=2)
         places = [Place("t", 1), Place("missing", 0), Place("t", 9), Place("t", 0)]
-        await TxnMarkers(gateway.services.registry).write(places, ME, False)
+        assert {} == await TxnMarkers(gateway.services.registry).end(places, ME, False)
         logs = [await topic.open_partition(index) for index in range(2)]
         assert [1, 1] == [log.high_watermark for log in logs]
 
@@ -45,18 +44,41 @@ async def test_what_the_storage_refuses_is_told() -> None:
         await gateway.create_topic()
         markers = TxnMarkers(gateway.services.registry)
         gateway.engine.fail_next("commit", StorageWriteFailed("full"))
-        with pytest.raises(StorageFailed):
-            await markers.write([Place("t", 0)], ME, True)
-        await markers.write([Place("t", 0)], ME, True)
+        refused = await markers.end([HERE], ME, True)
+        assert {HERE: StorageFailed} == kinds(refused)
+        assert {} == await markers.end([HERE], ME, True)
 
 
-async def test_one_marker_is_told_everything() -> None:
+async def test_a_partition_that_cannot_be_opened_holds_up_no_other() -> None:
+    async with running_gateway() as gateway:
+        topic = await gateway.services.registry.create("t", partitions=3)
+        logs = [await topic.open_partition(index) for index in (0, 2)]
+        gateway.engine.fail_next("commit")
+        markers = TxnMarkers(gateway.services.registry)
+        refused = await markers.end([Place("t", index) for index in range(3)], ME, True)
+        assert {Place("t", 1): StorageFailed} == kinds(refused)
+        assert [1, 1] == [log.high_watermark for log in logs]
+
+
+async def test_partitions_are_opened_and_marked_together() -> None:
+    async with running_gateway() as gateway:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        markers = TxnMarkers(gateway.services.registry)
+        assert {} == await markers.end([Place("t", index) for index in range(5)], ME, True)
+        assert 2 == gateway.engine.calls["commit"] - before
+
+
+async def test_who_writes_by_hand_is_told_everything() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic()
         markers = TxnMarkers(gateway.services.registry)
-        await markers.write_one(Place("t", 0), ME, is_commit=True)
-        with pytest.raises(InvalidProducerEpoch):
-            await markers.write_one(Place("t", 0), Identity(7, 0), is_commit=True)
-        for place in (Place("t", 3), Place("missing", 0)):
-            with pytest.raises(UnknownPartition):
-                await markers.write_one(place, ME, is_commit=True)
+        assert {} == await markers.write([HERE], ME, is_commit=True)
+        older = await markers.write([HERE], Identity(7, 0), is_commit=True)
+        assert {HERE: InvalidProducerEpoch} == kinds(older)
+        gone = {Place("t", 3): UnknownPartition, Place("missing", 0): UnknownTopic}
+        assert gone == kinds(await markers.write(gone, ME, is_commit=True))
+
+
+def kinds(refused: dict[Place, TopicsError]) -> dict[Place, type[TopicsError]]:
+    return {place: type(error) for place, error in refused.items()}

@@ -24,6 +24,7 @@ from gateway.coordinator.txn_state import (
     add,
     completed,
     end,
+    ended_but_in,
     fenced,
     initialise,
     is_expired,
@@ -287,6 +288,13 @@ def test_a_transaction_takes_so_many_groups() -> None:
     full = replace(record(), groups=frozenset(map(str, range(GROUPS_MAX))))
     for group, expected in (("0", Stays(ME)), ("new", Refused(ErrorCode.POLICY_VIOLATION))):
         assert expected == add(full, ME, groups=[group], has_rising_epochs=False, now_ms=NOW)
+
+
+def test_what_has_taken_its_marker_is_not_asked_again() -> None:
+    prepared = replace(record(TxnState.PREPARE_ABORT), partitions=frozenset({HERE, Place("t", 1)}))
+    left = ended_but_in(prepared, [HERE, Place("gone", 0)])
+    assert replace(prepared, partitions=frozenset({HERE})) == left
+    assert completed(prepared, NOW) == completed(ended_but_in(left, ()), NOW)
 
 
 # Time
