@@ -211,8 +211,10 @@ STEPS = st.lists(
 @example([("pending", T0, 7, True), ("commit", T0, 7, True), ("end", T0, 7, True)])
 @example([("pending", T0, 7, True), ("pending", T0, 8, True), ("end", T0, 8, False),
           ("end", T0, 7, True)])  # fmt: skip
-@example([("pending", T0, 7, True), ("delete", T0, 7, False), ("end", T0, 7, True)])
-@example([("pending", T0, 7, True), ("commit", T0, 7, False), ("end", T0, 7, True)])
+@example([("pending", T0, 7, True), ("commit", T1, 7, True), ("delete", T0, 7, False),
+          ("end", T0, 7, False)])  # fmt: skip
+@example([("pending", T0, 7, True), ("delete", T1, 7, True), ("commit", T0, 7, False),
+          ("end", T0, 7, False)])  # fmt: skip
 def test_what_was_sent_last_holds(steps: list[tuple[str, Place, int, bool]]) -> None:
     """In memory and after a restart alike, whatever else is on its way meanwhile."""
     asyncio.run(_play(steps))
@@ -224,16 +226,19 @@ async def _play(steps: list[tuple[str, Place, int, bool]]) -> None:
     while number < len(steps):
         async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
             offsets, done, sent = OffsetStore.open(store), Done(), 0
+            in_transaction: set[int] = set()
             for what, place, producer_id, waits in steps[number:]:
                 number += 1
                 if what == "restart":
                     break
-                if what != "commit":
+                is_of_transaction = what in {"pending", "end", "abort"}
+                if waits or (is_of_transaction and producer_id in in_transaction):
                     await done.wait(sent)  # the steps of a transaction wait for one another
+                    in_transaction.clear()
                 _step(offsets, model, (number, what, place, producer_id), done)
                 sent += 1
-                if waits:
-                    await done.wait(sent)
+                if is_of_transaction:
+                    in_transaction.add(producer_id)
             await done.wait(sent)
             assert done.errors == [None] * sent
             expected = model.committed, list(model.pending.values())

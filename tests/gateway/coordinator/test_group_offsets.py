@@ -326,6 +326,7 @@ async def test_row_101_group_with_pending_offsets_does_not_expire() -> None:
         await add_pending(bench, T1, 5)
         await minutes(bench, 20)
         assert bench.groups.offsets.committed("g", T0) is None
+        assert bench.groups.describe("g") is not None
 
         await end_pending(bench)
 
