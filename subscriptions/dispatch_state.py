@@ -92,10 +92,6 @@ class DispatchState(ABC):
     def entries_wanted(self) -> int:
         """Return how many entries should be read on; 0: none."""
 
-    def replay_wanted(self) -> list[Position]:
-        """Return which entries should be read again now, ascending."""
-        return []
-
     # What was read
 
     @abstractmethod
@@ -113,18 +109,6 @@ class DispatchState(ABC):
             Who gets what, and how many entries are dealt with; the others are to be offered again,
             before any that come later.
         """
-
-    def hand_out_again(
-        self, entries: Sequence[Entry], owed: Mapping[Position, int], gone: Iterable[Position]
-    ) -> HandOut:
-        """Say who gets what of entries that were read again.
-
-        Args:
-            entries: ascending; what nobody can take now stays wanted.
-            owed: as for `hand_out`.
-            gone: entries that need not be handed out any more.
-        """
-        raise NotImplementedError
 
     # What was acknowledged
 
@@ -179,3 +163,23 @@ class DispatchState(ABC):
         if entries:
             seen = records * AVERAGE_SCALE // entries
             self._average = max((3 * self._average + seen) // 4, AVERAGE_SCALE)
+
+
+class ReplayingState(DispatchState):
+    """Of the types where single entries come again; others go back with the cursor."""
+
+    @abstractmethod
+    def replay_wanted(self) -> list[Position]:
+        """Return which entries should be read again now, ascending."""
+
+    @abstractmethod
+    def hand_out_again(
+        self, entries: Sequence[Entry], owed: Mapping[Position, int], gone: Iterable[Position]
+    ) -> HandOut:
+        """Say who gets what of entries that were read again.
+
+        Args:
+            entries: ascending; what nobody can take now stays wanted.
+            owed: as for `hand_out`.
+            gone: entries that need not be handed out any more.
+        """

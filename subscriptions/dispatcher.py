@@ -29,7 +29,7 @@ from runtime.signal import Signal
 from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
+from subscriptions.dispatch_state import DispatchState, HandOut, ReplayingState, Rewind
 from subscriptions.entry_view import mask_of
 from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
 from subscriptions.held_entries import HeldEntries
@@ -157,10 +157,9 @@ class Dispatcher:
         self._delivers[number] = deliver
         if not self._tasks:
             name = f"dispatch {self._cursor.name}"
-            self._tasks = [
-                self._supervisor.spawn(self._read_on(), name),
-                self._supervisor.spawn(self._read_again(), name),
-            ]
+            self._tasks = [self._supervisor.spawn(self._read_on(), name)]
+            if isinstance(self._state, ReplayingState):
+                self._tasks.append(self._supervisor.spawn(self._read_again(self._state), name))
         self._perform(rewind)
         self._changed.notify()
         return number
@@ -323,12 +322,12 @@ class Dispatcher:
 
     # Reading again
 
-    async def _read_again(self) -> None:
+    async def _read_again(self, state: ReplayingState) -> None:
         """Read what shall come again and hand it out."""
         retry_ms = RETRY_MIN_MS
         while True:
             version = self._changed.version
-            positions = [] if self._must_rest() else self._state.replay_wanted()
+            positions = [] if self._must_rest() else state.replay_wanted()
             if not positions:
                 await self._changed.wait_beyond(version)
                 continue
@@ -341,9 +340,7 @@ class Dispatcher:
                 retry_ms = await self._wait_after(error, retry_ms)
                 continue
             if not self._revision.is_outdated(number):
-                self._deliver(
-                    self._state.hand_out_again(entries, self._owed(entries), gone), number
-                )
+                self._deliver(state.hand_out_again(entries, self._owed(entries), gone), number)
             retry_ms = RETRY_MIN_MS
             await self._clock.sleep(0)
 

@@ -13,7 +13,7 @@ from ledger import Buffer, Entry, Position
 from subscriptions.consumer_state import ConsumerState
 from subscriptions.delayed_state import DelayedState
 from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
+from subscriptions.dispatch_state import HandOut, ReplayingState, Rewind
 from subscriptions.entry_view import SlotRecords, deliver_at_ms, record_count
 from subscriptions.model import ALL, Delivery, Piece
 from subscriptions.pending_state import PendingState
@@ -21,7 +21,7 @@ from subscriptions.redelivery_state import RedeliveryCounts
 from subscriptions.unacked_limit_state import UnackedLimit
 
 
-class SharingState(DispatchState):
+class SharingState(ReplayingState):
     """Either type; see `DispatchState`."""
 
     def __init__(self, options: DispatchOptions) -> None:

@@ -5,7 +5,7 @@ It does what the dispatcher does, but reads begin and end when the test says so.
 
 from ledger import Entry, Position
 from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import Rewind
+from subscriptions.dispatch_state import ReplayingState, Rewind
 from subscriptions.dispatcher import state_for
 from subscriptions.entry_view import mask_of
 from subscriptions.model import ConsumerOptions, SubscriptionType
@@ -137,6 +137,8 @@ class Desk:
             self.witness.handed_out(out, self.now_ms)
 
     def begin_replay(self) -> None:
+        if not isinstance(self.state, ReplayingState):
+            return
         if self.replaying is None and not self.state.is_rewind_due:
             positions = self.state.replay_wanted()
             assert positions == sorted(set(positions))
@@ -144,7 +146,7 @@ class Desk:
                 self.replaying = self.number, positions
 
     def end_replay(self) -> None:
-        if self.replaying is None:
+        if self.replaying is None or not isinstance(self.state, ReplayingState):
             return
         (number, positions), self.replaying = self.replaying, None
         if number == self.number:
