@@ -18,8 +18,7 @@ SELF_CONTAINED = {
     "batches": {"crc32c", "cramjam", "batches"},
     "gateway/wire": {"crc32c", "gateway.wire"},
 }
-# What a client of a running server may take from us: the product's face, and for Spark's reader of
-# offloaded objects the record batch.
+# What a client of a running server may take from us: the product's face, and the record batch.
 OPEN_TO_PROGRAMS = ("kledger", "batches")
 
 
@@ -67,13 +66,11 @@ def foreign_imports(path: PurePosixPath, text: str) -> list[str]:
 def imports_behind_the_face(path: PurePosixPath, text: str) -> list[str]:
     """Find imports of the ledger's inside.
 
-    Only wiring may name engines and offloaders, only the command line may look into stopped stores.
+    No room names an engine; only the command line may look into stopped stores.
     """
     if path.parts[0] == "ledger":
         return []
     allowed = ["ledger.testing"]
-    if str(path) == "kledger/wiring.py":
-        allowed += ["ledger.engine", "ledger.offload"]
     if path.parts[:2] == ("kledger", "cli"):
         allowed += ["ledger.inspection"]
     return [
@@ -91,7 +88,7 @@ def is_ledger_module(module: str) -> bool:
     name = module.split(".")[1]
     return any(
         path.parts[:2] in {("ledger", name), ("ledger", f"{name}.py")} for path in tracked_files()
-    ) or name in {"engine", "offload"}
+    )
 
 
 def upward_imports(path: PurePosixPath, text: str) -> list[str]:
@@ -156,12 +153,12 @@ def test_planted_import_upwards_or_sideways_is_found() -> None:
 
 def test_planted_import_behind_the_face_is_found() -> None:
     planted, wiring = PurePosixPath("topics/x.py"), PurePosixPath("kledger/wiring.py")
-    source = "from ledger.engine.memory import MemoryEngine"
-    assert ["imports ledger.engine.memory.MemoryEngine"] == imports_behind_the_face(planted, source)
-    assert [] == imports_behind_the_face(wiring, source)
-    assert ["imports ledger.store.LedgerStore"] == imports_behind_the_face(
-        wiring, "from ledger.store import LedgerStore"
-    )
+    for source, found in (
+        ("from ledger.engine.memory import MemoryEngine", "ledger.engine.memory.MemoryEngine"),
+        ("from ledger.store import LedgerStore", "ledger.store.LedgerStore"),
+    ):
+        assert [f"imports {found}"] == imports_behind_the_face(planted, source)
+        assert [f"imports {found}"] == imports_behind_the_face(wiring, source)
     assert [] == imports_behind_the_face(planted, "from ledger import Position")
     looking = "from ledger.inspection import inspect_folder"
     assert [] == imports_behind_the_face(PurePosixPath("kledger/cli/x.py"), looking)
