@@ -78,12 +78,6 @@ def write_varint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-def varint_size(value: int) -> int:
-    """How many bytes `write_varint` would append."""
-    value = (value << 1) ^ (value >> 63)
-    return max(1, (value.bit_length() + 6) // 7)
-
-
 def locate_fields(body: Buffer, position: int) -> RecordFields:
     """Read the head of the record at `position`, up to its key.
 

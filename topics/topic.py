@@ -17,10 +17,8 @@ from topics.partition_log import PartitionLog
 from topics.partition_open import managed_ledger_name, open_partition
 from topics.records import TopicRecord
 from topics.topic_config import (
-    ConfigEntry,
     TopicConfig,
     TopicDefaults,
-    describe,
     effective_config,
 )
 
@@ -59,10 +57,6 @@ class Topic:
     def configs(self) -> Mapping[str, str]:
         """The settings that were set on the topic itself."""
         return self.record.configs
-
-    def describe_configs(self) -> list[ConfigEntry]:
-        """Every setting, with where its value comes from."""
-        return describe(self.record.configs, self._defaults)
 
     def partition(self, index: int) -> PartitionLog | None:
         """A partition that is open already; plain, for the hot path."""

@@ -41,8 +41,6 @@ FLEXIBLE_SINCE: Final[dict[int, int]] = {
 # Filling slots costs half of what a constructor does, and there is one header per request.
 _new_header: Final = object.__new__
 _HEAD: Final = Struct(">hhih")
-_CORRELATION: Final = Struct(">i")
-_CORRELATION_AND_TAGS: Final = Struct(">iB")
 _SIZE_V0: Final = Struct(">ii")
 _SIZE_V1: Final = Struct(">iiB")
 
@@ -128,13 +126,6 @@ def encode_request_header(
     size = -1 if client_id is None else len(name)
     tags = b"\0" if is_flexible(key, version) else b""
     return _HEAD.pack(key, version, correlation_id, size) + name + tags
-
-
-def response_header(correlation_id: int, key: int, version: int) -> bytes:
-    """Write the response header that belongs to a request."""
-    if key != API_VERSIONS_KEY and is_flexible(key, version):
-        return _CORRELATION_AND_TAGS.pack(correlation_id, 0)
-    return _CORRELATION.pack(correlation_id)
 
 
 def response_prefix(correlation_id: int, key: int, version: int, body_size: int) -> bytes:

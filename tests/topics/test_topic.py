@@ -7,7 +7,6 @@ import pytest
 from tests.topics.words import house
 from topics.errors import UnknownPartition, UnknownTopic
 from topics.topic import unknown_topic
-from topics.topic_config import ConfigSource
 
 
 async def test_partition_is_opened_once_for_all_who_want_it() -> None:
@@ -40,14 +39,12 @@ async def test_deletion_during_opening_is_noticed() -> None:
         assert topic.is_deleted
 
 
-async def test_configs_reach_open_partitions_and_descriptions() -> None:
+async def test_configs_reach_open_partitions() -> None:
     async with house() as here:
         topic = await here.registry.create("a")
         log = await topic.open_partition(0)
         await here.registry.alter_configs("a", {"max.message.bytes": "100"})
         assert 100 == log.config.size_max
-        entry = next(e for e in topic.describe_configs() if e.name == "max.message.bytes")
-        assert ("100", ConfigSource.TOPIC) == (entry.value, entry.source)
 
 
 def test_unknown_topic_names_it() -> None:
