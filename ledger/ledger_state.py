@@ -2,7 +2,7 @@
 
 Rule: leaving LEDGER_OPENED is final, except by way of WRITE_FAILED and a termination that was not
 stored. Appends, reads and changes ask here.
-Must not know: how a state was reached. Theory: Pulsar's ManagedLedgerImpl.State, 2.2 of its states.
+Must not know: how a state was reached. Theory: Pulsar's ManagedLedgerImpl.State.
 """
 
 from enum import Enum

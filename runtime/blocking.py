@@ -1,4 +1,4 @@
-"""BlockingPool: the only threads that work for the event loop, and their stand-in for tests.
+"""BlockingPool: threads for calls that the event loop must not wait in, and their stand-in.
 
 Rule: a call that may block (files, a database, a sync) goes through a runner; it gets everything it
 needs as arguments and touches no state of the loop. `InlinePool` does the same work at once, so
