@@ -161,6 +161,7 @@ def fetch_session_keeps_count(side: Side) -> None:
         stranger = Session(side, topic, version)
         stranger.ask("no session, epoch -1", {0: 0}, -1)
         stranger.ask("no session, epoch 1", {0: 0}, 1)
+        stranger.ask("no session, epoch -2", {0: 0}, -2)
         stranger.session_id = 12_345
         stranger.ask("unknown session", {0: 0}, 1)
         stranger.ask("unknown session begins anew", {0: 0}, 0)

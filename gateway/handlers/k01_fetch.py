@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.fetch_plan import ISOLATION_LEVELS, NONE
 from gateway.fetch_session import SessionFetchSlot, SessionPartition
-from gateway.fetch_session_state import INITIAL_EPOCH
+from gateway.fetch_session_state import FINAL_EPOCH, INITIAL_EPOCH
 from gateway.fetch_sessions import FetchSessions
 from gateway.fetch_slot import FetchSlot, Found, gone_code
 from gateway.missing_logs import Missing, MissingLogs
@@ -83,7 +83,7 @@ class FetchHandler:
         request = parse_fetch_request(memoryview(body), version)
         has_ids = version >= TOPIC_ID_SINCE
         session, again, missing = None, list[FoundAgain](), list[Missing]()
-        if request.session_epoch > INITIAL_EPOCH:
+        if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
             session, refused = self._sessions.continued(request, has_topic_ids=has_ids)
             if session is None:
                 port.reply(fetch_response_frame(correlation_id, version, (), error_code=refused))

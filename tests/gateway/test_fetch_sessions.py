@@ -27,6 +27,8 @@ async def test_row_65_a_session_begins_goes_on_and_ends() -> None:
         assert {} == await session.fetch()
         assert 71 == await refused(client, session.session_id, 1)
         assert 70 == await refused(client, session.session_id + 1, 1)
+        assert 71 == await refused(client, session.session_id, -2)
+        assert 70 == await refused(client, 0, -2)
         await write(client, b"news", partition=1)
         changed = await session.fetch()
         assert [1] == list(changed)
