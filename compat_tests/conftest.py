@@ -15,12 +15,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from compat_tests import peers
+from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 
 # The one setting that is not a default: three seconds of waiting for each new group teach nothing.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
-TOOL_TIMEOUT_S = 90
 # A tool lives a second or two: no time to gain from the second compiler or from several collectors.
 TOOL_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256m")
 
@@ -118,7 +118,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, 
     settings = {key.replace("_", "."): value for key, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([new])[name].result(30)
+    admin.create_topics([new])[name].result(WAIT_S)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def kcat(bootstrap: str) -> Tool:
     """Run kcat against the server and give its standard output."""
 
     def run(*arguments: str, stdin: str = "", expect: int = 0) -> str:
-        command = [peers.program("kcat"), "-b", bootstrap, *arguments]
+        command = [peers.program("kcat"), "-b", bootstrap, "-m", str(WAIT_S), *arguments]
         return run_tool(command, stdin=stdin, expect=expect)
 
     return run
@@ -156,7 +156,7 @@ def run_tool(command: list[str], *, stdin: str, expect: int, with_errors: bool =
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=TOOL_TIMEOUT_S,
+        timeout=PROGRAM_S,
         check=False,
     )
     said = f"{done.stdout}\n{done.stderr}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from compat_tests.deadlines import rounds
+from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds
 
 Place = tuple[str, int]
 
@@ -23,8 +23,8 @@ _FILLER = random.Random(7).randbytes(8192)
 _SIZE_MAX = 3000
 _PAUSE_S = 0.005
 _ROUND_RECORDS = 2
-_FLUSH_S = 120
 _COMMIT_RECORDS = 200
+_ASK_S = 10
 
 
 def record_value(producer: str, place: Place, sequence: int) -> bytes:
@@ -57,7 +57,6 @@ class LoadProducer:
             "acks": "all",
             "compression.type": codec,
             "linger.ms": 2,
-            "message.timeout.ms": 1000 * _FLUSH_S,
             "queue.buffering.max.messages": 20_000,
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
@@ -74,7 +73,7 @@ class LoadProducer:
         """Stop sending, wait for what is under way, and give the number of records left over."""
         self._stopping.set()
         self._thread.join()
-        return self._producer.flush(_FLUSH_S)
+        return self._producer.flush(PROGRAM_S)
 
     def acknowledged_so_far(self) -> dict[Place, list[tuple[int, int]]]:
         """Give (sequence, offset) of what was acknowledged; may be called while it runs."""
@@ -199,15 +198,18 @@ class LogChecker:
         if self._next_offset[place] >= end:
             return
         self._consumer.assign([TopicPartition(*place, self._next_offset[place])])
-        quiet_rounds = 0
         while self._next_offset[place] < end:
-            received = self._consumer.consume(5000, timeout=0.5)
-            quiet_rounds = 0 if received else quiet_rounds + 1
-            assert quiet_rounds < 40, f"{place}: nothing behind {self._next_offset[place]} of {end}"
-            for message in received:
+            for message in self._receive(f"{place}: more than {self._next_offset[place]} of {end}"):
                 assert message.error() is None, f"{place}: {message.error()}"
                 self._check(place, message)
         self._consumer.unassign()
+
+    def _receive(self, what: str) -> list[Any]:
+        """Take what comes next."""
+        for _ in rounds(what):
+            if received := self._consumer.consume(5000, timeout=0.5):
+                return received
+        raise AssertionError("rounds never end by themselves")
 
     def _check(self, place: Place, message: Any) -> None:
         """Check one record and note where it stands."""
@@ -239,7 +241,7 @@ class LogChecker:
     def require_commits(self, acknowledged: dict[Place, int]) -> None:
         """Check that no acknowledged commit went back and none lies beyond the log."""
         asked = [TopicPartition(*place) for place in self._places]
-        for found in self._consumer.committed(asked, timeout=30):
+        for found in self._consumer.committed(asked, timeout=WAIT_S):
             place = (found.topic, found.partition)
             assert found.offset >= acknowledged.get(place, -1001), f"{place}: a commit is lost"
             assert found.offset <= self.end_of(place), f"{place}: a commit beyond the log"
@@ -248,6 +250,6 @@ class LogChecker:
         """Give the end of a partition; a server that has just started may not lead it yet."""
         for _ in rounds(f"{place} has a leader"):
             with suppress(KafkaException):
-                _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), timeout=30)
+                _, end = self._consumer.get_watermark_offsets(TopicPartition(*place), _ASK_S)
                 return int(end)
-        raise AssertionError("not reached")
+        raise AssertionError("rounds never end by themselves")

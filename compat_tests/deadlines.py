@@ -8,7 +8,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-WAIT_S = 30.0
+WAIT_S = 120
+"""Only what hangs takes so long, however busy the machine is."""
+WAIT_MS = WAIT_S * 1000
+PROGRAM_S = 300
+"""The same for a program that has to be started, do its work and end."""
+QUICK_GROUP = {"heartbeat_interval_ms": 200, "session_timeout_ms": 60_000}
+"""Members hear of each other at once, and are not taken for dead when the machine is busy."""
 _POLL_S = 0.05
 
 

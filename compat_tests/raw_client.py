@@ -17,10 +17,10 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
+from compat_tests.deadlines import WAIT_MS, WAIT_S
 from compat_tests.frames import read_frame
 
 _PRODUCE, _LIST_OFFSETS, _DELETE_RECORDS = 0, 2, 21
-_TIMEOUT_MS = 30_000
 _CLIENT = b"raw"
 
 
@@ -47,7 +47,7 @@ class RawClient:
     def __init__(self, bootstrap: str) -> None:
         """Connect."""
         host, port = bootstrap.rsplit(":", 1)
-        self._socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_MS / 1000)
+        self._socket = socket.create_connection((host, int(port)), timeout=WAIT_S)
         self._correlation = 0
 
     def __enter__(self) -> Self:
@@ -60,7 +60,7 @@ class RawClient:
 
     def produce(self, topic: str, batch: bytes | bytearray) -> Produced:
         """Send one batch and wait until all replicas have it."""
-        body = struct.pack(">hhi", -1, -1, _TIMEOUT_MS) + struct.pack(">i", 1) + _string(topic)
+        body = struct.pack(">hhi", -1, -1, WAIT_MS) + struct.pack(">i", 1) + _string(topic)
         body += struct.pack(">iii", 1, 0, len(batch)) + batch
         answer = self._ask(_PRODUCE, 7, body)
         at = 4 + 2 + len(topic.encode()) + 4 + 4
@@ -69,7 +69,7 @@ class RawClient:
     def delete_records(self, topic: str, before_offset: int) -> tuple[int, int]:
         """Move the log start; give the low watermark and the error."""
         body = struct.pack(">i", 1) + _string(topic)
-        body += struct.pack(">iiqi", 1, 0, before_offset, _TIMEOUT_MS)
+        body += struct.pack(">iiqi", 1, 0, before_offset, WAIT_MS)
         answer = self._ask(_DELETE_RECORDS, 1, body)
         at = 4 + 4 + 2 + len(topic.encode()) + 4 + 4
         low_watermark, error_code = struct.unpack_from(">qh", answer, at)
@@ -82,7 +82,7 @@ class RawClient:
     def _list_offset(self, topic: str, time: int) -> Found:
         name = topic.encode()
         body = struct.pack(">ibBB", -1, 0, 2, len(name) + 1) + name  # two topics minus one
-        body += struct.pack(">BiiqBBiB", 2, 0, -1, time, 0, 0, _TIMEOUT_MS, 0)
+        body += struct.pack(">BiiqBBiB", 2, 0, -1, time, 0, 0, WAIT_MS, 0)
         answer = self._ask(_LIST_OFFSETS, 11, body, is_flexible=True)
         at = 1 + 4 + 1 + 1 + len(name) + 1 + 4
         return Found(*struct.unpack_from(">hqqi", answer, at))

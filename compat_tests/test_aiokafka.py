@@ -13,10 +13,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from compat_tests.conftest import MakeTopic
+from compat_tests.deadlines import QUICK_GROUP, WAIT_S
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 
 pytestmark = pytest.mark.peer("aiokafka")
-WAIT_S = 30
 
 
 @asynccontextmanager
@@ -35,7 +35,7 @@ async def consuming(
     bootstrap: str, *topics: str, group: str | None = None, **options: Any
 ) -> AsyncIterator[AIOKafkaConsumer]:
     """A started consumer that reads from the beginning and commits only when told."""
-    defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False, **QUICK_GROUP}
     consumer = AIOKafkaConsumer(
         *topics, bootstrap_servers=bootstrap, group_id=group, **(defaults | options)
     )
@@ -146,10 +146,9 @@ async def test_group_rebalances_between_two(
     bootstrap: str, make_topic: MakeTopic, group: str
 ) -> None:
     name = make_topic(partitions=4)
-    timing = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
-    async with consuming(bootstrap, name, group=group, **timing) as first:
+    async with consuming(bootstrap, name, group=group) as first:
         await until_assigned(first, 4)
-        async with consuming(bootstrap, name, group=group, **timing) as second:
+        async with consuming(bootstrap, name, group=group) as second:
             await until_assigned(first, 2)
             await until_assigned(second, 2)
             assert not first.assignment() & second.assignment()

@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Producer
 
 from compat_tests.conftest import MakeTopic, Tool, run_tool
-from compat_tests.deadlines import ask_until
-from compat_tests.test_java_tools import TOOLS
+from compat_tests.deadlines import WAIT_S, ask_until
+from compat_tests.test_java_tools import PATIENT, TOOLS
 
 PREFIX = "org.apache.kafka.producer."
 INTERVAL_MS = 100
@@ -62,7 +62,7 @@ def test_librdkafka_pushes(
 ) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "client.id": wanted})
     producer.produce(make_topic(), b"value")
-    assert producer.flush(30) == 0
+    assert producer.flush(WAIT_S) == 0
 
     def told() -> dict[str, Any] | None:
         producer.poll(0)
@@ -84,7 +84,7 @@ def test_java_pushes(
 ) -> None:
     java(
         f"{TOOLS}.ConsoleProducer",
-        *("--bootstrap-server", bootstrap, "--topic", make_topic(), "--sync"),
+        *("--bootstrap-server", bootstrap, "--topic", make_topic(), "--sync", *PATIENT),
         *("--command-property", f"client.id={wanted}"),
         *("--command-property", "enable.metrics.push=true"),
         stdin="one\ntwo\n",

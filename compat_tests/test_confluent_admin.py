@@ -26,12 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from compat_tests.conftest import MakeTopic
-from compat_tests.deadlines import wait_until
+from compat_tests.deadlines import WAIT_S, wait_until
 from compat_tests.records import samples
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
 pytestmark = pytest.mark.peer("confluent-kafka")
-WAIT_S = 30
 
 
 @pytest.fixture
@@ -156,8 +155,7 @@ def test_admin_manages_a_group(
 @pytest.mark.feature("producing to a partition that does not exist fails")
 def test_unknown_partition_is_refused(bootstrap: str, make_topic: MakeTopic) -> None:
     errors: list[Any] = []
-    settings = {"bootstrap.servers": bootstrap, "message.timeout.ms": 5000}
-    producer = Producer(settings)
+    producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(make_topic(), b"x", partition=7, on_delivery=lambda e, _: errors.append(e))
     assert producer.flush(WAIT_S) == 0
     assert [error.code() for error in errors] == [KafkaError._UNKNOWN_PARTITION]

@@ -17,11 +17,10 @@ from confluent_kafka import (
 )
 
 from compat_tests.conftest import MakeTopic
-from compat_tests.deadlines import rounds
+from compat_tests.deadlines import QUICK_GROUP, WAIT_S, rounds
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 
 pytestmark = pytest.mark.peer("confluent-kafka")
-WAIT_S = 30
 
 
 @contextmanager
@@ -204,9 +203,6 @@ def test_group_rebalances_between_two(
         with consuming(bootstrap, topic, **options) as second:
             poll_until_assigned([first, second], [2, 2])
         poll_until_assigned([first], [4])
-
-
-QUICK_GROUP: dict[str, Any] = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
 
 
 def poll_until_assigned(consumers: list[Consumer], counts: list[int]) -> None:

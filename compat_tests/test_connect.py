@@ -5,7 +5,6 @@ Where the source stands is in a file of the worker's, where the sink stands is i
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,25 +12,26 @@ from pathlib import Path
 import pytest
 
 from compat_tests import programs
-from compat_tests.deadlines import wait_until
+from compat_tests.deadlines import PROGRAM_S, wait_until
+from compat_tests.servers.apache_kafka import free_ports
 from compat_tests.test_confluent_kafka import consuming, receive
 
 pytestmark = [pytest.mark.peer("kafka-connect"), pytest.mark.slow]
 
-WITHIN_S = 90.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 
 @contextmanager
 def connect(bootstrap: str, topic: str, folder: Path) -> Iterator[None]:
     """A worker with a source that reads `folder`/from and a sink that writes `folder`/to."""
+    (own_port,) = free_ports(1)
     worker = {
         "bootstrap.servers": bootstrap,
         "key.converter": STRINGS,
         "value.converter": STRINGS,
         "offset.storage.file.filename": str(folder / "offsets"),
         "offset.flush.interval.ms": "500",
-        "listeners": f"http://127.0.0.1:{free_port()}",
+        "listeners": f"http://127.0.0.1:{own_port}",
     }
     source = {
         "name": f"{topic}-source",
@@ -62,14 +62,6 @@ def written(path: Path, properties: dict[str, str]) -> str:
     return str(path)
 
 
-def free_port() -> int:
-    """A port that nobody listens on, for the worker's own interface."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 @pytest.mark.feature("standalone: file source to file sink, stopped and resumed")
 def test_lines_pass_from_file_to_file(
     bootstrap: str, topic: str, group: str, tmp_path: Path
@@ -84,7 +76,7 @@ def test_lines_pass_from_file_to_file(
             wait_until(
                 lambda: sink.exists() and len(sink.read_text().splitlines()) >= len(expected),
                 f"{len(expected)} lines in the sink's file",
-                within_s=WITHIN_S,
+                within_s=PROGRAM_S,
             )
         assert expected == sink.read_text().splitlines()
 

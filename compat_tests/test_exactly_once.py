@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from compat_tests import programs
 from compat_tests.conftest import create_topic
-from compat_tests.deadlines import ask_until, rounds, wait_until
+from compat_tests.deadlines import PROGRAM_S, WAIT_S, ask_until, rounds, wait_until
 from compat_tests.exactly_once_app import BATCH_RECORDS, PREFIX
 from compat_tests.servers import ServerProcess
 from compat_tests.servers.process import die_with_parent
@@ -35,9 +35,6 @@ SOURCE, TARGET = "eos-in", "eos-out"
 RECORDS_AT_WORK = 2 * BATCH_RECORDS
 PAUSE_S_MAX = 0.3
 RECORDS_PER_KILL = 500
-# A machine that is busy with other things takes a minute to start a program.
-WITHIN_S = 300.0
-CALL_S = 30
 CLIENTS = [
     pytest.param("confluent-kafka", marks=pytest.mark.peer("confluent-kafka")),
     pytest.param("aiokafka", marks=pytest.mark.peer("aiokafka")),
@@ -106,17 +103,19 @@ def working(bootstrap: str) -> Iterator[None]:
         """Where the output ends; -1 while a server that has just started does not tell."""
         places = [TopicPartition(TARGET, index) for index in range(PARTITIONS)]
         try:
-            return sum(consumer.get_watermark_offsets(place, CALL_S)[1] for place in places)
+            return sum(consumer.get_watermark_offsets(place, WAIT_S)[1] for place in places)
         except KafkaException:
             return -1
 
     with closing(consumer):
-        before = ask_until(end, lambda found: found >= 0, "the end of the output")
+        before = ask_until(
+            end, lambda found: found >= 0, "the end of the output", within_s=PROGRAM_S
+        )
         yield
         wait_until(
             lambda: end() > before + RECORDS_AT_WORK,
             "the program is at work",
-            within_s=WITHIN_S,
+            within_s=PROGRAM_S,
         )
 
 
@@ -188,7 +187,7 @@ def feed(bootstrap: str, expected: list[list[bytes]], number: int) -> None:
         value = f"{number}/{index}".encode()
         producer.produce(SOURCE, value, partition=partition)
         expected[partition].append(PREFIX + value)
-    assert 0 == producer.flush(60)
+    assert 0 == producer.flush(WAIT_S)
 
 
 def read_target(bootstrap: str, isolation: str, count: int) -> list[list[bytes]]:
@@ -203,7 +202,7 @@ def read_target(bootstrap: str, isolation: str, count: int) -> list[list[bytes]]
     consumer.assign([TopicPartition(TARGET, index, 0) for index in range(PARTITIONS)])
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     at_end: set[int] = set()
-    for _ in rounds(f"{count} records, {isolation}", within_s=WITHIN_S):
+    for _ in rounds(f"{count} records, {isolation}", within_s=PROGRAM_S):
         message = consumer.poll(1)
         if message is None:
             continue
@@ -223,6 +222,6 @@ def committed_offsets(bootstrap: str) -> list[int]:
     """Give what the program committed of each partition of its input."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     places = [TopicPartition(SOURCE, index) for index in range(PARTITIONS)]
-    offsets = [place.offset for place in consumer.committed(places, CALL_S)]
+    offsets = [place.offset for place in consumer.committed(places, WAIT_S)]
     consumer.close()
     return offsets

@@ -14,12 +14,15 @@ from pathlib import Path
 import pytest
 
 from compat_tests.conftest import MakeTopic, Tool
+from compat_tests.deadlines import WAIT_MS
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, samples
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
 pytestmark = pytest.mark.peer("kafka-java-tools")
 TOOLS = "org.apache.kafka.tools"
 LINES = [f"key-{i % 3}\tvalue-{i}" for i in range(50)]
+PATIENT = ("--request-timeout-ms", str(WAIT_MS))
+"""The console producer waits for 1.5 s by itself, and drops a line after three more tries."""
 
 
 def console_consumer(java: Tool, bootstrap: str, topic: str, count: int, *more: str) -> list[str]:
@@ -27,7 +30,7 @@ def console_consumer(java: Tool, bootstrap: str, topic: str, count: int, *more: 
     printed = java(
         f"{TOOLS}.consumer.ConsoleConsumer",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
-        *("--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--max-messages", str(count), "--timeout-ms", str(WAIT_MS)),
         *("--formatter-property", "print.key=true", *more),
     )
     return printed.splitlines()
@@ -37,7 +40,7 @@ def console_producer(java: Tool, bootstrap: str, topic: str, lines: list[str], *
     """Send `key TAB value` lines."""
     java(
         f"{TOOLS}.ConsoleProducer",
-        *("--bootstrap-server", bootstrap, "--topic", topic),
+        *("--bootstrap-server", bootstrap, "--topic", topic, *PATIENT),
         *("--reader-property", "parse.key=true", *more),
         stdin="\n".join(lines) + "\n",
     )
@@ -179,7 +182,7 @@ def test_consumer_groups_tool_shows_members(
 def groups_tool(java: Tool, bootstrap: str, *arguments: str) -> str:
     """Run kafka-consumer-groups."""
     tool = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
-    return java(tool, "--bootstrap-server", bootstrap, *arguments)
+    return java(tool, "--bootstrap-server", bootstrap, "--timeout", str(WAIT_MS), *arguments)
 
 
 def offsets_in(described: str, topic: str) -> tuple[str, str, str]:
@@ -272,7 +275,7 @@ def test_performance_tools_move_records(java: Tool, bootstrap: str, make_topic: 
         *("--record-size", "100", "--throughput", "-1", "--command-property", "acks=all"),
     )
     assert f"{count} records sent" in sent
-    received = java(f"{TOOLS}.ConsumerPerformance", *flags, "--timeout", "20000")
+    received = java(f"{TOOLS}.ConsumerPerformance", *flags, "--timeout", str(WAIT_MS))
     counted = int(received.splitlines()[-1].split(", ")[4])
     assert counted >= count
 

@@ -11,11 +11,10 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetSpec, To
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from compat_tests.conftest import MakeTopic
-from compat_tests.deadlines import rounds
+from compat_tests.deadlines import QUICK_GROUP, WAIT_S, rounds
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 
 pytestmark = pytest.mark.peer("kafka-python")
-WAIT_S = 30
 
 
 @contextmanager
@@ -137,10 +136,10 @@ def test_group_resumes_behind_the_commit(bootstrap: str, topic: str, group: str)
 @pytest.mark.feature("group: two members share, one takes over")
 def test_group_rebalances_between_two(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
     name = make_topic(partitions=4)
-    timing = {"group_id": group, "heartbeat_interval_ms": 200, "session_timeout_ms": 6000}
-    with consuming(bootstrap, name, **timing) as first:
+    options = {"group_id": group, **QUICK_GROUP}
+    with consuming(bootstrap, name, **options) as first:
         poll_until_assigned([first], [4])
-        with consuming(bootstrap, name, **timing) as second:
+        with consuming(bootstrap, name, **options) as second:
             poll_until_assigned([first, second], [2, 2])
             assert not first.assignment() & second.assignment()
         poll_until_assigned([first], [4])

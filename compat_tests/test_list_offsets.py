@@ -49,6 +49,12 @@ def pair(bootstrap: str, broker: str) -> Iterator[Pair]:
         yield Pair(ours, theirs)
 
 
+def create_led_topic(server: str, client: RawClient, name: str, configs: dict[str, str]) -> None:
+    """Create a topic; a broker leads a new partition only a moment later."""
+    create_topic(server, name, 1, configs)
+    wait_until(partial(leads, client, name), f"{server} leads {name}")
+
+
 def leads(client: RawClient, topic: str) -> bool:
     """Whether a server answers for the partition."""
     return client.list_offsets(topic, [0])[0].error_code == 0
@@ -58,10 +64,9 @@ class Log:
     """The same log on both servers, and a list of what is in it."""
 
     def __init__(self, pair: Pair, servers: tuple[str, str], name: str, **configs: str) -> None:
-        """Create the topic on both; a broker leads a new partition only a moment later."""
+        """Create the topic on both."""
         for server, client in zip(servers, pair, strict=True):
-            create_topic(server, name, 1, configs)
-            wait_until(partial(leads, client, name), f"{server} leads {name}")
+            create_led_topic(server, client, name, configs)
         self._pair = pair
         self._name = name
         self.times: list[int] = []
@@ -169,9 +174,8 @@ def test_times_of_the_log_are_answered_alike(
 ) -> None:
     """The two clocks differ, so each server is compared with the times that it gave itself."""
     source = random.Random(4)
-    for server in (bootstrap, broker):
-        create_topic(server, topic, 1, {"message_timestamp_type": "LogAppendTime"})
-    for client in pair:
+    for server, client in zip((bootstrap, broker), pair, strict=True):
+        create_led_topic(server, client, topic, {"message_timestamp_type": "LogAppendTime"})
         given: list[tuple[int, int]] = []
         for index in range(30):
             records = [NewRecord(b"v", timestamp=FIRST_TIMESTAMP_MS)] * source.choice((1, 3, 9))

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from compat_tests import programs
 from compat_tests.conftest import MakeTopic, run_tool
-from compat_tests.deadlines import wait_until
+from compat_tests.deadlines import WAIT_S, wait_until
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 
@@ -144,7 +144,7 @@ def member(
 def partitions_of_members(bootstrap: str, group: str) -> dict[str, int]:
     """How many partitions each member of a group has."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    described = admin.describe_consumer_groups([group])[group].result(30)
+    described = admin.describe_consumer_groups([group])[group].result(WAIT_S)
     return {
         one.member_id: len(one.assignment.topic_partitions) if one.assignment else 0
         for one in described.members

@@ -1,4 +1,7 @@
-"""The README's snippets, run as they stand against a server; only the address is replaced."""
+"""The README's snippets, run as they stand against a server; only the address is replaced.
+
+Rule: kcat alone is told to be patient, because it waits for 5 s by itself.
+"""
 
 import re
 import subprocess
@@ -7,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.deadlines import PROGRAM_S, WAIT_S
+
 README = Path(__file__).parents[1] / "README.md"
 ADDRESS = "127.0.0.1:9092"
 NATIVE_URL = "kledger://127.0.0.1:9093"
-TIMEOUT_S = 120
 
 
 def snippets() -> dict[str, tuple[str, str]]:
@@ -23,9 +27,9 @@ def snippets() -> dict[str, tuple[str, str]]:
 
 def run(language: str, text: str, address: str) -> str:
     """Run one snippet in a process of its own and return what it printed."""
-    text = text.replace(ADDRESS, address)
+    text = text.replace(ADDRESS, address).replace("kcat -b", f"kcat -m {WAIT_S} -b")
     command = [sys.executable, "-c", text] if language == "python" else ["bash", "-ec", text]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from compat_tests import peers
 from compat_tests.conftest import MakeTopic, create_topic
-from compat_tests.deadlines import rounds, wait_until
+from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_confluent_kafka import consuming, receive, send_all
 from compat_tests.test_crash import crash_server
@@ -90,7 +90,7 @@ def delete_records(bootstrap: str, topic: str, partition: int, before: int) -> N
     """Move the start of a log."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, partition, before)]).values():
-        deleted.result(30)
+        deleted.result(WAIT_S)
 
 
 @pytest.mark.feature("batch read of what was written natively")
@@ -212,7 +212,7 @@ def run_stream(
     """Copy what is there from one topic to another, in batches of at most 60 records."""
     few = options | {"maxOffsetsPerTrigger": "60"}
     stream = copying(spark, bootstrap, source, target, checkpoint, **few)
-    assert stream.trigger(availableNow=True).start().awaitTermination(120)
+    assert stream.trigger(availableNow=True).start().awaitTermination(PROGRAM_S)
 
 
 def copying(
@@ -272,7 +272,7 @@ def wait_for_copies(bootstrap: str, topic: str, expected: Counter[bytes | None])
     """Wait until each value was copied; a stream may copy one more than once."""
     with consuming(bootstrap, topic) as consumer:
         found: Counter[bytes | None] = Counter()
-        for _ in rounds(f"{expected.total()} records copied", within_s=90):
+        for _ in rounds(f"{expected.total()} records copied", within_s=PROGRAM_S):
             messages = consumer.consume(500, timeout=0.5)
             found.update(each.value() for each in messages if each.error() is None)
             if expected <= found:
@@ -285,7 +285,7 @@ def test_batch_reads_what_was_committed(
 ) -> None:
     name = make_topic()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
-    producer.init_transactions(30)
+    producer.init_transactions(WAIT_S)
     for prefix, end in (
         ("kept", producer.commit_transaction),
         ("dropped", producer.abort_transaction),
@@ -293,12 +293,12 @@ def test_batch_reads_what_was_committed(
         ("dropped at the end", producer.abort_transaction),
     ):
         send_transaction(producer, name, prefix)
-        end(30)
+        end(WAIT_S)
     kept = [f"{prefix}-{i}".encode() for prefix in ("kept", "later") for i in range(20)]
     assert kept == committed_values(spark, bootstrap, name)
     send_transaction(producer, name, "open")
     assert kept == committed_values(spark, bootstrap, name), "a range ends before what is open"
-    producer.commit_transaction(30)
+    producer.commit_transaction(WAIT_S)
     assert kept + [f"open-{i}".encode() for i in range(20)] == committed_values(
         spark, bootstrap, name
     )
@@ -309,7 +309,7 @@ def send_transaction(producer: Producer, topic: str, prefix: str) -> None:
     producer.begin_transaction()
     for index in range(20):
         producer.produce(topic, f"{prefix}-{index}")
-    assert 0 == producer.flush(30)
+    assert 0 == producer.flush(WAIT_S)
 
 
 def committed_values(spark: SparkSession, bootstrap: str, topic: str) -> list[bytes]:
@@ -328,13 +328,13 @@ def test_stream_copies_what_was_committed(
     name, target = make_topic(), make_topic()
     committed = {"kafka.isolation.level": "read_committed"}
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name})
-    producer.init_transactions(30)
+    producer.init_transactions(WAIT_S)
     send_transaction(producer, name, "dropped")
-    producer.abort_transaction(30)
+    producer.abort_transaction(WAIT_S)
     send_transaction(producer, name, "kept")
     run_stream(spark, bootstrap, name, target, tmp_path, **committed)
     assert 0 == read(spark, bootstrap, target).count()
-    producer.commit_transaction(30)
+    producer.commit_transaction(WAIT_S)
     run_stream(spark, bootstrap, name, target, tmp_path, **committed)
     values = [bytes(row.value) for row in rows(read(spark, bootstrap, target))]
     assert sorted(values) == sorted(f"kept-{index}".encode() for index in range(20))
@@ -387,7 +387,7 @@ def test_stream_asks_for_offsets_in_a_group(
 def group_ids(bootstrap: str) -> set[str]:
     """The groups that there are."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    return {one.group_id for one in admin.list_consumer_groups().result(30).valid}
+    return {one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid}
 
 
 @pytest.mark.feature("streaming: resumed after the server was killed, nothing lost")
@@ -415,7 +415,7 @@ def test_stream_notices_a_new_topic(
     target = make_topic()
     run_stream(spark, bootstrap, filled, target, tmp_path)
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.delete_topics([filled])[filled].result(30)
+    admin.delete_topics([filled])[filled].result(WAIT_S)
     wait_until(lambda: is_created(bootstrap, filled), f"{filled} is made anew")
     send_all(bootstrap, filled, samples(50, seed=2), 1)
     with pytest.raises(StreamingQueryException):

@@ -17,13 +17,12 @@ from confluent_kafka.admin import AdminClient
 
 from compat_tests import programs
 from compat_tests.conftest import MakeTopic, Tool
-from compat_tests.deadlines import wait_until
+from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds, wait_until
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample
 from compat_tests.test_confluent_kafka import consuming, send_all
 
 pytestmark = [pytest.mark.peer("kafka-streams"), pytest.mark.slow]
 
-WITHIN_S = 90.0
 PARTITIONS = 3
 WORDS = ("delay", "carrier", "origin", "gate", "runway", "weather")
 
@@ -82,7 +81,9 @@ class Counts:
         committed = {"isolation_level": "read_committed", "enable_partition_eof": "true"}
         with consuming(self._bootstrap, self._topic, **committed) as consumer:
             ended: set[int | None] = set()
-            while len(ended) < PARTITIONS:
+            for _ in rounds(f"the end of {self._topic}"):
+                if len(ended) == PARTITIONS:
+                    break
                 for message in consumer.consume(500, timeout=1):
                     if message.error() is not None:
                         ended.add(message.partition())
@@ -100,7 +101,7 @@ class Counts:
             latest.update(self.history())
             return {word: counts[-1] for word, counts in latest.items()} == expected
 
-        wait_until(is_there, f"{dict(expected)}, last seen {latest}", within_s=WITHIN_S)
+        wait_until(is_there, f"{dict(expected)}, last seen {latest}", within_s=PROGRAM_S)
         return latest
 
 
@@ -139,7 +140,7 @@ def test_application_reset_starts_anew(
         wait_until(
             lambda: all(len(each) > 1 for each in repeats(counts.history()).values()),
             "every count a second time",
-            within_s=WITHIN_S,
+            within_s=PROGRAM_S,
         )
         history = counts.wait_for(words_in(sent))
     assert all(each[-1] == words_in(sent)[word] for word, each in history.items())
@@ -147,7 +148,7 @@ def test_application_reset_starts_anew(
 
 def internal_topics(bootstrap: str, application: str) -> set[str]:
     """The topics that Streams made for an application."""
-    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=30).topics
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=WAIT_S).topics
     return {name for name in topics if name.startswith(f"{application}-")}
 
 

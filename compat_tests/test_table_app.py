@@ -12,13 +12,13 @@ import pytest
 
 from compat_tests import programs
 from compat_tests.conftest import MakeTopic
+from compat_tests.deadlines import PROGRAM_S
 from compat_tests.records import FIRST_TIMESTAMP_MS, STEP_MS, Sample
 from compat_tests.test_aiokafka import consuming, producing, send_all
 
 pytestmark = [pytest.mark.peer("aiokafka"), pytest.mark.slow]
 
 PARTITIONS = 2
-WITHIN_S = 60
 
 
 def views(count: int) -> list[Sample]:
@@ -65,7 +65,7 @@ async def counted(
     expected = totals(sent)
     history: dict[tuple[int, bytes], list[int]] = {}
     async with (
-        asyncio.timeout(WITHIN_S),
+        asyncio.timeout(PROGRAM_S),
         consuming(bootstrap, changelog, isolation_level="read_committed") as consumer,
     ):
         while {key: counts[-1] for key, counts in history.items()} != expected:

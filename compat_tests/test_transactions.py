@@ -9,13 +9,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 
 from compat_tests.conftest import MakeTopic, Tool
+from compat_tests.deadlines import PROGRAM_S, WAIT_MS, WAIT_S
 from compat_tests.test_aiokafka import consuming as consuming_aiokafka
 from compat_tests.test_aiokafka import producing as producing_aiokafka
 from compat_tests.test_confluent_kafka import consuming, receive
 
 TOOLS = "org.apache.kafka.tools"
-CALL_S = 30
-WAIT_MS = 20_000
 
 
 def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -30,19 +29,19 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
 def test_confluent_transactions(bootstrap: str, make_topic: MakeTopic, group: str) -> None:
     topic = make_topic()
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(CALL_S)
+    producer.init_transactions(WAIT_S)
     for value, is_commit in ((b"a", True), (b"b", False), (b"c", True)):
         producer.begin_transaction()
         producer.produce(topic, value)
-        producer.flush(CALL_S)
-        (producer.commit_transaction if is_commit else producer.abort_transaction)(CALL_S)
+        producer.flush(WAIT_S)
+        (producer.commit_transaction if is_commit else producer.abort_transaction)(WAIT_S)
     assert [b"a", b"c"] == committed_values(bootstrap, topic, 2)
     member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     place = TopicPartition(topic, 0, 3)
     producer.begin_transaction()
-    producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), CALL_S)
-    producer.commit_transaction(CALL_S)
-    (found,) = member.committed([TopicPartition(topic, 0)], CALL_S)
+    producer.send_offsets_to_transaction([place], member.consumer_group_metadata(), WAIT_S)
+    producer.commit_transaction(WAIT_S)
+    (found,) = member.committed([TopicPartition(topic, 0)], WAIT_S)
     member.close()
     assert 3 == found.offset
 
@@ -58,7 +57,7 @@ async def test_aiokafka_transactions(bootstrap: str, make_topic: MakeTopic) -> N
             await (producer.commit_transaction if is_commit else producer.abort_transaction)()
     options = {"isolation_level": "read_committed"}
     async with consuming_aiokafka(bootstrap, topic, **options) as consumer:
-        async with asyncio.timeout(CALL_S):
+        async with asyncio.timeout(WAIT_S):
             assert [b"a", b"c"] == [(await consumer.getone()).value for _ in range(2)]
 
 
@@ -70,7 +69,7 @@ def test_kafka_python_transactions(bootstrap: str, make_topic: MakeTopic) -> Non
     producer.init_transactions()
     for value, is_commit in ((b"a", True), (b"b", False), (b"c", True)):
         producer.begin_transaction()
-        producer.send(topic, value).get(CALL_S)
+        producer.send(topic, value).get(WAIT_S)
         (producer.commit_transaction if is_commit else producer.abort_transaction)()
     producer.close()
     consumer = KafkaConsumer(
@@ -106,11 +105,13 @@ def test_java_transactions_tool(java: Tool, bootstrap: str, make_topic: MakeTopi
     def tool(*arguments: str) -> str:
         return java(f"{TOOLS}.TransactionsCommand", "--bootstrap-server", bootstrap, *arguments)
 
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(CALL_S)
+    # It stays open until the tools have seen it, one virtual machine after the other.
+    lasting = {"transactional.id": topic, "transaction.timeout.ms": PROGRAM_S * 1000}
+    producer = Producer({"bootstrap.servers": bootstrap, **lasting})
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    producer.flush(CALL_S)
+    producer.flush(WAIT_S)
     assert any(topic in line and "Ongoing" in line for line in tool("list").splitlines())
     assert "Ongoing" in tool("describe", "--transactional-id", topic)
     described = tool("describe-producers", "--topic", topic, "--partition", "0")
@@ -118,5 +119,5 @@ def test_java_transactions_tool(java: Tool, bootstrap: str, make_topic: MakeTopi
     tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
     producer2 = Producer({"bootstrap.servers": bootstrap})
     producer2.produce(topic, b"seen")
-    producer2.flush(CALL_S)
+    producer2.flush(WAIT_S)
     assert [b"seen"] == committed_values(bootstrap, topic, 1)

@@ -20,11 +20,11 @@ import kledger
 from batches.builder import NewRecord, build_batch
 from compat_tests import test_aiokafka, test_confluent_kafka, test_kafka_python
 from compat_tests.conftest import MakeTopic, Tool
+from compat_tests.deadlines import WAIT_MS, WAIT_S
 from compat_tests.raw_client import RawClient
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_java_tools import console_consumer
 
-WAIT_MS = 30_000
 QUIET_MS = 200
 ODD = Sample(
     key=b"\xff\x00",
@@ -326,7 +326,7 @@ async def test_commits_and_cursors_do_not_influence_each_other(
 
     def committed() -> int:
         with test_confluent_kafka.consuming(bootstrap, group=group) as reader:
-            return int(reader.committed([place], timeout=30)[0].offset)
+            return int(reader.committed([place], timeout=WAIT_S)[0].offset)
 
     def commit(offset: int) -> None:
         with test_confluent_kafka.consuming(bootstrap, group=group) as reader:
@@ -348,7 +348,7 @@ async def test_commits_and_cursors_do_not_influence_each_other(
         await client.reset_subscription(topic, group, "earliest")
         assert 3 == await asyncio.to_thread(committed)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.delete_consumer_groups([group])[group].result(30)
+        admin.delete_consumer_groups([group])[group].result(WAIT_S)
         assert [group] == await client.subscriptions(topic)
         assert count == (await client.subscription_stats(topic, group)).backlog
 
@@ -392,18 +392,19 @@ async def test_native_clients_see_what_is_committed(
 ) -> None:
     topic = make_topic()
     options = {"bootstrap.servers": bootstrap, "linger.ms": 0}
-    producers = [Producer({**options, "transactional.id": f"{topic}-{each}"}) for each in "ab"]
+    lasting = {**options, "transaction.timeout.ms": WAIT_MS}
+    producers = [Producer({**lasting, "transactional.id": f"{topic}-{each}"}) for each in "ab"]
     plain = Producer(options)
     committed: list[bytes] = []
 
     def write(producer: Producer, value: bytes) -> None:
         producer.produce(topic, value)
-        assert 0 == producer.flush(WAIT_MS / 1000)
+        assert 0 == producer.flush(WAIT_S)
 
     def transact() -> None:
         """Two at a time, of which some are aborted, and records of no transaction between them."""
         for producer in producers:
-            producer.init_transactions(WAIT_MS / 1000)
+            producer.init_transactions(WAIT_S)
         for turn in range(6):
             ends = [turn % 2 == 0, turn % 3 == 0]
             for producer in producers:
@@ -417,7 +418,7 @@ async def test_native_clients_see_what_is_committed(
                 committed.append(b"%d.%d plain" % (turn, number))
             for producer, is_commit in zip(producers, ends, strict=True):
                 end = producer.commit_transaction if is_commit else producer.abort_transaction
-                end(WAIT_MS / 1000)
+                end(WAIT_S)
 
     def leave_open() -> None:
         producers[0].begin_transaction()
@@ -437,6 +438,6 @@ async def test_native_clients_see_what_is_committed(
             read = [(await reader.read_next(timeout_ms=WAIT_MS)).value for _ in committed]
             assert committed == read
             assert not await reader.has_message_available()
-            await asyncio.to_thread(producers[0].commit_transaction, WAIT_MS / 1000)
+            await asyncio.to_thread(producers[0].commit_transaction, WAIT_S)
             assert [b"open", b"behind"] == [each.value for each in await receive(consumer, 2)]
             assert await reader.has_message_available()

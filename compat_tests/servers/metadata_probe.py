@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Callable
 
 from compat_tests.frames import read_frame
 
@@ -43,9 +44,11 @@ def answers(host: str, port: int, *, timeout_s: float) -> bool:
         return False
 
 
-def wait_until_answered(host: str, port: int, *, deadline: float) -> bool:
+def wait_until_answered(
+    host: str, port: int, *, deadline: float, is_worth_it: Callable[[], bool]
+) -> bool:
     """Ask again and again until the answer names a broker; false at the deadline (monotonic)."""
-    while time.monotonic() < deadline:
+    while is_worth_it() and time.monotonic() < deadline:
         if answers(host, port, timeout_s=max(deadline - time.monotonic(), _POLL_S)):
             return True
         time.sleep(_POLL_S)

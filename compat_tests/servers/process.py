@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 from typing import IO, Self
 
+from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.servers import metadata_probe
 
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
 _LOG_TAIL_BYTES = 2000
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -48,8 +47,8 @@ class ServerProcess:
         self.folder = folder
         self.host = "127.0.0.1"
         self.port = 0
-        self.start_timeout_s = START_TIMEOUT_S
-        self.stop_timeout_s = STOP_TIMEOUT_S
+        self.start_timeout_s: float = PROGRAM_S
+        self.stop_timeout_s: float = WAIT_S
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -103,13 +102,13 @@ class ServerProcess:
         try:
             self.wait_ready(process, deadline)
             is_answering = metadata_probe.wait_until_answered(
-                self.host, self.port, deadline=deadline
+                self.host, self.port, deadline=deadline, is_worth_it=self.is_running
             )
         finally:
             if not is_answering:
                 self.kill()
         if not is_answering:
-            raise ServerFailed(f"{self.name}: no answer in time\n{self.log_tail()}")
+            raise ServerFailed(f"{self.name}: ended, or no answer in time\n{self.log_tail()}")
         return time.monotonic() - begun
 
     def _spawn(self, log: IO[bytes]) -> subprocess.Popen[bytes]:

@@ -43,6 +43,12 @@ class Failing(Answering):
         raise ServerFailed(self.log_tail())
 
 
+class Ending(Answering):
+    """A stand-in that ends before it has answered."""
+
+    program = "print(1, flush=True)"
+
+
 def test_running_server_is_measured_and_stopped(tmp_path: Path) -> None:
     with Answering(tmp_path) as server:
         pid = server.pid
@@ -67,5 +73,12 @@ def test_killed_server_can_be_started_again(tmp_path: Path) -> None:
 def test_server_that_does_not_start_tells_its_log(tmp_path: Path) -> None:
     server = Failing(tmp_path)
     with pytest.raises(ServerFailed, match="no such setting"):
+        server.start()
+    assert not server.is_running()
+
+
+def test_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:
+    server = Ending(tmp_path)
+    with pytest.raises(ServerFailed, match="ended"):
         server.start()
     assert not server.is_running()
