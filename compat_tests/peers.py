@@ -1,18 +1,22 @@
 """Peers: the programs of other people that the server is tried with, and where they are.
 
-Rule: a peer that is not there is an error of set-up (PeerMissing), never a skipped test.
+Rule: a peer that is not there is an error of set-up (PeerMissing), never a skipped test. Of several
+runs on one checkout one fetches or builds, and the others wait for it.
 `python -m compat_tests.peers` fetches what is missing, through the package managers themselves.
 Must not know: any of the rooms of the server.
 """
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -54,12 +58,17 @@ def kafka_class_path() -> str:
     Raises:
         PeerMissing: the jars were not fetched, or are those of another version.
     """
-    if not (KAFKA_JARS / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
+    if not _jar().exists():
         raise PeerMissing(
             f"Apache Kafka {KAFKA_VERSION} is not in {KAFKA_JARS.name}/; "
             "run: python -m compat_tests.peers"
         )
     return str(KAFKA_JARS / "*")
+
+
+def _jar() -> Path:
+    """Give the file that is there when all of them are, in the version that is wanted."""
+    return KAFKA_JARS / f"kafka_2.13-{KAFKA_VERSION}.jar"
 
 
 def java_command(main_class: str, *arguments: str, options: tuple[str, ...] = ()) -> list[str]:
@@ -115,15 +124,31 @@ def require_all() -> None:
             raise PeerMissing(f"{name} is not installed; run: make setup") from error
 
 
+@contextmanager
+def alone() -> Iterator[None]:
+    """Be the only process that changes what is below .peers/."""
+    PEERS_FOLDER.mkdir(exist_ok=True)
+    (PEERS_FOLDER / ".gitignore").write_text("*\n")
+    with (PEERS_FOLDER / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 def fetch() -> None:
     """Fetch the peers that are missing: programs with apt-get, jars with Maven.
 
-    Does nothing, at once, when all are there.
+    Changes nothing when all are there.
 
     Raises:
         PeerMissing: one could not be had.
     """
-    jars_missing = not (KAFKA_JARS / f"kafka_2.13-{KAFKA_VERSION}.jar").exists()
+    with alone():
+        _fetch_missing()
+    require_all()
+
+
+def _fetch_missing() -> None:
+    jars_missing = not _jar().exists()
     needed = ["kcat", "java", *(["mvn"] if jars_missing else [])]
     missing = [name for name in needed if shutil.which(name) is None]
     try:
@@ -133,13 +158,10 @@ def fetch() -> None:
             _fetch_jars()
     except subprocess.CalledProcessError as error:
         raise PeerMissing(f"could not be fetched: {error}") from error
-    require_all()
 
 
 def _fetch_jars() -> None:
     """Resolve the list in pom.xml into a fresh folder, then move it into place at once."""
-    PEERS_FOLDER.mkdir(exist_ok=True)
-    (PEERS_FOLDER / ".gitignore").write_text("*\n")
     arriving = PEERS_FOLDER / "kafka.arriving"
     shutil.rmtree(arriving, ignore_errors=True)
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]

@@ -19,11 +19,11 @@ from functools import cache
 from pathlib import Path
 
 from compat_tests import peers
+from compat_tests.deadlines import WAIT_S
 from compat_tests.servers.process import die_with_parent
 
 SOURCES = Path(__file__).resolve().parent
 BUILDS = peers.PEERS_FOLDER / "programs"
-END_TIMEOUT_S = 60
 
 _MAVEN = "mvn -q -B compile dependency:copy-dependencies -DincludeScope=runtime"
 _BUILD_COMMANDS = {
@@ -61,6 +61,11 @@ def built(language: str) -> Path:
     Raises:
         PeerMissing: the toolchain is not installed, or the build failed.
     """
+    with peers.alone():
+        return _build(language)
+
+
+def _build(language: str) -> Path:
     source, target = SOURCES / language, BUILDS / language
     stamp, digest = target / ".stamp", _digest(source)
     if stamp.exists() and stamp.read_text() == digest:
@@ -73,7 +78,6 @@ def built(language: str) -> Path:
         )
     stamp.unlink(missing_ok=True)
     shutil.copytree(source, target, dirs_exist_ok=True)
-    (peers.PEERS_FOLDER / ".gitignore").write_text("*\n")
     done = subprocess.run(
         command,
         cwd=target,
@@ -145,7 +149,7 @@ def running(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         try:
-            process.wait(END_TIMEOUT_S)
+            process.wait(WAIT_S)
         finally:
             process.kill()
             process.wait()
