@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.cases import FSYNC, KAFKA_SYNC, OS
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess

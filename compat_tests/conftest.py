@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from compat_tests import peers
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.report_plugin import ReportPlugin
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+from compat_tests.settings import dotted
 
 # The one setting that is not a default: three seconds of waiting for each new group teach nothing.
 SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
@@ -115,9 +116,8 @@ def make_topic(request: pytest.FixtureRequest, bootstrap: str) -> MakeTopic:
 
 def create_topic(bootstrap: str, name: str, partitions: int, configs: dict[str, str]) -> None:
     """Create a topic; keys of `configs` have underscores in place of dots."""
-    settings = {key.replace("_", "."): value for key, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dotted(configs))
     admin.create_topics([new])[name].result(WAIT_S)
 
 

@@ -19,6 +19,7 @@ from confluent_kafka import (
 from compat_tests.conftest import MakeTopic
 from compat_tests.deadlines import QUICK_GROUP, WAIT_S, rounds
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
+from compat_tests.settings import dotted
 
 pytestmark = pytest.mark.peer("confluent-kafka")
 
@@ -33,7 +34,7 @@ def consuming(
         "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-    } | {key.replace("_", "."): value for key, value in options.items()}
+    } | dotted(options)
     consumer = Consumer(settings)
     try:
         if topics:
@@ -53,8 +54,7 @@ def send_all(
         if error is not None:
             errors.append(error)
 
-    settings = {key.replace("_", "."): value for key, value in options.items()}
-    producer = Producer({"bootstrap.servers": bootstrap} | settings)
+    producer = Producer({"bootstrap.servers": bootstrap} | dotted(options))
     for record in records:
         producer.produce(
             topic,

@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import kledger
 from benchmarks.programs import group_load, rdkafka_load

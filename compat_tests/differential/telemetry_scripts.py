@@ -11,6 +11,7 @@ from batches.compression import Codec
 from compat_tests.differential.config_scripts import METRICS, SET, changed, replaced
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
+from compat_tests.settings import dotted
 from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
@@ -44,7 +45,7 @@ def _push(number: int, told_id: int, **fields: Any) -> PushTelemetryRequest:
 
 def _want(side: Side, number: int, **settings: str) -> int:
     """Subscribe, wait until the server has heard of it, and give the number it made of that."""
-    changes = [(key.replace("_", "."), SET, value) for key, value in settings.items()]
+    changes = [(key, SET, value) for key, value in dotted(settings).items()]
     side.quietly(changed(METRICS, NAME, *changes), 1)
     wanted, interval_ms = settings["metrics"].split(","), int(settings["interval_ms"])
     answer = side.ask_until(

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
 from compat_tests.records import FIRST_TIMESTAMP_MS
+from compat_tests.settings import dotted
 from gateway.wire.messages import k00_produce as k00
 from gateway.wire.messages import k01_fetch as k01
 from gateway.wire.messages import k02_list_offsets as k02
@@ -49,8 +50,8 @@ def create_topic(
 ) -> k19.CreateTopicsRequest:
     """Create one topic; keys of `configs` have underscores in place of dots."""
     settings = [
-        k19.CreatableTopicConfig(name=key.replace("_", "."), value=value)
-        for key, value in (configs or {}).items()
+        k19.CreatableTopicConfig(name=key, value=value)
+        for key, value in dotted(configs or {}).items()
     ]
     topic = k19.CreatableTopic(
         name=name, num_partitions=partitions, replication_factor=1, configs=settings

@@ -1,0 +1,13 @@
+"""Settings: with dots, as Kafka writes them, and with underscores, as Python's keywords do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def dotted(settings: Mapping[str, Value]) -> dict[str, Value]:
+    """Give the same settings in Kafka's spelling."""
+    return {key.replace("_", "."): value for key, value in settings.items()}

@@ -1,0 +1,10 @@
+"""Only the names change, and those that have dots already stay."""
+
+from compat_tests.settings import dotted
+
+
+def test_underscores_become_dots() -> None:
+    assert dotted({"group_id": 1, "log.retention.ms": "a_b"}) == {
+        "group.id": 1,
+        "log.retention.ms": "a_b",
+    }
