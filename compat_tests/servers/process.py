@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import IO, Self
 
@@ -34,7 +35,7 @@ def die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-class ServerProcess:
+class ServerProcess(ABC):
     """What kledger and the reference have in common; a subclass says how its process begins.
 
     A server keeps its port over stop() and start(), so that clients find it again.
@@ -72,13 +73,15 @@ class ServerProcess:
         """What the server wrote to standard error."""
         return self.folder / "server.log"
 
+    @abstractmethod
     def command(self) -> list[str]:
         """Give the command line of the process."""
-        raise NotImplementedError
 
     def prepare(self) -> None:
         """Do what must be done before the process begins; is not part of the time of start()."""
+        self.data_folder.mkdir(parents=True, exist_ok=True)
 
+    @abstractmethod
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         """Wait until the process says, in its own way, which port it listens on."""
 
@@ -92,7 +95,6 @@ class ServerProcess:
             ServerFailed: no answer in time, or the process ended.
         """
         assert self._process is None, f"{self.name} runs already"
-        self.data_folder.mkdir(parents=True, exist_ok=True)
         self.prepare()
         begun = time.monotonic()
         with self.log_file.open("ab") as log:
