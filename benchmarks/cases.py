@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
@@ -62,19 +62,19 @@ class Case:
         return self.record_bytes * self.records * self.repeats
 
 
-def _produce(name: str, record_bytes: int, records: int, **more: object) -> Case:
+def _produce(name: str, record_bytes: int, records: int, **more: Any) -> Case:
     case = Case(name=name, kind="produce", record_bytes=record_bytes, records=records)
-    return replace(case, **more)  # type: ignore[arg-type]
+    return replace(case, **more)
 
 
-def _consume(name: str, record_bytes: int, records: int, **more: object) -> Case:
+def _consume(name: str, record_bytes: int, records: int, **more: Any) -> Case:
     case = _produce(name, record_bytes, records, subjects=_PAIR)
-    return replace(case, **({"kind": "consume"} | more))  # type: ignore[arg-type]
+    return replace(case, **{"kind": "consume", **more})
 
 
-def _transactions(name: str, transactions: int, **more: object) -> Case:
+def _transactions(name: str, transactions: int, **more: Any) -> Case:
     case = Case(name=name, kind="transactions", record_bytes=100, records=transactions)
-    return replace(case, **({"subjects": _PAIR} | more))  # type: ignore[arg-type]
+    return replace(case, **{"subjects": _PAIR, **more})
 
 
 def _ledger(name: str, record_bytes: int, records: int) -> Case:
@@ -87,10 +87,9 @@ def _holes(name: str, holes: int, ranges_max: int) -> Case:
     )
 
 
-def _native(work: str, size: str, records: int, *, consumers: int = 1) -> Case:
+def _native(kind: Kind, size: str, records: int, *, consumers: int = 1) -> Case:
     """Give a case of the native client; a group shares partitions, so there are as many of them."""
-    kind: Kind = f"native-{work}"  # type: ignore[assignment]
-    members = f"-{consumers}" if work == "shared" else ""
+    members = f"-{consumers}" if kind == "native-shared" else ""
     return Case(
         name=f"{kind}{members}-{size}", kind=kind, record_bytes=_SIZES[size], records=records,
         partitions=consumers, consumers=consumers, subjects=tuple(NATIVE_VIA),
@@ -160,10 +159,10 @@ CASES = (
     _produce("produce-java-1k-acks1", 1000, 300_000, client="java", acks="1", subjects=_PAIR),
     _produce("produce-java-1k-lz4", 1000, 300_000, client="java", codec="lz4", subjects=_PAIR),
     _produce("produce-java-1k-100p", 1000, 200_000, client="java", partitions=100, subjects=_PAIR),
-    *(_native("produce", size, 60_000) for size in _SIZES),
-    *(_native("consume", size, 100_000) for size in _SIZES),
-    *(_native("shared", "1k", 60_000, consumers=each) for each in (1, 8)),
-    _native("drain", "1k", 100_000),
+    *(_native("native-produce", size, 60_000) for size in _SIZES),
+    *(_native("native-consume", size, 100_000) for size in _SIZES),
+    *(_native("native-shared", "1k", 60_000, consumers=each) for each in (1, 8)),
+    _native("native-drain", "1k", 100_000),
 )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ class Table:
         )
 
 
-class Rebalancing(ConsumerRebalanceListener):  # type: ignore[misc]
+class Rebalancing(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
     """Lets the table follow the stream's partitions."""
 
     def __init__(self, table: Table) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from typing import Literal, TypeAlias
 
 Load = Callable[[argparse.Namespace], float]
+Durability: TypeAlias = Literal["fsync", "os"]
 
 
 def run_load(produce: Load, consume: Load) -> None:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.programs.command_line import Durability
 from benchmarks.programs.many_ledgers import rss_mb
 from ledger import EARLIEST, LATEST, Cursor, LedgerStore, ManagedLedger, Position, StoreConfig
 
@@ -29,12 +30,9 @@ _SINGLES = 50
 _CURSOR = "subscriber"
 
 
-def config(durability: str, ranges_max: int) -> StoreConfig:
+def config(durability: Durability, ranges_max: int) -> StoreConfig:
     """Return the settings of the store."""
-    return StoreConfig(
-        durability=durability,  # type: ignore[arg-type]
-        cursor_ranges_max=ranges_max,
-    )
+    return StoreConfig(durability=durability, cursor_ranges_max=ranges_max)
 
 
 async def fill(ml: ManagedLedger, entries: int) -> None:

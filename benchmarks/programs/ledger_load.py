@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.programs.command_line import Durability
 from ledger import EARLIEST, LedgerStore, ManagedLedger, Position, StoreConfig
 
 _ADDS_UNDER_WAY = 16
@@ -49,7 +50,7 @@ async def timed(work: Callable[[], Awaitable[None]], count: int) -> dict[str, fl
 
 
 async def measure(
-    folder: Path, durability: str, entry_bytes: int, entries: int
+    folder: Path, durability: Durability, entry_bytes: int, entries: int
 ) -> dict[str, float]:
     """Add, read from memory, open again without a cache and read from the files."""
     figures: dict[str, float] = {}
@@ -59,12 +60,12 @@ async def measure(
         count = ml.number_of_entries(EARLIEST, ml.last_confirmed_entry) or entries
         figures.update({f"{name}_{key}": each for key, each in (await timed(work, count)).items()})
 
-    config = StoreConfig(durability=durability, cache_bytes=_CACHE_BYTES)  # type: ignore[arg-type]
+    config = StoreConfig(durability=durability, cache_bytes=_CACHE_BYTES)
     async with LedgerStore.open(folder, config=config) as store:
         ml = await store.open_managed_ledger("load")
         await during("add", ml, lambda: add(ml, data, entries))
         await during("tail_read", ml, lambda: read(ml))
-    cold = StoreConfig(durability=durability, cache_bytes=0)  # type: ignore[arg-type]
+    cold = StoreConfig(durability=durability, cache_bytes=0)
     async with LedgerStore.open(folder, config=cold) as store:
         ml = await store.open_managed_ledger("load")
         await during("cold_read", ml, lambda: read(ml))

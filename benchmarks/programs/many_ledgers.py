@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from benchmarks.programs.command_line import Durability
 from ledger import LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 
 _AT_ONCE = 200
@@ -30,9 +31,9 @@ def rss_mb() -> float:
     return int(fields["VmRSS"].split()[0]) * 1024 / 1e6
 
 
-def config(durability: str) -> StoreConfig:
+def config(durability: Durability) -> StoreConfig:
     """Return the settings of the store."""
-    return StoreConfig(durability=durability)  # type: ignore[arg-type]
+    return StoreConfig(durability=durability)
 
 
 async def for_all(count: int, work: Callable[[int], Awaitable[object]]) -> None:
@@ -55,7 +56,7 @@ async def fill(folder: Path, managed_ledgers: int, ledgers: int) -> None:
         await for_all(managed_ledgers, make)
 
 
-async def measure(folder: Path, durability: str, managed_ledgers: int) -> dict[str, float]:
+async def measure(folder: Path, durability: Durability, managed_ledgers: int) -> dict[str, float]:
     """Open the store, then every managed ledger in it, and keep them all open."""
     before_mb = rss_mb()
     begun = time.perf_counter()

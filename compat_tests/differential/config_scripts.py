@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from compat_tests.differential.scripts import script
@@ -194,7 +195,7 @@ def groups_and_metrics_with_settings_are_listed(side: Side) -> None:
                     f"{label}, types {types}",
                     request,
                     version,
-                    lambda answer: _is_settled(answer, count),  # noqa: B023
+                    partial(_is_settled, count=count),
                 )
         for kind in (GROUP, METRICS):
             side.quietly(replaced(kind, "ü", {}), 2)

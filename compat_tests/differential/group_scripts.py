@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from uuid import UUID
 
 from compat_tests.differential import words
 from compat_tests.differential.scripts import script
@@ -292,29 +293,33 @@ def offsets_are_committed_from_outside(side: Side) -> None:
     topic = side.has("offsets", 2)
     topic_id = side.topic_id(topic)
     for version in side.versions(COMMIT):
-        group = f"outside-{version}"
-        by_id = topic_id if version >= words.OFFSETS_BY_ID else ZERO_UUID
+        _commit_from_outside(side, topic, topic_id, version)
 
-        def ask(label: str, offsets: dict[int, int], **changes: Any) -> None:
-            request = words.commit(group, topic, offsets, topic_id=by_id, **changes)  # noqa: B023
-            side.ask(label, request, version)  # noqa: B023 (asked at once)
 
-        side.settle("first", words.commit(group, topic, {0: 5, 1: 6}, topic_id=by_id), version)
-        ask("again, back", {0: 3})
-        ask("negative", {0: -1})
-        ask("unknown partition", {7: 1, 0: 4, -1: 1})
-        ask("metadata null", {0: 4}, metadata=None)
-        ask("metadata at the limit", {0: 4}, metadata="m" * 4_096)
-        ask("metadata over the limit", {0: 9, 1: 9}, metadata="m" * 4_097)
-        ask("member without generation", {0: 9}, member_id="nobody")
-        ask("generation without member", {0: 9}, generation_id_or_member_epoch=1)
-        ask("both unknown", {0: 9}, member_id="nobody", generation_id_or_member_epoch=1)
-        ask("instance", {0: 9}, group_instance_id="one")
-        ask("no partitions", {})
-        unknown = words.commit(group, "no-offsets", {0: 1}, topic_id=words.UNKNOWN_ID)
-        side.ask("unknown topic", unknown, version)
-        side.ask("no group", words.commit("", topic, {0: 1}, topic_id=by_id), version)
-        side.ask("what holds", words.committed(group, None), 7)
+def _commit_from_outside(side: Side, topic: str, topic_id: UUID, version: int) -> None:
+    group = f"outside-{version}"
+    by_id = topic_id if version >= words.OFFSETS_BY_ID else ZERO_UUID
+
+    def ask(label: str, offsets: dict[int, int], **changes: Any) -> None:
+        request = words.commit(group, topic, offsets, topic_id=by_id, **changes)
+        side.ask(label, request, version)
+
+    side.settle("first", words.commit(group, topic, {0: 5, 1: 6}, topic_id=by_id), version)
+    ask("again, back", {0: 3})
+    ask("negative", {0: -1})
+    ask("unknown partition", {7: 1, 0: 4, -1: 1})
+    ask("metadata null", {0: 4}, metadata=None)
+    ask("metadata at the limit", {0: 4}, metadata="m" * 4_096)
+    ask("metadata over the limit", {0: 9, 1: 9}, metadata="m" * 4_097)
+    ask("member without generation", {0: 9}, member_id="nobody")
+    ask("generation without member", {0: 9}, generation_id_or_member_epoch=1)
+    ask("both unknown", {0: 9}, member_id="nobody", generation_id_or_member_epoch=1)
+    ask("instance", {0: 9}, group_instance_id="one")
+    ask("no partitions", {})
+    unknown = words.commit(group, "no-offsets", {0: 1}, topic_id=words.UNKNOWN_ID)
+    side.ask("unknown topic", unknown, version)
+    side.ask("no group", words.commit("", topic, {0: 1}, topic_id=by_id), version)
+    side.ask("what holds", words.committed(group, None), 7)
 
 
 @script

@@ -96,29 +96,32 @@ def produce_without_records(side: Side) -> None:
 @script
 def produce_looks_at_the_request(side: Side) -> None:
     for version in side.versions(PRODUCE):
-        topic = side.has(f"request-{version}", 2)
-        topic_id = side.topic_id(topic) if version >= words.RECORDS_BY_ID else ZERO_UUID
+        _look_at_the_request(side, version)
 
-        def ask(label: str, data: dict[int, bytes | None], **changes: object) -> None:
-            # Asked at once, so the variables of the loop are those of now.
-            request = words.produce(topic, data, topic_id=topic_id, **changes)  # noqa: B023
-            side.ask(label, request, version)  # noqa: B023
 
-        for acks in (1, -1, 2, -2):
-            ask(f"acks {acks}", {0: GOOD, 1: GOOD}, acks=acks)
-        ask("good and unknown partition", {0: GOOD, 7: GOOD, -1: GOOD})
-        ask("good and bad", {0: GOOD, 1: b""})
-        ask("no partitions", {})
-        ask("transactional id without transaction", {0: GOOD}, transactional_id="nobody")
-        ask("empty transactional id", {0: GOOD}, transactional_id="")
-        ask("no time to wait", {0: GOOD}, timeout_ms=0)
-        unknown = words.produce(f"no-{topic}", {0: GOOD}, topic_id=words.UNKNOWN_ID)
-        side.ask("unknown topic", unknown, version)
-        side.ask("bad name", words.produce("a b", {0: GOOD}), version)
-        side.ask("nothing", ProduceRequest(acks=-1, timeout_ms=1_000), version)
-        twice = TopicProduceData(name=topic, topic_id=topic_id)
-        side.ask("empty topic", ProduceRequest(acks=-1, topic_data=[twice]), version)
-        side.ask("what is there", words.fetch(topic, {0: 0, 1: 0}), 12)
+def _look_at_the_request(side: Side, version: int) -> None:
+    topic = side.has(f"request-{version}", 2)
+    topic_id = side.topic_id(topic) if version >= words.RECORDS_BY_ID else ZERO_UUID
+
+    def ask(label: str, data: dict[int, bytes | None], **changes: object) -> None:
+        request = words.produce(topic, data, topic_id=topic_id, **changes)
+        side.ask(label, request, version)
+
+    for acks in (1, -1, 2, -2):
+        ask(f"acks {acks}", {0: GOOD, 1: GOOD}, acks=acks)
+    ask("good and unknown partition", {0: GOOD, 7: GOOD, -1: GOOD})
+    ask("good and bad", {0: GOOD, 1: b""})
+    ask("no partitions", {})
+    ask("transactional id without transaction", {0: GOOD}, transactional_id="nobody")
+    ask("empty transactional id", {0: GOOD}, transactional_id="")
+    ask("no time to wait", {0: GOOD}, timeout_ms=0)
+    unknown = words.produce(f"no-{topic}", {0: GOOD}, topic_id=words.UNKNOWN_ID)
+    side.ask("unknown topic", unknown, version)
+    side.ask("bad name", words.produce("a b", {0: GOOD}), version)
+    side.ask("nothing", ProduceRequest(acks=-1, timeout_ms=1_000), version)
+    twice = TopicProduceData(name=topic, topic_id=topic_id)
+    side.ask("empty topic", ProduceRequest(acks=-1, topic_data=[twice]), version)
+    side.ask("what is there", words.fetch(topic, {0: 0, 1: 0}), 12)
 
 
 @script
@@ -157,33 +160,35 @@ def produce_keeps_the_settings_of_the_topic(side: Side) -> None:
 @script
 def produce_keeps_sequences(side: Side) -> None:
     for version in side.versions(PRODUCE, until=12):
-        topic = side.has(f"sequences-{version}")
-        given = side.producer()
+        _keep_sequences(side, version)
 
-        def send(
-            label: str, sequence: int, epoch: int = 0, count: int = 1, producer: int = 0
-        ) -> None:
-            who = BatchProducer(given + producer, epoch, sequence)  # noqa: B023
-            data = words.batch(*[b"v"] * count, producer=who)
-            side.ask(label, words.produce(topic, {0: data}), version)  # noqa: B023
 
-        send("0-4", 0, count=5)
-        send("0-4 again", 0, count=5)
-        send("6-9, a gap", 6, count=4)
-        send("5-9", 5, count=5)
-        send("5-8, part of the last", 5, count=4)
-        for sequence in range(10, 15):
-            send(f"{sequence}", sequence)
-        send("10 again, the fifth from behind", 10)
-        send("5-9 again, the sixth", 5, count=5)
-        send("epoch 1 begins at 3", 3, epoch=1)
-        send("epoch 1 begins at 0", 0, epoch=1)
-        send("epoch 0 is over", 15)
-        send("epoch 0, a duplicate", 14)
-        send("unknown producer begins at 57", 57, producer=100_000)
-        send("before the greatest", 2**31 - 2, producer=200_000)
-        send("the greatest and 0", 2**31 - 1, producer=200_000, count=2)
-        send("1 behind it", 1, producer=200_000)
-        send("negative", -5, producer=300_000)
-        send("epoch -1", 0, epoch=-1, producer=300_000)
-        side.ask("what is there", words.fetch(topic, {0: 0}), 12)
+def _keep_sequences(side: Side, version: int) -> None:
+    topic = side.has(f"sequences-{version}")
+    given = side.producer()
+
+    def send(label: str, sequence: int, epoch: int = 0, count: int = 1, producer: int = 0) -> None:
+        who = BatchProducer(given + producer, epoch, sequence)
+        data = words.batch(*[b"v"] * count, producer=who)
+        side.ask(label, words.produce(topic, {0: data}), version)
+
+    send("0-4", 0, count=5)
+    send("0-4 again", 0, count=5)
+    send("6-9, a gap", 6, count=4)
+    send("5-9", 5, count=5)
+    send("5-8, part of the last", 5, count=4)
+    for sequence in range(10, 15):
+        send(f"{sequence}", sequence)
+    send("10 again, the fifth from behind", 10)
+    send("5-9 again, the sixth", 5, count=5)
+    send("epoch 1 begins at 3", 3, epoch=1)
+    send("epoch 1 begins at 0", 0, epoch=1)
+    send("epoch 0 is over", 15)
+    send("epoch 0, a duplicate", 14)
+    send("unknown producer begins at 57", 57, producer=100_000)
+    send("before the greatest", 2**31 - 2, producer=200_000)
+    send("the greatest and 0", 2**31 - 1, producer=200_000, count=2)
+    send("1 behind it", 1, producer=200_000)
+    send("negative", -5, producer=300_000)
+    send("epoch -1", 0, epoch=-1, producer=300_000)
+    side.ask("what is there", words.fetch(topic, {0: 0}), 12)
