@@ -204,9 +204,11 @@ async def test_what_is_passed_over_during_a_revision_is_durable_soon(
     resetting = asyncio.ensure_future(cursor.reset(places[1]))
     await hold.reached()
     ml.pass_over(places[5], records=2, batch_size=3)
+    behind = engine.hold_next("commit")
     hold.release()
     await resetting
     assert places[0] == ml.slowest_position
+    behind.release()
     await turns()
     await store.flush()
     engine.drop_unsynced()
@@ -272,7 +274,7 @@ async def test_acknowledgements_over_a_deletion_end(
     acknowledging = asyncio.ensure_future(cursor.delete(places[2]))
     await asyncio.sleep(0)
     hold.release()
-    await asyncio.wait_for(asyncio.gather(deleting, acknowledging), 5)
+    await asyncio.wait_for(asyncio.gather(deleting, acknowledging), 60)
     assert [] == engine.scan(b"p", b"q")
 
 
@@ -367,10 +369,13 @@ async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
     await hold.reached()
     opening = asyncio.ensure_future(ml.open_cursor("c"))
     await turns()
+    engine.delay_next("commit", 0)  # that of its row; the next one has to wait
+    behind = engine.hold_next("commit")
     hold.release()
     places += await adding
     cursor = await opening
     assert (places[9], places[1]) == (cursor.mark_delete_position, ml.slowest_position)
+    behind.release()
     await turns()
     await store.flush()
     assert places[9] == ml.slowest_position
