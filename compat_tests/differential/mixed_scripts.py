@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from compat_tests.differential import words
-from compat_tests.differential.consumer_scripts import Beater, ready
+from compat_tests.differential.consumer_scripts import Beater, look, ready
 from compat_tests.differential.fetch_scripts import cut_before
-from compat_tests.differential.group_scripts import Member, describe
+from compat_tests.differential.group_scripts import LEAVE, Member, describe
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
 from compat_tests.differential.txn_producer import Producer, begun, produce
+from gateway.wire.messages import k13_leave_group as k13
 from gateway.wire.messages import k14_sync_group as k14
 from gateway.wire.messages import k47_offset_delete as k47
 from gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
@@ -126,3 +127,27 @@ def the_last_member_of_the_consumer_protocol_leaves(side: Side) -> None:
     classic.commit("commits before it is assigned", topic, 3)
     classic.leave("leaves")
     side.ask("what holds", words.committed(group, None), 7)
+
+
+@script
+def members_of_the_consumer_protocol_are_removed(side: Side) -> None:
+    for version in side.versions(LEAVE):
+        group = f"removed-{version}"
+        topic = ready(side, group, 2)
+        members = [
+            Beater(side, group, f"{group}-{one}", 1, instance=instance)
+            for one, instance in (("a", None), ("b", "i"), ("c", "j"))
+        ]
+        for each in members:
+            each.join("joins", topic)
+        for each in members:
+            identity = k13.MemberIdentity(
+                member_id=each.member_id,
+                group_instance_id=each.instance if each is members[-1] else None,
+            )
+            request = k13.LeaveGroupRequest(
+                group_id=group, member_id=each.member_id, members=[identity]
+            )
+            side.ask(f"remove {each.member_id}", request, version)
+            each.beat("was removed")
+        look(side, "removed", group)

@@ -102,7 +102,7 @@ def heartbeat(group: ConsumerGroup, sender: Sender, now_ms: int) -> tuple[ErrorC
 def leave(
     group: ConsumerGroup, leavers: tuple[Leaver, ...], now_ms: int
 ) -> tuple[list[ErrorCode], list[Effect]]:
-    """Remove members of either protocol; an administrator names instances."""
+    """Remove members of either protocol; an administrator names instances or ids."""
     turn = Turn(now_ms)
     errors = [_leave_one(group, leaver, turn) for leaver in leavers]
     group.store(turn)
@@ -190,8 +190,7 @@ def _leave_one(group: ConsumerGroup, leaver: Leaver, turn: Turn) -> ErrorCode:
         if holder is not None and leaver.member_id not in {"", holder.member_id}:
             return ErrorCode.FENCED_INSTANCE_ID
         member = holder
-    is_classic = member is not None and member.classic is not None
-    if member is None or not (is_classic or (not leaver.member_id and leaver.instance_id)):
+    if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     group.remove(member, turn)
     return ErrorCode.NONE

@@ -181,9 +181,20 @@ def test_members_leave() -> None:
     world.classic_join(instance_id="i")
     world.classic_join("e")
     unknown, fenced = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
-    assert [unknown, unknown] == world.leave(Leaver("a"), Leaver("x"))
+    assert [fenced, unknown] == world.leave(Leaver("e", "j"), Leaver("x"))
     assert [fenced, unknown] == world.leave(Leaver("e", "i"), Leaver("", "z"))
     assert [ErrorCode.NONE] * 3 == world.leave(Leaver("e"), Leaver("", "i"), Leaver("", "j"))
+    assert world.group.is_empty
+
+
+def test_members_of_the_consumer_protocol_are_removed_by_their_ids() -> None:
+    """As an administrator does who removes all of them; the ids are in the group's description."""
+    world = MixedWorld()
+    world.join("a")
+    world.join("b", instance_id="i")
+    world.join("c", instance_id="j")
+    leavers = Leaver("a"), Leaver("b"), Leaver("c", "j")
+    assert [ErrorCode.NONE] * 3 == world.leave(*leavers)
     assert world.group.is_empty
 
 
