@@ -8,7 +8,7 @@ from ledger.cold_reads import ColdReads
 from ledger.config import StoreConfig
 from ledger.engine.base import Buffer, CommitGroup
 from ledger.testing import FaultyEngine, ManualClock
-from runtime.blocking import BlockingPool
+from runtime.blocking import BlockingPool, BlockingRunner
 from runtime.tasks import Supervisor
 from tests.ledger.words import settled
 
@@ -70,9 +70,12 @@ def entries(first: int, last: int) -> list[bytes]:
 
 @asynccontextmanager
 async def bench(
-    read_ahead: int = 1000, engine: FaultyEngine | None = None, **limits: int
+    read_ahead: int = 1000,
+    engine: FaultyEngine | None = None,
+    pool: BlockingRunner | None = None,
+    **limits: int,
 ) -> AsyncIterator[Bench]:
-    engine, pool, supervisor = engine or FaultyEngine(None), BlockingPool(), Supervisor()
+    engine, pool, supervisor = engine or FaultyEngine(None), pool or BlockingPool(), Supervisor()
     group = CommitGroup(entries=[(1, n, data) for n, data in enumerate(entries(0, COUNT - 1))])
     engine.commit(group, sync=True)
     engine.index(group)
