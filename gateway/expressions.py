@@ -25,8 +25,7 @@ def compile_expression(text: str) -> Expression:
     Raises:
         InvalidExpression: with what is wrong, in RE2's words.
     """
-    # Late, because it takes longer than the whole gateway, and few servers need it.
-    import re2  # noqa: PLC0415
+    import re2  # noqa: PLC0415 - takes longer than the whole gateway, and few servers need it
 
     options = re2.Options()
     options.log_errors = False

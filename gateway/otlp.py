@@ -15,9 +15,9 @@ def check_metrics(data: bytes) -> None:
     Raises:
         InvalidMetrics: they are not.
     """
-    # Late: the library is needed when the first client pushes, and most servers see none.
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
-    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415
+    # Most servers see no client that pushes.
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - when the first pushes
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 - so, too
 
     try:
         MetricsData.FromString(data)

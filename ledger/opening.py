@@ -48,8 +48,7 @@ def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
     """Open the usual engine of a path; None is memory."""
     if path is None:
         return MemoryEngine()
-    # The database library is loaded only by those who have a folder.
-    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415
+    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for a folder only
 
     return LogRocksdbEngine(path, durability=config.durability)
 

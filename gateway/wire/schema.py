@@ -191,9 +191,8 @@ class StructMeta(type):
             if not key.startswith("__")
         }
         namespace["__slots__"] = tuple(declared)
-        cls = super().__new__(mcs, kafka_name or name, bases, namespace)
-        cls.__declared__ = declared  # type: ignore[attr-defined]
-        return cls
+        namespace["__declared__"] = declared
+        return super().__new__(mcs, kafka_name or name, bases, namespace)
 
     def __init__(
         cls,
@@ -238,7 +237,7 @@ class Struct(metaclass=StructMeta):
         # Replaced by a compiled constructor the first time an instance is made.
         cls = type(self)
         init = _compile_init(cls)
-        cls.__init__ = init  # type: ignore[method-assign]
+        cls.__init__ = init  # type: ignore[method-assign]  # once for each class
         init(self, **values)
 
     def __eq__(self, other: object) -> bool:
@@ -246,7 +245,7 @@ class Struct(metaclass=StructMeta):
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # what can change has none
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name, '?')!r}" for name in self.__slots__)
@@ -322,5 +321,6 @@ def _compile_init(cls: type[Struct]) -> Callable[..., None]:
             parameters.append(f"{one.name}=d{index}")
             body.append(f"self.{one.name} = {one.name}")
     lines = "\n    ".join(body)
-    exec(f"def __init__(self, *, {', '.join(parameters)}):\n    {lines}\n", names)  # noqa: S102
+    source = f"def __init__(self, *, {', '.join(parameters)}):\n    {lines}\n"
+    exec(source, names)  # noqa: S102 - made from declarations, never from input
     return cast(Callable[..., None], names["__init__"])

@@ -167,8 +167,7 @@ def _is_passing(error: Exception) -> bool:
 def write_options(*, no_slowdown: bool) -> WriteOptions:
     """Return how to write: without a log of RocksDB's own."""
     options = WriteOptions()
-    # The stubs of rocksdict say method, the class has properties.
-    options.disable_wal = True  # type: ignore[method-assign, assignment]
+    options.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say method
     options.no_slowdown = no_slowdown
     return options
 

@@ -1,0 +1,35 @@
+"""Whoever silences a tool says why, in the same line; that it is needed is told by the tools."""
+
+import io
+import re
+import tokenize
+from pathlib import PurePosixPath
+
+from tests.tidy.sources import ROOMS, expect_none, violations
+
+SILENCED = re.compile(
+    r"# (noqa|type: ignore|pragma: no cover)(: [A-Z0-9, ]+|\[[^]]*\])?(?P<why>.*)"
+)
+
+
+def unexplained(_path: PurePosixPath, text: str) -> list[str]:
+    """Find comments that silence a tool without a word about the reason."""
+    found = []
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        silenced = SILENCED.search(token.string) if token.type == tokenize.COMMENT else None
+        if silenced and not re.search("[a-z]{2}", silenced["why"]):
+            found.append(f"line {token.start[0]}: {token.string}")
+    return found
+
+
+def test_who_silences_a_tool_says_why() -> None:
+    expect_none(violations(unexplained, *ROOMS))
+
+
+def test_planted_silence_is_found() -> None:
+    path = PurePosixPath("ledger/a.py")
+    for comment in ("noqa: S102", "type: ignore[attr-defined]", "pragma: no cover", "noqa"):
+        assert unexplained(path, f"x = 1  # {comment}\n")
+    for comment in ("noqa: S102 - ours", "type: ignore[a, b]  # as stubs say", "noqa: S102 (ours)"):
+        assert not unexplained(path, f"x = 1  # {comment}\n")
+    assert not unexplained(path, 'x = "# noqa"\n')
