@@ -65,7 +65,7 @@ class PartitionState:
         It is never below the log start: of what was removed, nothing is waited for.
         """
         stable = self.transactions.stable_offset(self.high_watermark)
-        return stable if stable > self.log_start_offset else self.log_start_offset
+        return max(self.log_start_offset, stable)
 
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether a transaction of that producer is open here: its batches may be appended."""
