@@ -7,6 +7,16 @@ import pytest
 import kledger
 from ledger.testing import ManualClock
 from tests.native.contract.transports import TRANSPORTS
+from tests.native.contract.words import SOON_MS
+from tests.native.rpc_pair import PatientClock
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection has the time that a slow machine takes: none of its deadlines comes."""
+    monkeypatch.setattr("native.rpc_client.SystemClock", PatientClock)
+    monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", SOON_MS)
+    monkeypatch.setattr("native.rpc_connection.CALL_TIMEOUT_MS", SOON_MS)
 
 
 @pytest.fixture

@@ -26,7 +26,8 @@ async def send(
 
 async def receive(consumer: kledger.Consumer, count: int) -> list[kledger.Message]:
     """Receive as many."""
-    return [await consumer.receive(timeout_ms=SOON_MS) for _ in range(count)]
+    async with asyncio.timeout(SOON_MS / 1000):
+        return [await consumer.receive() for _ in range(count)]
 
 
 async def receive_values(consumer: kledger.Consumer, count: int) -> list[bytes | None]:
