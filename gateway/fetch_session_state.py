@@ -16,6 +16,8 @@ from gateway.wire.error_codes import ErrorCode
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 """Asks for a session; a session that is named beside it ends."""
+FINAL_EPOCH = -1
+"""Asks for none; a session that is named beside it ends."""
 EPOCH_MAX = 2**31 - 1
 SESSION_ID_MAX = 2**31 - 1
 EVICTION_MS = 120_000
