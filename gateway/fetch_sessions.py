@@ -1,7 +1,9 @@
 """FetchSessions: from a fetch request to the session that it starts, continues or ends.
 
 Rule: nothing changes before a request is known to be served: a request that must wait for a log to
-be opened comes here again. Ids are random, so that none is taken for one of before a restart.
+be opened comes here again. Ids are random, so that none is taken for one of before a restart. Above
+the limit of partitions in all, nothing new becomes a session, and the one that grew ends: its
+client goes on with requests that name all they want.
 Must not know: how a session waits.
 """
 
@@ -13,6 +15,7 @@ from gateway.fetch_session_state import (
     FETCH_SESSION_ID_NOT_FOUND,
     INITIAL_EPOCH,
     NONE,
+    PARTITIONS_MAX,
     SESSION_ID_MAX,
     SessionTable,
 )
@@ -30,6 +33,7 @@ class FetchSessions:
         self._services = services
         slots_max = services.config.max_incremental_fetch_session_cache_slots
         self._table: SessionTable[FetchSession] = SessionTable(slots_max)
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._table)
@@ -48,6 +52,7 @@ class FetchSessions:
         """End a session; nothing if there is none."""
         session = self._table.remove(session_id)
         if session is not None:
+            self._partition_count -= session.partition_count
             session.end()
 
     def begin(
@@ -70,9 +75,12 @@ class FetchSessions:
             self.end(victim.session_id)
         if not self._table.has_room():
             return None  # there may be no sessions at all
+        if self._partition_count + len(wanted) > PARTITIONS_MAX:
+            return None
         session = FetchSession(self._new_id(), has_topic_ids=has_topic_ids, now_ms=now_ms)
         self._table.add(session)
         _want(session, wanted)
+        self._partition_count += session.partition_count
         return session
 
     def update(
@@ -90,13 +98,15 @@ class FetchSessions:
             wanted: what is new, or has other numbers.
             found_again: partitions that had no log before.
         """
+        before = session.partition_count
         self._table.advance(session, self._services.clock.monotonic_ms())
         for one, found in found_again:
             one.find(*found)
         _want(session, wanted)
         for key in request.forgotten:
             session.forget(key)
-        if not session.partition_count:
+        self._partition_count += session.partition_count - before
+        if not session.partition_count or self._partition_count > PARTITIONS_MAX:
             self.end(session.session_id)
 
     def _new_id(self) -> int:

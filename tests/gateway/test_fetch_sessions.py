@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway import fetch_sessions
 from gateway.config import GatewayConfig
 from gateway.fetch_session_state import EVICTION_MS
 from gateway.wire.messages.k01_fetch import ForgottenTopic
@@ -87,6 +88,24 @@ async def test_no_more_sessions_than_slots(slots: int, waited_ms: int, is_made: 
         assert log is not None
         is_first_there = slots == 2 or (slots == 1 and not is_made)
         assert is_first_there == bool(log._listeners)
+
+
+async def test_sessions_keep_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_MAX", 3)
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic(partitions=4)
+        first, second, third = (Session(client) for _ in range(3))
+        await first.fetch({0: 0, 1: 0})
+        assert {0, 1} == set(await second.fetch({0: 0, 1: 0})), "served, but without a session"
+        assert 0 == second.session_id
+        await third.fetch({0: 0})
+        before = third.session_id
+        await third.fetch({3: 0})
+        assert 0 == third.session_id, "it has grown too much"
+        assert 70 == await refused(client, before, 2)
+        third.epoch = 0
+        await third.fetch({3: 0})
+        assert third.session_id > 0
 
 
 async def test_a_new_session_of_the_same_client_ends_the_one_before() -> None:
