@@ -1,12 +1,13 @@
 """What the tests of this room share: a clock that stands still, and a way to open stores."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
-from ledger import LedgerStore, ManagedLedger
+from ledger import LedgerStore, ManagedLedger, Position, StoreConfig
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import SMALL, OpenStore
+from tests.ledger.words import COLD, SMALL, TWO, OpenStore, add_all, numbers, written
 
 
 @pytest.fixture
@@ -44,3 +45,22 @@ async def store(open_store: OpenStore, engine: FaultyEngine) -> LedgerStore:
 async def ml(store: LedgerStore) -> ManagedLedger:
     """A managed ledger with four entries per ledger, on an engine that can be made to fail."""
     return await store.open_managed_ledger("orders", config=SMALL)
+
+
+@pytest.fixture(params=["memory", "storage"])
+async def ten(
+    request: pytest.FixtureRequest, open_store: OpenStore
+) -> tuple[ManagedLedger, list[Position]]:
+    """Ten entries in ledgers of 4, 4 and 2, all in memory or none."""
+    config = StoreConfig() if request.param == "memory" else COLD
+    return await written(await open_store(config=config), 10)
+
+
+@pytest.fixture
+async def folder(tmp_path: Path) -> Path:
+    """A store with `orders` (ledgers 2 and 3 full, 4 with one entry) and `empty`."""
+    async with LedgerStore.open(tmp_path) as store:
+        ml = await store.open_managed_ledger("orders", config=TWO)
+        await add_all(ml, numbers(0, 4))
+        await store.open_managed_ledger("empty")
+    return tmp_path

@@ -25,9 +25,7 @@ from ledger import (
 )
 from ledger.engine.errors import EntryMissing
 from ledger.testing import FaultyEngine
-from tests.ledger.words import SMALL, OpenStore, add_all, append, datas, numbers
-
-COLD = StoreConfig(cache_bytes=0)
+from tests.ledger.words import COLD, SMALL, OpenStore, add_all, append, datas, numbers
 
 
 @pytest.fixture

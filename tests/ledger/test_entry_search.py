@@ -15,15 +15,12 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
     StorageFailed,
-    StoreConfig,
 )
 from ledger.engine.base import Buffer
 from ledger.engine.errors import EntryCorrupt
 from ledger.engine.memory import MemoryEngine
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import SMALL, OpenStore, numbers
-
-COLD = StoreConfig(cache_bytes=0)
+from tests.ledger.words import COLD, OpenStore, written
 
 
 def at_most(number: int) -> Callable[[Entry], bool]:
@@ -32,23 +29,6 @@ def at_most(number: int) -> Callable[[Entry], bool]:
 
 def time_of(entry: Entry) -> int:
     return int(entry.data)
-
-
-async def written(
-    store: LedgerStore, count: int, config: ManagedLedgerConfig = SMALL
-) -> tuple[ManagedLedger, list[Position]]:
-    """Open a managed ledger and write 0, 1, 2, ..."""
-    ml = await store.open_managed_ledger("orders", config=config)
-    return ml, await asyncio.gather(*(ml.add_entry(data) for data in numbers(0, count - 1)))
-
-
-@pytest.fixture(params=["memory", "storage"])
-async def ten(
-    request: pytest.FixtureRequest, open_store: OpenStore
-) -> tuple[ManagedLedger, list[Position]]:
-    """Ten entries in ledgers of 4, 4 and 2, all in memory or none."""
-    config = StoreConfig() if request.param == "memory" else COLD
-    return await written(await open_store(config=config), 10)
 
 
 async def test_find_newest_equals_a_linear_scan(

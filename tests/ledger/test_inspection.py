@@ -4,25 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger import LedgerStore, ManagedLedgerConfig, Position, StoreInUse, StoreUnusable
+from ledger import LedgerStore, Position, StoreInUse, StoreUnusable
 from ledger.inspection import inspect_folder
-from tests.ledger.words import add_all, numbers
-
-TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
-
-
-def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
-    """Every entry will do."""
-
-
-@pytest.fixture
-async def folder(tmp_path: Path) -> Path:
-    """A store with `orders` (ledgers 2 and 3 full, 4 with one entry) and `empty`."""
-    async with LedgerStore.open(tmp_path) as store:
-        ml = await store.open_managed_ledger("orders", config=TWO)
-        await add_all(ml, numbers(0, 4))
-        await store.open_managed_ledger("empty")
-    return tmp_path
+from tests.ledger.words import nothing_wrong
 
 
 def test_whole_store(folder: Path) -> None:

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-
-from ledger import LedgerStore, ManagedLedgerConfig, Position, keys
+from ledger import Position, keys
 from ledger.cursors.cursor_records import CursorRecord, encode_cursor
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
@@ -15,23 +13,7 @@ from ledger.records import (
     encode_counter,
     encode_ledger,
 )
-from tests.ledger.words import add_all, numbers
-
-TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
-
-
-def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
-    """Every entry will do."""
-
-
-@pytest.fixture
-async def folder(tmp_path: Path) -> Path:
-    """A store with `orders` (ledgers 2 and 3 full, 4 with one entry) and `empty`."""
-    async with LedgerStore.open(tmp_path) as store:
-        ml = await store.open_managed_ledger("orders", config=TWO)
-        await add_all(ml, numbers(0, 4))
-        await store.open_managed_ledger("empty")
-    return tmp_path
+from tests.ledger.words import nothing_wrong
 
 
 def planted(folder: Path, *rows: tuple[bytes, bytes | None], drops: tuple[int, ...] = ()) -> None:

@@ -15,7 +15,6 @@ from ledger import (
     InvalidPosition,
     LedgerStore,
     ManagedLedger,
-    ManagedLedgerConfig,
     NonRecoverable,
     Position,
     StorageFailed,
@@ -25,9 +24,7 @@ from ledger.engine.errors import EntryCorrupt, EntryMissing
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.ledger_reader import STEP_ENTRIES_MAX
 from ledger.testing import FaultyEngine
-from tests.ledger.words import SMALL, OpenStore, datas, numbers, pos
-
-COLD = StoreConfig(cache_bytes=0)
+from tests.ledger.words import COLD, SMALL, OpenStore, datas, numbers, pos, written
 
 
 class NothingResident(LogRocksdbEngine):
@@ -37,23 +34,6 @@ class NothingResident(LogRocksdbEngine):
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> None:
         """Never."""
-
-
-async def written(
-    store: LedgerStore, count: int, config: ManagedLedgerConfig = SMALL
-) -> tuple[ManagedLedger, list[Position]]:
-    """Open a managed ledger and write 0, 1, 2, ..."""
-    ml = await store.open_managed_ledger("orders", config=config)
-    return ml, await asyncio.gather(*(ml.add_entry(data) for data in numbers(0, count - 1)))
-
-
-@pytest.fixture(params=["memory", "storage"])
-async def ten(
-    request: pytest.FixtureRequest, open_store: OpenStore
-) -> tuple[ManagedLedger, list[Position]]:
-    """Ten entries in ledgers of 4, 4 and 2, all in memory or none."""
-    config = StoreConfig() if request.param == "memory" else COLD
-    return await written(await open_store(config=config), 10)
 
 
 # 1. Argument errors; the state comes first

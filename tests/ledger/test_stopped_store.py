@@ -7,7 +7,6 @@ import pytest
 from ledger import (
     Entry,
     LedgerStore,
-    ManagedLedgerConfig,
     Position,
     StoreInUse,
     StoreUnusable,
@@ -17,9 +16,7 @@ from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.inspection import Problem, StoppedStore, StoredState
 from ledger.records import LedgerRecord, encode_ledger
-from tests.ledger.words import add_all, numbers
-
-TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
+from tests.ledger.words import TWO, add_all, numbers
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from ledger import (
     ManagedLedger,
     ManagedLedgerConfig,
     Position,
+    StoreConfig,
 )
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.records import LedgerRecord, ManagedLedgerRecord
@@ -19,6 +20,8 @@ from ledger.testing import ManualClock
 OpenStore = Callable[..., Awaitable[LedgerStore]]
 
 SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
+TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
+COLD = StoreConfig(cache_bytes=0)
 
 
 def pos(text: str) -> Position:
@@ -89,8 +92,20 @@ async def add_all(ml: ManagedLedger, datas_: Iterable[bytes]) -> list[Position]:
     return await asyncio.gather(*(ml.add_entry(data) for data in datas_))
 
 
+async def written(
+    store: LedgerStore, count: int, config: ManagedLedgerConfig = SMALL
+) -> tuple[ManagedLedger, list[Position]]:
+    """Open a managed ledger and write 0, 1, 2, ..."""
+    ml = await store.open_managed_ledger("orders", config=config)
+    return ml, await add_all(ml, numbers(0, count - 1))
+
+
 async def all_of(ml: ManagedLedger) -> list[bytes]:
     return datas(await ml.read_entries(EARLIEST, 1 << 30))
+
+
+def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
+    """Every entry will do."""
 
 
 async def settled(clock: ManualClock, ms: int = 0) -> None:
