@@ -5,13 +5,19 @@ can carry, so that a single example exercises every version of its class.
 """
 
 import copy
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 
+from gateway.wire.codec import encode
+from gateway.wire.errors import MalformedMessage
 from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+
+Parse = Callable[[memoryview, int], object]
 
 INTS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 KNOWN_ERRORS = st.integers(-1, 133)
@@ -87,6 +93,16 @@ def _not_null(one: Field) -> Any:
     if one.type.element is not None:
         return []
     return {"string": "", "bytes": b"", "records": b""}[one.type.name]
+
+
+def assert_refused_when_cut(cls: type[Message], version: int, parse: Parse) -> None:
+    """Expect that a parser refuses a message cut at any byte, and names message and field."""
+    body = encode(settle(sample(cls), version), version)
+    for size in range(len(body)):
+        with pytest.raises(MalformedMessage) as caught:
+            parse(memoryview(body[:size]), version)
+        assert (cls.__name__, version) == (caught.value.message, caught.value.version)
+        assert caught.value.field != "?"
 
 
 def sample(cls: type[Struct]) -> Any:
