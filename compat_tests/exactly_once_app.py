@@ -15,6 +15,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import aiokafka.errors
 import kafka.errors
@@ -77,17 +78,24 @@ def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None
         producer.commit_transaction(CALL_S)
 
 
+def reading_as(group: str) -> dict[str, Any]:
+    """Return what the two clients in Python call the settings of such a member."""
+    return {
+        "group_id": group,
+        "group_instance_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+        "session_timeout_ms": SESSION_TIMEOUT_MS,
+        "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
+    }
+
+
 async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
     consumer = AIOKafkaConsumer(
         source,
         bootstrap_servers=bootstrap,
-        group_id=group,
-        group_instance_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        **reading_as(group),
     )
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -135,13 +143,7 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
     consumer = KafkaConsumer(
         source,
         bootstrap_servers=bootstrap,
-        group_id=group,
-        group_instance_id=group,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-        isolation_level="read_committed",
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        heartbeat_interval_ms=HEARTBEAT_INTERVAL_MS,
+        **reading_as(group),
         reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS_MAX,
     )
     while True:

@@ -22,7 +22,28 @@ import kledger.settings
 import kledger.wiring
 
 
-class Server:
+class _Addresses:
+    """Where a server listens, as far as it has started."""
+
+    _server: "kledger.wiring.Server | Server"
+
+    @property
+    def kafka_address(self) -> str:
+        """HOST:PORT of the Kafka listener."""
+        return self._server.kafka_address
+
+    @property
+    def native_address(self) -> str:
+        """HOST:PORT of the native listener, empty without one."""
+        return self._server.native_address
+
+    @property
+    def admin_address(self) -> str:
+        """HOST:PORT of the admin listener, empty without one."""
+        return self._server.admin_address
+
+
+class Server(_Addresses):
     """An asynchronous context manager around one server."""
 
     def __init__(
@@ -55,24 +76,9 @@ class Server:
         if data is not None:
             flags["server.data"] = str(data)
         self._crash: BaseException | None = None
-        self._server = kledger.wiring.Server(
+        self._server: kledger.wiring.Server = kledger.wiring.Server(
             kledger.settings.load(flags={**(settings or {}), **flags}), on_crash=self._crashed
         )
-
-    @property
-    def kafka_address(self) -> str:
-        """HOST:PORT of the Kafka listener."""
-        return self._server.kafka_address
-
-    @property
-    def native_address(self) -> str:
-        """HOST:PORT of the native listener, empty without one."""
-        return self._server.native_address
-
-    @property
-    def admin_address(self) -> str:
-        """HOST:PORT of the admin listener, empty without one."""
-        return self._server.admin_address
 
     async def __aenter__(self) -> Self:
         await self._server.start()
@@ -92,7 +98,7 @@ class Server:
         self._crash = self._crash or error
 
 
-class ServerThread:
+class ServerThread(_Addresses):
     """The same for programs without an event loop: the server gets a thread with one."""
 
     def __init__(
@@ -105,27 +111,14 @@ class ServerThread:
         settings: dict[str, object] | None = None,
     ) -> None:
         """Args: as for `Server`."""
-        self._server = Server(data, kafka=kafka, native=native, admin=admin, settings=settings)
+        self._server: Server = Server(
+            data, kafka=kafka, native=native, admin=admin, settings=settings
+        )
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._end: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = Thread(target=self._run, name="kledger", daemon=True)
-
-    @property
-    def kafka_address(self) -> str:
-        """HOST:PORT of the Kafka listener."""
-        return self._server.kafka_address
-
-    @property
-    def native_address(self) -> str:
-        """HOST:PORT of the native listener, empty without one."""
-        return self._server.native_address
-
-    @property
-    def admin_address(self) -> str:
-        """HOST:PORT of the admin listener, empty without one."""
-        return self._server.admin_address
 
     def __enter__(self) -> Self:
         self._thread.start()
