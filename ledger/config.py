@@ -80,7 +80,8 @@ class ManagedLedgerConfig:
     A ledger is full when any maximum is reached and it is older than `min_rollover_ms`; it is also
     closed when nothing was appended to it for `inactive_rollover_ms`. A closed ledger may go when
     it is older than `retention_ms`, or when the rest is still at least `retention_bytes`; retention
-    by one of them alone leaves the other at -1.
+    by one of them alone leaves the other at -1. `shown_as` is what metrics and messages about its
+    cursors call it, namespace and topic, from when it is opened; None: by its own name.
     """
 
     max_entries_per_ledger: int = 50_000
@@ -90,6 +91,7 @@ class ManagedLedgerConfig:
     inactive_rollover_ms: int = NO_LIMIT
     retention_ms: int = NO_LIMIT
     retention_bytes: int = NO_LIMIT
+    shown_as: str | None = None
 
     def __post_init__(self) -> None:
         for name in (

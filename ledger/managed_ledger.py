@@ -63,7 +63,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             self._tail, timers=services.timers, clock=services.clock, roll=self._roll_if_needed
         )
         self._cursors = CursorRegistry(
-            name=name,
+            name=config.shown_as or name,
             ledgers=state,
             reader=self._reader,
             services=services,

@@ -34,12 +34,13 @@ RowsDone = Callable[[LedgerError | None], None]
 AppendRows = Callable[[Sequence[Row], RowsDone], None]
 
 
-def ledger_config(config: TopicConfig) -> ManagedLedgerConfig:
+def ledger_config(config: TopicConfig, *, shown_as: str | None = None) -> ManagedLedgerConfig:
     """The managed ledger's settings for a topic; what may go is decided here, not there."""
     return ManagedLedgerConfig(
         max_entries_per_ledger=ENTRIES_PER_LEDGER,
         max_bytes_per_ledger=config.segment_bytes,
         max_rollover_ms=config.segment_ms,
+        shown_as=shown_as,
     )
 
 

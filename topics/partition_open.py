@@ -64,7 +64,9 @@ async def open_partition(
     name = managed_ledger_name(topic, topic_id, index)
     keys = PartitionKeys(topic_id, index)
     try:
-        ledger = await store.open_managed_ledger(name, config=ledger_config(config))
+        # Pulsar's name of a partition.
+        settings = ledger_config(config, shown_as=f"{topic}-partition-{index}")
+        ledger = await store.open_managed_ledger(name, config=settings)
         opening = _Opening(store, ledger, keys, config, defaults)
         opening.load_rows()
         await opening.replay(clock.now_ms())

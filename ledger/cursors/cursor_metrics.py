@@ -1,15 +1,18 @@
-"""Cursor metrics: what PIP-269 wants to be seen of every cursor.
+"""Cursor metrics: what PIP-269 wants to be seen of a cursor, its backlog, what its user adds.
 
-Rule: names and labels are the proposal's. A managed ledger whose name has slashes is a topic in a
-namespace, any other one a topic of the default namespace.
+Rule: names and labels are Pulsar's. A managed ledger whose name has slashes is a topic in a
+namespace, any other one a topic of the default namespace. All of it is shown while the cursor is.
 Must not know: how metrics are shown.
 """
+
+from collections.abc import Callable
 
 from ledger.cursors.cursor import Cursor
 from runtime.metrics import Metrics
 
 EPOCH_INCREASE_COUNT = "pulsar_cursor_epoch_increase_count"
 EPOCH_INCREASE_TASK_STATE = "pulsar_cursor_epoch_increase_task_state"
+BACK_LOG = "pulsar_subscription_back_log"
 DEFAULT_NAMESPACE = "public/default"
 
 
@@ -19,6 +22,7 @@ class CursorMetrics:
     def __init__(self, metrics: Metrics, *, cluster: str, managed_ledger: str) -> None:
         namespace, _, topic = managed_ledger.rpartition("/")
         self._metrics = metrics
+        self._names: set[str] = set()
         self._labels = {
             "cluster": cluster,
             "namespace": namespace or DEFAULT_NAMESPACE,
@@ -26,23 +30,30 @@ class CursorMetrics:
         }
 
     def show(self, cursor: Cursor) -> None:
-        """Show how often a cursor was revised, and whether it is being revised."""
-        labels = self._labels_of(cursor)
-        self._metrics.gauge(
-            EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, "revisions of a cursor", labels
+        """Show how often a cursor was revised, whether it is being revised, and what it owes."""
+        self.show_beside(
+            cursor, EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, "revisions of a cursor"
         )
-        self._metrics.gauge(
+        self.show_beside(
+            cursor,
             EPOCH_INCREASE_TASK_STATE,
             lambda: int(cursor.revision.is_running),
             "whether a cursor is being revised",
-            labels,
         )
+        self.show_beside(
+            cursor, BACK_LOG, lambda: cursor.backlog, "entries that are not acknowledged"
+        )
+
+    def show_beside(self, cursor: Cursor, metric: str, read: Callable[[], int], about: str) -> None:
+        """Show one number more, with the cursor's labels."""
+        self._names.add(metric)
+        self._metrics.gauge(metric, read, about, self._labels_of(cursor))
 
     def hide(self, cursor: Cursor) -> None:
         """Show nothing of a cursor any more."""
         labels = self._labels_of(cursor)
-        self._metrics.drop(EPOCH_INCREASE_COUNT, labels)
-        self._metrics.drop(EPOCH_INCREASE_TASK_STATE, labels)
+        for name in self._names:
+            self._metrics.drop(name, labels)
 
     def _labels_of(self, cursor: Cursor) -> dict[str, str]:
         return {**self._labels, "subscription": cursor.name}

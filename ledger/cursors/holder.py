@@ -4,7 +4,7 @@ Rule: every call goes to the registry; nothing of the append or the fetch path c
 Must not know: appends, states.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from ledger.cursors.cursor import Cursor
@@ -93,6 +93,17 @@ class CursorHolder:
             batch_size: how many it has.
         """
         self._cursors.pass_over(position, records, batch_size)
+
+    def show_beside(self, cursor: Cursor, metric: str, read: Callable[[], int], about: str) -> None:
+        """Show a number of whoever uses a cursor beside the cursor's own, as long as those are.
+
+        Args:
+            cursor: of this managed ledger.
+            metric: the name of the number.
+            read: tells it at the time of a view.
+            about: what is counted, in a few words.
+        """
+        self._cursors.metrics.show_beside(cursor, metric, read, about)
 
     @property
     def slowest_position(self) -> Position | None:

@@ -73,9 +73,10 @@ class CursorRegistry:
         self._durable: dict[str, Cursor] = {}
         self._non_durable: dict[str, Cursor] = {}
         self._non_durable_count = 0
-        self._metrics = CursorMetrics(
+        self.metrics = CursorMetrics(
             services.metrics, cluster=services.config.cluster, managed_ledger=name
         )
+        """What is shown of the cursors."""
         self._lock = asyncio.Lock()
         self._in_making: Cursor | None = None
 
@@ -115,7 +116,7 @@ class CursorRegistry:
         place = min(place, self._ledgers.lac)
         cursor = Cursor(name, CursorState(self._ledgers, place), self._host, None)
         self._non_durable[name] = cursor
-        self._metrics.show(cursor)
+        self.metrics.show(cursor)
         return cursor
 
     @property
@@ -196,7 +197,7 @@ class CursorRegistry:
             else:
                 return cursor
             self._durable[name] = cursor
-            self._metrics.show(cursor)
+            self.metrics.show(cursor)
             return cursor
 
     async def _create(self, name: str, start: EntryPart) -> Cursor:
@@ -255,7 +256,7 @@ class CursorRegistry:
         writer = self._writer(stored.name, state, place, has_progress=stored.has_progress)
         cursor = Cursor(stored.name, state, self._host, writer)
         self._durable[stored.name] = cursor
-        self._metrics.show(cursor)
+        self.metrics.show(cursor)
 
     def _writer(
         self, name: str, state: CursorState, written: Position, *, has_progress: bool
@@ -292,7 +293,7 @@ class CursorRegistry:
     def _forget(self, cursor: Cursor) -> None:
         if not cursor.is_durable:
             self._non_durable.pop(cursor.name, None)
-        self._metrics.hide(cursor)
+        self.metrics.hide(cursor)
 
     def _check(self) -> None:
         self._host.check()

@@ -108,3 +108,14 @@ async def test_a_partition_that_was_terminated_empty_opens_again() -> None:
         log = await again.log()
         assert (0, 0) == (log.log_start_offset, log.high_watermark)
         assert isinstance((await append(log, batch("a"))).error, TopicTerminated)
+
+
+async def test_cursors_are_shown_under_the_topic_of_their_partition() -> None:
+    async with house() as here:
+        topic = await here.registry.create("orders", partitions=2, configs={})
+        log = await topic.open_partition(1)
+        await log.managed_ledger.open_cursor("c")
+        shown = here.store.metrics.snapshot()
+        assert shown
+        label = 'namespace="public/default",topic="orders-partition-1",subscription="c"'
+        assert all(label in name for name in shown)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, StoreConfig
+from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 from ledger.testing import FaultyEngine
 from tests.ledger.words import OpenStore
 
@@ -23,15 +23,27 @@ async def test_revisions_are_counted_and_shown_while_they_run(
     labels = LABELS.format(namespace, topic)
     count = f"pulsar_cursor_epoch_increase_count{{{labels}}}"
     state = f"pulsar_cursor_epoch_increase_task_state{{{labels}}}"
-    assert {count: 0, state: 0} == store.metrics.snapshot()
+    owed = f"pulsar_subscription_back_log{{{labels}}}"
+    assert {count: 0, state: 0, owed: 1} == store.metrics.snapshot()
     await cursor.rewind()
     await cursor.reset(EARLIEST)
     cursor.revision.start()
-    assert {count: 2, state: 1} == store.metrics.snapshot()
+    assert {count: 2, state: 1, owed: 1} == store.metrics.snapshot()
     cursor.revision.end(lambda _: None)
-    assert {count: 3, state: 0} == store.metrics.snapshot()
+    await cursor.clear_backlog()
+    assert {count: 4, state: 0, owed: 0} == store.metrics.snapshot()
+    ml.show_beside(cursor, "users", lambda: 7, "who uses it")
+    assert 7 == store.metrics.snapshot()[f"users{{{labels}}}"]
     await cursor.close()
     assert {} == store.metrics.snapshot()
+
+
+async def test_cursors_are_shown_under_the_name_that_is_meant(store: LedgerStore) -> None:
+    config = ManagedLedgerConfig(shown_as="shop/eu/orders")
+    ml = await store.open_managed_ledger("7f3a", config=config)
+    await ml.open_cursor("c")
+    assert all('namespace="shop/eu",topic="orders"' in name for name in store.metrics.snapshot())
+    assert store.metrics.snapshot()
 
 
 async def test_cursors_that_were_recovered_or_are_not_durable_are_shown_too(
@@ -42,9 +54,9 @@ async def test_cursors_that_were_recovered_or_are_not_durable_are_shown_too(
     assert {} == store.metrics.snapshot()
     again = await open_store(engine=engine)
     ml = await again.open_managed_ledger("orders")
-    assert 2 == len(again.metrics.snapshot())
+    assert 3 == len(again.metrics.snapshot())
     cursor = await ml.new_non_durable_cursor(EARLIEST)
-    assert 4 == len(again.metrics.snapshot())
+    assert 6 == len(again.metrics.snapshot())
     await cursor.close()
     await ml.delete_cursor("c")
     assert {} == again.metrics.snapshot()
