@@ -43,6 +43,8 @@ CONSUMERS_MAX = 10_000
 LINGER_MS = 60_000
 """How long one that is not durable waits for its consumers: when it was made, and when they were
 let go for a reset."""
+UNACKNOWLEDGED = "pulsar_subscription_unacked_messages"
+REDELIVERED = "subscription_redelivered"
 PEEK_ENTRIES_MAX = 1_000
 """No look ahead returns more entries."""
 
@@ -92,6 +94,9 @@ class Subscription:
         self._redelivered_before = 0
         self._turn = asyncio.Lock()
         self._linger: TimerHandle | None = None
+        show = host.ledger.show_beside
+        show(cursor, UNACKNOWLEDGED, lambda: self.unacknowledged, "records that consumers have")
+        show(cursor, REDELIVERED, lambda: self.redelivered, "records that were handed out again")
         self._begin_lingering()
 
     # Looking
@@ -111,16 +116,26 @@ class Subscription:
         """How many are connected."""
         return len(self._consumers)
 
+    @property
+    def unacknowledged(self) -> int:
+        """How many records consumers have; as `Dispatcher.unacknowledged` counts."""
+        return 0 if self._dispatcher is None else self._dispatcher.unacknowledged
+
+    @property
+    def redelivered(self) -> int:
+        """How many records were handed out that had been handed out before."""
+        dispatcher = self._dispatcher
+        return self._redelivered_before + (0 if dispatcher is None else dispatcher.redelivered)
+
     def stats(self) -> SubscriptionStats:
         """Return its numbers."""
         dispatcher, revision = self._dispatcher, self.cursor.revision
         return SubscriptionStats(
             type=self.type,
             backlog_entries=self.cursor.backlog,
-            unacknowledged=0 if dispatcher is None else dispatcher.unacknowledged,
+            unacknowledged=self.unacknowledged,
             consumers=tuple(consumer.name for consumer in self._consumers),
-            redelivered=self._redelivered_before
-            + (0 if dispatcher is None else dispatcher.redelivered),
+            redelivered=self.redelivered,
             delayed=0 if dispatcher is None else dispatcher.delayed,
             revision_num=revision.number,
             is_under_revision=revision.is_running,

@@ -389,6 +389,24 @@ async def test_stats_tell_what_there_is(room: House, subscription: Subscription)
     assert 2 == subscription.stats().redelivered, "what was counted stays counted"
 
 
+async def test_consumers_are_counted_among_the_metrics(
+    room: House, subscription: Subscription
+) -> None:
+    def shown(name: str) -> list[int]:
+        found = room.store.metrics.snapshot().items()
+        return [value for each, value in found if each.startswith(f"{name}{{")]
+
+    client = await joined(subscription, SHARED)
+    await room.quiet()
+    client.nack("a", "b")
+    await room.quiet()
+    await client.acknowledge("a")
+    assert [5] == shown("pulsar_subscription_unacked_messages")
+    assert [2] == shown("subscription_redelivered")
+    await subscription.close()
+    assert [] == shown("pulsar_subscription_unacked_messages")
+
+
 async def test_peeking_shows_what_is_owed_and_changes_nothing(
     room: House, subscription: Subscription, places: list[Position]
 ) -> None:
