@@ -54,7 +54,7 @@ async def test_rule_1_errors_come_when_the_read_is_waited_for(cold: ManagedLedge
         await reading
 
 
-async def test_decision_8_1_a_missing_end_is_refused_and_leaving_it_out_is_not(
+async def test_a_missing_end_is_refused_and_leaving_it_out_is_not(
     cold: ManagedLedger,
 ) -> None:
     with pytest.raises(InvalidArgument, match="max_position"):
@@ -62,7 +62,7 @@ async def test_decision_8_1_a_missing_end_is_refused_and_leaving_it_out_is_not(
     assert await cold.read_entries(EARLIEST, 99, LATEST) == await cold.read_entries(EARLIEST, 99)
 
 
-async def test_decision_8_2_a_count_has_no_limit_and_is_met(open_store: OpenStore) -> None:
+async def test_a_count_has_no_limit_and_is_met(open_store: OpenStore) -> None:
     for config in (StoreConfig(), COLD, StoreConfig(cache_bytes=700)):
         store = await open_store(config=config)
         limits = ManagedLedgerConfig(max_entries_per_ledger=7)
@@ -72,7 +72,7 @@ async def test_decision_8_2_a_count_has_no_limit_and_is_met(open_store: OpenStor
         assert numbers(0, 999) == datas(await ml.read_entries(EARLIEST, 1 << 60))
 
 
-async def test_decision_8_3_a_closed_ledger_says_so_whatever_is_asked(cold: ManagedLedger) -> None:
+async def test_a_closed_ledger_says_so_whatever_is_asked(cold: ManagedLedger) -> None:
     await cold.close()
     for arguments in ((None, 0, None), (EARLIEST, 1, LATEST)):
         with pytest.raises(Fenced):

@@ -1,7 +1,7 @@
 """Which test shows which promise of the managed ledger, and which old mistake of others.
 
-The rows are those of the feature table of the managed ledger's specification; a test that is
-renamed or removed must be followed here. Of the table of cursors, the rows that need no consumers.
+The rows are what Pulsar's managed ledger promises, its cursors as far as they need no consumers,
+and mistakes that it once had; a test that is renamed or removed must be followed here.
 """
 
 import ast

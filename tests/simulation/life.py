@@ -330,7 +330,7 @@ def trimmed(
     now_ms: int,
     slowest: Position,
 ) -> int:
-    """Return how many ledgers retention lets go: the rule of the specification, once more."""
+    """Return how many ledgers retention lets go: the rule of `retention_plan`, once more."""
     for count, info in enumerate(infos[:-1]):
         assert info.closed_ms is not None
         size -= info.size
