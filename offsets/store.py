@@ -72,23 +72,30 @@ class OffsetStore:
 
     def places(self, group: str) -> set[Place]:
         """Return every place of the group that has a row, or will have one in a moment."""
-        places = {*self.state.all_committed(group), *self.state.pending_places(group)}
-        for write in self._in_flight.get(group, ()):
-            places.update(write.offsets)
-        return places
+        return set(self._last_offsets(group))
 
     def places_of_topic(self, topic_id: UUID) -> dict[str, list[Place]]:
         """Return by group the places whose offsets name a topic, when all that comes has landed."""
         found = {}
         for group in {*self.state.groups(), *self._in_flight}:
-            places = [
-                place
-                for place in self.places(group)
-                if deque(self._offsets_at(group, place), 1)[0][1].topic_id == topic_id
-            ]
+            last = self._last_offsets(group)
+            places = [place for place, offset in last.items() if offset.topic_id == topic_id]
             if places:
                 found[group] = places
         return found
+
+    def _last_offsets(self, group: str) -> Mapping[Place, CommittedOffset]:
+        """Return the last offset of each place: one that is coming, committed, or pending."""
+        committed = self.state.all_committed(group)
+        if group not in self._in_flight and not self.state.is_unstable(group):
+            return committed
+        last: dict[Place, CommittedOffset] = {}
+        for place in self.state.pending_places(group):
+            (*_, last[place]) = self.state.pending_at(group, place).values()
+        last.update(committed)
+        for write in self._in_flight.get(group, ()):
+            last.update(write.offsets)
+        return last
 
     def commit_nowait(
         self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done
@@ -174,11 +181,11 @@ class OffsetStore:
     # Order: what was sent last holds, whenever transactions end.
 
     def _offsets_at(self, group: str, place: Place) -> Iterator[tuple[int, CommittedOffset]]:
-        """Iterate over all offsets of one place with their producers, those on their way last."""
-        yield from self.state.pending_at(group, place).items()
+        """Iterate over all offsets of one place with their producers, those on their way too."""
         committed = self.state.committed(group, place)
         if committed is not None:
             yield _COMMITTED, committed
+        yield from self.state.pending_at(group, place).items()
         for write in self._in_flight.get(group, ()):
             if place in write.offsets:
                 yield write.producer_id, write.offsets[place]
