@@ -85,13 +85,14 @@ async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
     waiting = [asyncio.ensure_future(link.ready(PATIENCE_MS)) for _ in range(3)]
     async with asyncio.timeout(TEST_SECONDS):
         await clock.enough.wait()
+    trying = link._trying
+    assert trying is not None
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)
     expected = [min(RECONNECT_FIRST_MS << n, RECONNECT_MAX_MS) for n in range(PAUSES)]
     assert expected == clock.pauses[:PAUSES], "one try for all who wait"
-    assert link._trying is not None
-    await link._trying  # nobody waits any more
+    await trying  # nobody waits any more
     await link.close()
     await link.supervisor.close()
 
