@@ -11,7 +11,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetSpec, To
 from kafka.admin import ConfigResource, ConfigResourceType
 
 from compat_tests.conftest import MakeTopic
-from compat_tests.deadlines import QUICK_GROUP, WAIT_S, rounds
+from compat_tests.deadlines import QUICK_GROUP, WAIT_MS, WAIT_S, rounds
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 
 pytestmark = pytest.mark.peer("kafka-python")
@@ -30,9 +30,15 @@ def producing(bootstrap: str, **options: Any) -> Iterator[KafkaProducer]:
 
 @contextmanager
 def consuming(bootstrap: str, *topics: str, **options: Any) -> Iterator[KafkaConsumer]:
-    """A consumer that reads from the beginning and commits only when told."""
+    """A consumer that reads from the beginning and commits only when told.
+
+    It knows its topics before it joins: the client joins again when it hears of them later, and
+    forgets to do so when it hears of them between two polls.
+    """
     defaults = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
     consumer = KafkaConsumer(*topics, bootstrap_servers=bootstrap, **(defaults | options))
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
     try:
         yield consumer
     finally:
@@ -70,7 +76,7 @@ def receive(consumer: KafkaConsumer, count: int) -> list[Any]:
     """Take at least so many records, failing when they do not come."""
     received: list[Any] = []
     for _ in rounds(f"{count} records"):
-        for records in consumer.poll(timeout_ms=200).values():
+        for records in consumer.poll(timeout_ms=WAIT_MS).values():
             received += records
         if len(received) >= count:
             break
