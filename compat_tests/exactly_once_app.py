@@ -23,39 +23,48 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
 
+from compat_tests.settings import dotted
+
 PREFIX = b"done:"
 BATCH_RECORDS = 25
 BATCH_WAIT_S = 0.05
 TRANSACTION_TIMEOUT_MS = 10_000
 TRANSACTION_S_MAX = 2 * TRANSACTION_TIMEOUT_MS // 1_000
-SESSION_TIMEOUT_MS = 6_000
-HEARTBEAT_INTERVAL_MS = 1_000
-RECONNECT_BACKOFF_MS_MAX = 200
+QUICK_RECONNECT = {"reconnect_backoff_max_ms": 200}
 CALL_S = 60
+
+
+def member_options(bootstrap: str, group: str) -> dict[str, Any]:
+    """What the clients agree on about the consumer, but for the dots of librdkafka."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "group_instance_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+        "session_timeout_ms": 6_000,
+        "heartbeat_interval_ms": 1_000,
+    }
+
+
+def producer_options(bootstrap: str, group: str) -> dict[str, Any]:
+    """The same about the producer."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "transactional_id": group,
+        "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
+    }
 
 
 def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None:
     """Work with confluent-kafka."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap,
-        "group.id": group,
-        "group.instance.id": group,
-        "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-        "isolation.level": "read_committed",
-        "session.timeout.ms": SESSION_TIMEOUT_MS,
-        "log_level": 0,
-    })  # fmt: skip
-    producer = Producer({
-        "bootstrap.servers": bootstrap,
-        "transactional.id": group,
-        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-        "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MS_MAX,
-        # Otherwise librdkafka 2.16 forgets its brokers when none is left, and then waits for ever
-        # for the group coordinator it had cached, whatever the timeout of the call.
-        "metadata.recovery.strategy": "none",
-        "log_level": 0,
-    })  # fmt: skip
+    quiet = {"log_level": 0}
+    consumer = Consumer(dotted(member_options(bootstrap, group)) | quiet)
+    # Otherwise librdkafka 2.16 forgets its brokers when none is left, and then waits for ever
+    # for the group coordinator it had cached, whatever the timeout of the call.
+    remembering = {"metadata_recovery_strategy": "none"} | QUICK_RECONNECT
+    producer = Producer(dotted(producer_options(bootstrap, group) | remembering) | quiet)
     producer.init_transactions(CALL_S)
     consumer.subscribe([source])
     while True:
@@ -78,30 +87,9 @@ def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None
         producer.commit_transaction(CALL_S)
 
 
-def reading_as(group: str) -> dict[str, Any]:
-    """Return what the two clients in Python call the settings of such a member."""
-    return {
-        "group_id": group,
-        "group_instance_id": group,
-        "auto_offset_reset": "earliest",
-        "enable_auto_commit": False,
-        "isolation_level": "read_committed",
-        "session_timeout_ms": SESSION_TIMEOUT_MS,
-        "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
-    }
-
-
 async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
-    consumer = AIOKafkaConsumer(
-        source,
-        bootstrap_servers=bootstrap,
-        **reading_as(group),
-    )
-    producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
-        transactional_id=group,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-    )
+    consumer = AIOKafkaConsumer(source, **member_options(bootstrap, group))
+    producer = AIOKafkaProducer(**producer_options(bootstrap, group))
     await producer.start()
     await consumer.start()
     while True:
@@ -132,22 +120,13 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
     Its calls wait without a limit, and release 3.0.12 was seen to wait for ever after a kill of the
     server: the application for the sender's thread, and that one, with nothing in flight, to be
     woken up. So a transaction that takes longer than the server lets it live ends the program.
+    A rebalance that outlives the poll in which it began may be forgotten: no poll is short.
     """
-    producer = KafkaProducer(
-        bootstrap_servers=bootstrap,
-        transactional_id=group,
-        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-        reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS_MAX,
-    )
+    producer = KafkaProducer(**producer_options(bootstrap, group), **QUICK_RECONNECT)
     producer.init_transactions()
-    consumer = KafkaConsumer(
-        source,
-        bootstrap_servers=bootstrap,
-        **reading_as(group),
-        reconnect_backoff_max_ms=RECONNECT_BACKOFF_MS_MAX,
-    )
+    consumer = KafkaConsumer(source, **member_options(bootstrap, group), **QUICK_RECONNECT)
     while True:
-        found = consumer.poll(int(BATCH_WAIT_S * 1000), max_records=BATCH_RECORDS)
+        found = consumer.poll(CALL_S * 1000, max_records=BATCH_RECORDS)
         if not found:
             continue
         signal.alarm(TRANSACTION_S_MAX)
