@@ -1,6 +1,7 @@
 """All subscriptions of a partition: made, found, deleted, closed, and gone with their partition."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,7 +19,8 @@ from subscriptions.errors import (
 from subscriptions.model import Place, SubscriptionType
 from subscriptions.partition_subscriptions import PartitionSubscriptions
 from subscriptions.subscription import LINGER_MS
-from tests.subscriptions.house import BEGINNING, Client, House
+from tests.subscriptions.dispatch_words import data_of
+from tests.subscriptions.house import BEGINNING, SECONDS_MAX, Client, House
 
 
 @pytest.fixture
@@ -93,6 +95,33 @@ async def test_durable_ones_are_there_after_a_crash_others_are_not(
     assert ["inside"] == room.partition.names()
     assert list("bcdef") == await room.owed("inside")
     assert room.partition.get("reader") is None
+
+
+@pytest.mark.parametrize("wanted", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+@pytest.mark.parametrize("ending", [House.crash, House.restart])
+async def test_delayed_records_keep_their_time_over_a_restart(
+    room: House, wanted: SubscriptionType, ending: Callable[[House], Awaitable[None]]
+) -> None:
+    now_ms = room.clock.now_ms()
+    late, early = [
+        await room.ledger.add_entry(data_of((b"k",), now_ms + delay_ms)) for delay_ms in (500, 300)
+    ]
+    before = await Client().join(await room.subscription(), wanted)
+    await room.quiet()
+    room.clock.advance(200)
+    await ending(room)
+    subscription = room.partition.get("s")
+    assert subscription is not None
+    client = await Client().join(subscription, wanted)
+    async with asyncio.timeout(SECONDS_MAX):
+        while subscription.stats().delayed < 2:
+            await room.quiet()
+    for advance_ms, expected in ((99, []), (1, [early]), (199, [early]), (1, [early, late])):
+        room.clock.advance(advance_ms)
+        await room.quiet()
+        await client.got(len(expected))
+        assert expected == [each.position for each in client.deliveries]
+    assert [] == before.deliveries
 
 
 async def test_a_cursor_is_a_subscription_whoever_made_it(
