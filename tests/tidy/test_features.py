@@ -1,0 +1,30 @@
+"""Every test that docs/SUBSCRIPTIONS.md names is there, and every row names one."""
+
+import re
+from collections.abc import Iterable
+
+from tests.tidy.sources import ROOT, expect_none, python_files
+
+ROW = re.compile(r"^\| (.+) \|$", re.MULTILINE)
+NAMED = re.compile(r"`(test_\w+)`")
+DEFINED = re.compile(r"def (test_\w+)\(")
+
+
+def gaps(page: str, texts: Iterable[str]) -> list[str]:
+    """Find rows without a test, and tests that nobody has written."""
+    written = {name for text in texts for name in DEFINED.findall(text)}
+    rows = [row for row in ROW.findall(page) if not row.endswith("tests")]
+    silent = [f"no test: {row}" for row in rows if not NAMED.search(row)]
+    missing = [f"{name} is not there" for row in rows for name in NAMED.findall(row)]
+    return silent + [each for each in missing if each.split()[0] not in written]
+
+
+def test_every_feature_is_tested() -> None:
+    page = (ROOT / "docs" / "SUBSCRIPTIONS.md").read_text("utf-8")
+    expect_none(gaps(page, (text for _, text in python_files("tests"))))
+
+
+def test_planted_gaps_are_found() -> None:
+    page = "| what | tests |\n| a | `test_a` |\n| b | `test_b` |\n| c | none |\n"
+    texts = ["async def test_a(", "# test_b"]
+    assert ["no test: c | none", "test_b is not there"] == gaps(page, texts)
