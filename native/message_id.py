@@ -73,8 +73,10 @@ class MessageId:
                 self.partition,
                 self.batch_size,
             )
-        except struct.error as error:
-            raise InvalidArgument(f"message id {self}: {error}") from None
+        except struct.error:
+            raise InvalidArgument(
+                f"message id {self}: expected whole numbers of 64, 64, 32 and 32 bits"
+            ) from None
 
     def check(self) -> None:
         """Raise InvalidArgument for an id that somebody made of what are no such numbers."""

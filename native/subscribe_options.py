@@ -148,7 +148,9 @@ def check_name(what: str, given: object) -> None:
 def check_number(what: str, given: object, *, at_least: int = 0) -> None:
     """Raise InvalidArgument for what is no whole number, or too small or too large a one."""
     if type(given) is not int or not at_least <= given <= NUMBER_MAX:
-        raise InvalidArgument(f"{what}: expected a whole number from {at_least} on, got {given!r}")
+        raise InvalidArgument(
+            f"{what}: expected a whole number from {at_least} to {NUMBER_MAX}, got {given!r}"
+        )
 
 
 def check_settings(what: str, given: object) -> dict[str, str]:
