@@ -15,7 +15,7 @@ from native.client_services import PARTITION_REFRESH_MS, ClientServices
 from native.consumer import Consumer
 from native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from native.message_id import MessageId
-from native.parts import close_all
+from native.open_together import close_all
 from native.producer import Producer
 from native.reader import Reader, places_of_latest
 from native.seam import LATEST, Broker

@@ -22,9 +22,9 @@ from native.errors import (
 )
 from native.message import Message
 from native.message_id import MessageId
+from native.open_together import close_all, open_all
 from native.partition_consumer import PartitionConsumer
 from native.partition_watch import watch_partitions
-from native.parts import close_all, open_all
 from native.producer import Producer
 from native.receive_queue import ReceiveQueue
 from native.seam import EARLIEST, Target, TopicInfo

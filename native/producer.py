@@ -14,10 +14,10 @@ from native.errors import AlreadyClosed, InvalidArgument, KledgerError
 from native.message import Message
 from native.message_codec import Outgoing, outgoing, resent
 from native.message_id import MessageId
+from native.open_together import close_all, open_all
 from native.partition_choice import PartitionChoice
 from native.partition_producer import PartitionProducer, Pending, fail
 from native.partition_watch import watch_partitions
-from native.parts import close_all, open_all
 from native.seam import TopicInfo
 from native.send_window_state import SendWindow
 
