@@ -1,4 +1,4 @@
-"""The coordinator of transactions as a whole; rows 110, 125 and 126 of kafka-protocol.md 6.6."""
+"""The coordinator of transactions as a whole; rows 110, 125 and 126 of docs/SCENARIOS.md."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which step of a transaction may follow which; rows 110 to 125 of kafka-protocol.md 6.6."""
+"""Which step of a transaction may follow which; rows 110 to 125 of docs/SCENARIOS.md."""
 
 from dataclasses import replace
 from itertools import product
