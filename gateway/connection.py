@@ -138,7 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._board.forget(self)
 
     def eof_received(self) -> bool:
-        """The peer sends no more; as in Kafka nobody waits for its answers then."""
+        """The peer sends no more: it has gone, and what is not answered yet is given up."""
         return False
 
     def fail(self, reason: str) -> None:
