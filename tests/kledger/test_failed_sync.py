@@ -30,17 +30,25 @@ class Load:
     """A producer that does not try again, and what it was told."""
 
     def __init__(self, address: str) -> None:
-        settings = {"bootstrap.servers": address, "message.timeout.ms": 3000, "retries": 0}
+        settings = {"bootstrap.servers": address, "message.timeout.ms": 120_000, "retries": 0}
         self._producer = Producer({**settings, "log_level": 0})
         self.acknowledged: list[bytes] = []
         self.failed = 0
 
     def send(self, first: int, count: int) -> None:
-        """Send numbers, and wait for what becomes of them."""
+        """Begin to send numbers."""
         for number in range(first, first + count):
             self._producer.produce("t", b"%d" % number, on_delivery=self._told)
             self._producer.poll(0)
-        self._producer.flush(10)
+
+    def end(self) -> None:
+        """Wait for what becomes of all of them."""
+        self._producer.flush(120)
+
+    def give_up(self) -> None:
+        """Let those fail that nobody can answer any more."""
+        self._producer.purge()
+        self.end()
 
     def _told(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -53,7 +61,7 @@ def read_all(address: str, count: int) -> list[bytes]:
     """Read the first records of the partition."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "g"})
     consumer.assign([TopicPartition("t", 0, 0)])
-    found = [each.value() or b"" for each in consumer.consume(count, timeout=10)]
+    found = [each.value() or b"" for each in consumer.consume(count, timeout=60)]
     consumer.close()
     return found
 
@@ -68,11 +76,13 @@ def test_server_stops_with_a_reason_and_has_lost_nothing(
     with ServerProcess("--data", data, "--durability", "fsync") as server:
         load = Load(server.kafka_address)
         load.send(0, 100)
+        load.end()
         assert (100, 0) == (len(load.acknowledged), load.failed)
         switch.touch()
         load.send(100, 5)
+        assert 1 == server.wait(60)
+        load.give_up()
         assert (100, 5) == (len(load.acknowledged), load.failed)
-        assert 1 == server.wait()
         said = server.log_text()
         assert "the ledger store stops: a sync failed: the log could not be synced" in said
         assert "stopping: crash: Fenced('a sync failed: the log could not be synced" in said

@@ -171,7 +171,7 @@ class Load:
         self.sent = 0
         self._producer = Producer({
             "bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 2,
-            "message.timeout.ms": 60_000, "retry.backoff.ms": 20, "log_level": 0,
+            "message.timeout.ms": 600_000, "retry.backoff.ms": 20, "log_level": 0,
         })  # fmt: skip
 
     def send(self, count: int) -> None:
@@ -203,7 +203,7 @@ def read_all(address: str, count: int) -> list[bytes]:
     while len(found) < count:
         received = consumer.consume(500, timeout=0.2)
         quiet_rounds = 0 if received else quiet_rounds + 1
-        assert quiet_rounds < 100, f"nothing behind {len(found)} of {count}"
+        assert quiet_rounds < 300, f"nothing behind {len(found)} of {count}"
         found += [message.value() or b"" for message in received if message.error() is None]
     consumer.close()
     return found
@@ -221,13 +221,15 @@ def test_full_disk_under_a_real_producer(small_disk: Path, durability: str) -> N
     with ServerProcess(*data) as server:
         load = Load(server.kafka_address)
         load.send(6000)
+        while len(load.acknowledged) <= 500:
+            load.flush(1)
         assert 0 < load.flush(3), "36 MB do not fit"
         told = len(load.acknowledged)
         assert 500 < told < 6000
         values = [value_of(number) for number in range(load.sent)]
         assert values[:told] == read_all(server.kafka_address, told)
         subprocess.run(["mount", "-o", "remount,size=128m", str(small_disk)], check=True)
-        assert 0 == load.flush(60)
+        assert 0 == load.flush(300)
         assert [] == load.errors
         assert values == load.acknowledged
         server.kill()
