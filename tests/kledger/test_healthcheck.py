@@ -32,7 +32,7 @@ def answer(correlation_id: int = CORRELATION_ID, error: int = 0, keys: int = 3) 
 
 def test_answered_request_is_healthy() -> None:
     with peer(answer()) as address:
-        assert check(address) is None
+        assert check(address, 60) is None
 
 
 def test_wrong_answers_are_not_healthy() -> None:
@@ -43,12 +43,12 @@ def test_wrong_answers_are_not_healthy() -> None:
         b"HTTP/1.1 400 no\r\n",
     ):
         with peer(wrong) as address:
-            assert "wrong answer" in str(check(address))
+            assert "wrong answer" in str(check(address, 60))
 
 
 def test_closed_connection_is_not_healthy() -> None:
     with peer(b"\0\0\0") as address:
-        assert "closed the connection" in str(check(address))
+        assert "closed the connection" in str(check(address, 60))
 
 
 def test_silence_is_not_healthy() -> None:
@@ -58,7 +58,8 @@ def test_silence_is_not_healthy() -> None:
 
 
 def test_nobody_there_is_not_healthy() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert "does not answer" in str(check(f"127.0.0.1:{port}"))
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else gets the port, and nobody listens
+        port = silent.getsockname()[1]
+        assert "does not answer" in str(check(f"127.0.0.1:{port}"))
     assert "expected HOST:PORT" in str(check("nowhere"))

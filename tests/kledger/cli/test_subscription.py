@@ -60,7 +60,8 @@ def test_stats(subscription: Shell, orders: str) -> None:
 def test_stats_while_it_is_consumed(subscription: Shell, orders: str) -> None:
     async def consuming(client: Client) -> None:
         consumer = await client.subscribe(orders, "s", consumer_type="shared", consumer_name="me")
-        await consumer.receive(timeout_ms=10_000)
+        for _ in range(4):
+            await consumer.receive(timeout_ms=60_000)
         _, line = (await asyncio.to_thread(subscription, "stats", orders, "s")).out
         assert ["s", "shared", "4", "4", "me"] == [*line.split()[:4], line.split()[-1]]
 
