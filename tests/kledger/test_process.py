@@ -25,7 +25,7 @@ def test_process_is_ended_when_the_block_fails() -> None:
     def failing_block() -> None:
         with server:
             pids.append(server.pid)
-            assert check(server.kafka_address) is None
+            assert check(server.kafka_address, 60) is None
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -38,7 +38,7 @@ async def test_native_listener_is_named_when_there_is_one() -> None:
         assert "" == server.native_address
     with ServerProcess("--memory", native="127.0.0.1:0") as server:
         client = RpcClient(server.native_address)
-        await client.connect()
+        await client.connect(timeout_ms=60_000)
         await client.close()
         assert 0 == server.stop()
         assert "error" not in server.log_text().lower()
@@ -54,7 +54,7 @@ def test_killed_server_starts_again_on_its_data(tmp_path: Path) -> None:
     with ServerProcess("--data", str(tmp_path)) as server:
         server.kill()
     with ServerProcess("--data", str(tmp_path)) as server:
-        assert check(server.kafka_address) is None
+        assert check(server.kafka_address, 60) is None
 
 
 def test_settings_become_arguments() -> None:

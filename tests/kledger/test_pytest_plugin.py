@@ -9,14 +9,14 @@ pytest_plugins = ["pytester"]
 
 
 def test_fixture_is_the_address_of_a_running_server(kledger_server: str) -> None:
-    assert check(kledger_server) is None
+    assert check(kledger_server, 60) is None
 
 
 async def test_fixture_for_native_clients_is_an_address_to_connect_to(
     kledger_native_server: str,
 ) -> None:
     client = RpcClient(kledger_native_server.removeprefix("kledger://"))
-    await client.connect()
+    await client.connect(timeout_ms=60_000)
     await client.close()
 
 

@@ -55,14 +55,14 @@ async def test_native_listener_is_there_when_it_is_asked_for() -> None:
     async with Server() as without, Server(native="127.0.0.1:0") as server:
         assert "" == without.native_address
         client = RpcClient(server.native_address)
-        await client.connect()
+        await client.connect(timeout_ms=60_000)
         await client.close()
 
 
 async def test_thread_serves_native_clients_of_other_loops() -> None:
     with ServerThread(native="127.0.0.1:0") as server:
         client = RpcClient(server.native_address)
-        await client.connect()
+        await client.connect(timeout_ms=60_000)
         await client.create_topic("orders", 1, {})
         assert ["orders"] == await client.topics()
         await client.close()
@@ -70,7 +70,7 @@ async def test_thread_serves_native_clients_of_other_loops() -> None:
 
 def test_thread_serves_a_program_without_a_loop(tmp_path: Path) -> None:
     with ServerThread(data=tmp_path) as server:
-        assert check(server.kafka_address) is None
+        assert check(server.kafka_address, 60) is None
         address = server.kafka_address
     assert "does not answer" in str(check(address))
 

@@ -43,7 +43,7 @@ class Shell:
 
 def with_client(address: str, work: Callable[[Client], Awaitable[None]]) -> None:
     async def connected() -> None:
-        async with asyncio.timeout(30), kledger.connect(f"kledger://{address}") as client:
+        async with asyncio.timeout(60), kledger.connect(f"kledger://{address}") as client:
             await work(client)
 
     asyncio.run(connected())
@@ -56,7 +56,7 @@ def values_of(address: str, topic: str) -> list[bytes | None]:
     async def reading(client: Client) -> None:
         async with await client.create_reader(topic, "earliest") as reader:
             while await reader.has_message_available():
-                found.append((await reader.read_next(timeout_ms=10_000)).value)
+                found.append((await reader.read_next(timeout_ms=60_000)).value)
 
     with_client(address, reading)
     return found

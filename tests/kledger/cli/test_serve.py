@@ -29,9 +29,9 @@ def test_ready_line_names_every_listener_and_the_server_answers() -> None:
             line = process.stdout.readline()
             match = re.fullmatch(r"kledger ready kafka=(127\.0\.0\.1:\d+) native=- admin=-\n", line)
             assert match is not None, line
-            assert check(match[1]) is None
+            assert check(match[1], 60) is None
             process.terminate()
-            assert 0 == process.wait(20)
+            assert 0 == process.wait(60)
             assert "" == process.stdout.read(), "logs go to standard error"
         finally:
             process.kill()
@@ -44,7 +44,7 @@ def test_signal_stops_in_order_and_data_can_be_opened_again(
     for _ in range(2):
         with ServerProcess("--data", str(tmp_path / "data")) as server:
             os.kill(server.pid, number)
-            assert 0 == server.wait(), server.log_text()
+            assert 0 == server.wait(60), server.log_text()
 
 
 def test_data_folder_in_use_is_a_mistake(
@@ -53,7 +53,7 @@ def test_data_folder_in_use_is_a_mistake(
     data = str(tmp_path / "data")
     with ServerProcess("--data", data) as server:
         assert 2 == run(["serve", "--data", data, "--kafka", "127.0.0.1:0"])
-        assert check(server.kafka_address) is None, "the first one is not disturbed"
+        assert check(server.kafka_address, 60) is None, "the first one is not disturbed"
     assert data in one_line(capsys)
 
 
@@ -172,7 +172,7 @@ def test_storage_that_cannot_be_closed_is_a_failure(tmp_path: Path) -> None:
         asyncio.run(_produce(server.kafka_address))
         shutil.rmtree(data)
         os.kill(server.pid, signal.SIGTERM)
-        assert 1 == server.wait()
+        assert 1 == server.wait(60)
         assert "kledger: not everything could be closed: " in server.log_text()
 
 

@@ -4,6 +4,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -151,7 +152,8 @@ class Forwarding:
 
     def wait_for(self, topic: str, count: int) -> list[bytes | None]:
         """Wait until at least so many messages are there."""
-        for _ in range(1_000):
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
             assert self.process.poll() is None, self.process.communicate()[0]
             try:
                 found = values_of(self.to, topic)
@@ -164,7 +166,7 @@ class Forwarding:
     def stop(self) -> tuple[int, str]:
         """End it in order; return its exit code and what it said."""
         self.process.send_signal(signal.SIGTERM)
-        said, _ = self.process.communicate(timeout=20)
+        said, _ = self.process.communicate(timeout=60)
         return self.process.returncode, said
 
     def __enter__(self) -> "Forwarding":
