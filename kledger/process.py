@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-STOP_SECONDS = 20.0
+STOP_SECONDS = 60.0
 LOG_BYTES_MAX = 1 << 20
 
 
