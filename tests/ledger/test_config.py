@@ -4,6 +4,7 @@ import pytest
 
 from ledger.config import ManagedLedgerConfig, StoreConfig
 from ledger.errors import InvalidArgument
+from tests.ledger.words import with_limits
 
 
 def test_defaults_are_pulsars_and_delete_nothing() -> None:
@@ -31,7 +32,7 @@ def test_defaults_are_pulsars_and_delete_nothing() -> None:
 )
 def test_a_value_that_cannot_work_is_refused(values: dict[str, int]) -> None:
     with pytest.raises(InvalidArgument) as caught:
-        ManagedLedgerConfig(**values)
+        with_limits(ManagedLedgerConfig(), **values)
     assert next(iter(values)) in str(caught.value)
 
 
@@ -45,7 +46,7 @@ def test_a_value_that_cannot_work_is_refused(values: dict[str, int]) -> None:
     ],
 )
 def test_limits_can_be_switched_off(values: dict[str, int]) -> None:
-    ManagedLedgerConfig(**values)
+    with_limits(ManagedLedgerConfig(), **values)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ledger import (
 )
 from ledger.roll_timer import RETRY_MS
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import add_all, all_of, append, numbers, settled
+from tests.ledger.words import UNLIMITED, add_all, all_of, append, numbers, settled, with_limits
 
 FOREVER = ManagedLedgerConfig(max_entries_per_ledger=-1, max_rollover_ms=-1)
 
@@ -27,8 +27,7 @@ def counts(ml: ManagedLedger) -> list[int]:
 
 async def opened(store: LedgerStore, **limits: int) -> ManagedLedger:
     """Open a managed ledger that only these limits roll."""
-    off = {"max_entries_per_ledger": -1, "max_bytes_per_ledger": -1, "max_rollover_ms": -1}
-    return await store.open_managed_ledger("rolls", config=ManagedLedgerConfig(**{**off, **limits}))
+    return await store.open_managed_ledger("rolls", config=with_limits(UNLIMITED, **limits))
 
 
 # Reasons

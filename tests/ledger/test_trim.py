@@ -24,7 +24,7 @@ from ledger import (
 from ledger.engine.faulty import Operation
 from ledger.inspection import Problem, inspect_folder
 from ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, numbers
+from tests.ledger.words import SMALL, UNLIMITED, OpenStore, add_all, all_of, append, numbers
 
 SIZES = (30, 20, 50, 10)
 """Bytes of the ledgers, oldest first; the last one is open. They close a second apart."""
@@ -33,8 +33,7 @@ STEP_MS = 1000
 
 async def four_ledgers(store: LedgerStore, clock: ManualClock) -> ManagedLedger:
     """Write ledgers of those sizes, an entry every ten bytes."""
-    off = {"max_entries_per_ledger": -1, "max_bytes_per_ledger": -1, "max_rollover_ms": -1}
-    ml = await store.open_managed_ledger("trim", config=ManagedLedgerConfig(**off))
+    ml = await store.open_managed_ledger("trim", config=UNLIMITED)
     for size in SIZES:
         if size != SIZES[0]:
             clock.advance(STEP_MS)

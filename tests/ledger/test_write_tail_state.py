@@ -5,13 +5,11 @@ import pytest
 from ledger.config import ManagedLedgerConfig
 from ledger.records import LedgerRecord
 from ledger.write_tail_state import MARK_BYTES, MARK_ENTRIES, TailDue, WriteTailState
-from tests.ledger.words import pos
-
-OFF = {"max_entries_per_ledger": -1, "max_bytes_per_ledger": -1, "max_rollover_ms": -1}
+from tests.ledger.words import UNLIMITED, pos, with_limits
 
 
 def tail(now_ms: int = 0, **limits: int) -> WriteTailState:
-    state = WriteTailState(ManagedLedgerConfig(**{**OFF, **limits}))
+    state = WriteTailState(with_limits(UNLIMITED, **limits))
     state.open_ledger(5, before=pos("4:9"), now_ms=now_ms)
     return state
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 from ledger import (
     EARLIEST,
@@ -20,8 +21,16 @@ from ledger.testing import ManualClock
 OpenStore = Callable[..., Awaitable[LedgerStore]]
 
 SMALL = ManagedLedgerConfig(max_entries_per_ledger=4)
+UNLIMITED = ManagedLedgerConfig(
+    max_entries_per_ledger=-1, max_bytes_per_ledger=-1, max_rollover_ms=-1
+)
+"""Nothing ends a ledger."""
 TWO = ManagedLedgerConfig(max_entries_per_ledger=2)
 COLD = StoreConfig(cache_bytes=0)
+
+
+def with_limits(config: ManagedLedgerConfig, **limits: int) -> ManagedLedgerConfig:
+    return replace(config, **limits)  # type: ignore[arg-type]  # every limit is a number
 
 
 def pos(text: str) -> Position:
