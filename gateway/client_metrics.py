@@ -12,12 +12,11 @@ from typing import Final
 from gateway.expressions import Expression, InvalidExpression, compile_expression
 from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
-from gateway.settings_table import normal_text
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import ConfigType, InvalidConfig
 from topics.config_keys import ConfigKey
-from topics.config_values import parse
+from topics.config_values import normal_text, parse
 
 PREFIX: Final = b"gateway/client_metrics/"
 METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"

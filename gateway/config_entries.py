@@ -19,12 +19,12 @@ from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
 from gateway.config import GatewayConfig
 from gateway.group_keys import GROUP_KEYS
 from gateway.group_settings import GroupSettings
-from gateway.settings_table import normal_text
 from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
 from topics import CONFIG_KEYS, ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
+from topics.config_values import normal_text
 
 TOPIC_SOURCE: Final = 1
 NODE_SOURCE: Final = 2

@@ -13,11 +13,10 @@ from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
 from gateway.group_keys import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT, GROUP_KEYS
 from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
-from gateway.settings_table import normal_text
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import InvalidConfig
-from topics.config_values import between, parse
+from topics.config_values import between, normal_text, parse
 
 PREFIX: Final = b"gateway/group_settings/"
 

@@ -12,7 +12,6 @@ from typing import Final, Generic, TypeVar
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerError, LedgerStore
-from topics.config_values import ConfigValue
 from topics.results import from_ledger_error
 
 NAMES_MAX: Final = 100_000
@@ -72,13 +71,6 @@ class SettingsTable(Generic[V]):
             raise Refused(
                 ErrorCode.POLICY_VIOLATION, f"expected settings of at most {NAMES_MAX} names"
             )
-
-
-def normal_text(value: ConfigValue) -> str:
-    """Return the text of a value as Apache Kafka writes it; what a list has twice stands once."""
-    if isinstance(value, tuple):
-        return ",".join(dict.fromkeys(value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def changed(

@@ -91,6 +91,13 @@ def parse(name: str, kind: ConfigType, text: str, allowed: Allowed | None) -> Co
     return value
 
 
+def normal_text(value: ConfigValue) -> str:
+    """Return the text of a value as Apache Kafka writes it; what a list has twice stands once."""
+    if isinstance(value, tuple):
+        return ",".join(dict.fromkeys(value))
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _convert(name: str, kind: ConfigType, text: str) -> ConfigValue:
     match kind:
         case ConfigType.BOOLEAN:

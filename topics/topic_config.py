@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from batches.validation import RecordRules
 from topics.config_keys import CONFIG_KEYS, GROUPS, SUBSCRIPTIONS, WAITS_FOR, ConfigKey
-from topics.config_values import ConfigType, ConfigValue, parse
+from topics.config_values import ConfigType, ConfigValue, normal_text, parse
 from topics.errors import InvalidConfig
 
 KEPT_MAX = 256
@@ -201,7 +201,8 @@ def _entries(
 def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
     places = []
     if key.name in configs:
-        places.append(ConfigSynonym(key.name, configs[key.name].strip(), ConfigSource.TOPIC))
+        text = normal_text(_value(key.name, configs, broker))
+        places.append(ConfigSynonym(key.name, text, ConfigSource.TOPIC))
     for synonym in key.synonyms:
         if synonym.name in broker:
             text = broker[synonym.name].strip()

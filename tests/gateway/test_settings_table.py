@@ -4,12 +4,11 @@ import pytest
 
 from gateway import settings_table
 from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed, normal_text
+from gateway.settings_table import SettingsTable, changed
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from ledger.testing import FaultyEngine
 from topics import InvalidConfig
-from topics.config_values import ConfigValue
 from topics.errors import StorageFailed
 
 PREFIX = b"test/"
@@ -66,14 +65,6 @@ async def test_limits_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         await table.put("a", {})
         await table.put("b", {"x": "1"})
         assert {"b": {"x": "1"}} == table.all
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1_000, "1000"), (True, "true"), ("X", "X"), ((), ""), (("b", "a", "b"), "b,a")],
-)
-def test_values_have_one_text(value: ConfigValue, text: str) -> None:
-    assert text == normal_text(value)
 
 
 @pytest.mark.parametrize(

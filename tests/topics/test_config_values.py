@@ -9,6 +9,7 @@ from topics.config_values import (
     at_least,
     between,
     gzip_level,
+    normal_text,
     one_of,
     parse,
     some_of,
@@ -50,3 +51,11 @@ def test_allowed_values() -> None:
     assert [True, True, True, False, False] == [some_of("a", "b").test(v) for v in lists]
     assert [True, False, True, False] == [gzip_level(v) for v in (-1, 0, 9, 10)]
     assert [True, True, False] == [REPLICAS.test(v) for v in ((), ("1:2",), ("1",))]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1_000, "1000"), (True, "true"), ("X", "X"), ((), ""), (("b", "a", "b"), "b,a")],
+)
+def test_values_have_one_text(value: ConfigValue, text: str) -> None:
+    assert text == normal_text(value)

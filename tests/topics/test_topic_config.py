@@ -152,6 +152,20 @@ def test_describe_lists_every_public_name_with_its_source() -> None:
     assert all(entry.documentation.endswith(".") for entry in entries.values())
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "shown"),
+    [
+        ("preallocate", " TRUE", "true"),
+        ("retention.ms", "+05", "5"),
+        ("min.cleanable.dirty.ratio", ".5", "0.5"),
+        ("cleanup.policy", " compact , delete ", "compact,delete"),
+    ],
+)
+def test_values_are_shown_as_apache_kafka_writes_them(name: str, text: str, shown: str) -> None:
+    entry = next(one for one in describe({name: text}, TopicDefaults()) if one.name == name)
+    assert (shown, shown) == (entry.value, entry.synonyms[0].value)
+
+
 def test_compaction_walks_records_and_keeps_everything() -> None:
     config = effective_config({"cleanup.policy": "compact", "max.compaction.lag.ms": "9"}, DEFAULTS)
     assert (True, True, False, 9) == (
