@@ -58,7 +58,7 @@ HARMLESS: dict[str, Call] = {
     "pass_over": lambda ml: ml.pass_over(LATEST),
     "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
 }
-LISTENING = {"add_listener", "listen", "remove_listener"}
+LISTENING = {"add_listener", "listen", "remove_listener", "show_beside"}
 OF_COMMITTER_AND_STORE = {
     "apply", "changed", "confirm", "end_deletion", "fail", "fence", "fence_for_deletion",
     "progressed", "resend_later", "revert", "settle",
