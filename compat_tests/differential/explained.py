@@ -219,6 +219,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
             "transactions_are_interleaved",
             "transactions_of_no_records",
             "records_of_a_transaction_that_is_over",
+            "groups_are_deleted_while_offsets_are_pending",
             "offsets_are_committed_while_others_are_pending",
             "records_of_an_open_transaction_are_deleted",
         ),

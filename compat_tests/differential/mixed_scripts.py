@@ -50,6 +50,7 @@ def groups_are_deleted_while_offsets_are_pending(side: Side) -> None:
         side.ask("delete", DeleteGroupsRequest(groups_names=[name]), 2)
         seen(producer, "deleted")
         producer.end("end", version)
+        producer.settled("ended")
         seen(producer, "ended")
         side.ask("commit", words.commit(name, producer.topic, {0: 3}), 8)
         send_offset(producer, 9, version)
@@ -57,6 +58,7 @@ def groups_are_deleted_while_offsets_are_pending(side: Side) -> None:
         topic = k47.OffsetDeleteRequestTopic(name=producer.topic, partitions=[partition])
         side.ask("delete offset", k47.OffsetDeleteRequest(group_id=name, topics=[topic]), 0)
         producer.end("end again", version)
+        producer.settled("ended again")
         producer.committed("offset deleted", name, require_stable=True)
 
 
@@ -69,6 +71,7 @@ def offsets_are_committed_while_others_are_pending(side: Side) -> None:
             side.ask("commit", words.commit(name, producer.topic, {0: 3}), 8)
             seen(producer, "both")
             producer.end("end", version, commit=commit)
+            producer.settled("ended")
             seen(producer, "ended")
     topic = side.has("overtaken")
     first, second = (Producer(side, f"overtaken-{one}", topic) for one in "ab")
