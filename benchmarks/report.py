@@ -146,6 +146,9 @@ def _case(results: Results, name: str) -> str:
         cells = [_cell(results.rounds(name, subject, figure)) for subject in subjects]
         rows.append([_UNITS.get(figure, figure), *cells])
     about = results.about.get(name)
+    revision = results.revision_of(name)
+    if about and revision != results.revision:
+        about += f"; on kledger {revision}"
     return f"### {name}\n\n" + (f"{about}.\n\n" if about else "") + _table(["", *subjects], rows)
 
 

@@ -25,13 +25,27 @@ class Sample:
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """Everything that a run produced."""
+    """Everything that a run produced, or several of them.
+
+    Attributes:
+        revisions: of kledger, by case; without an entry it is the one of the conditions.
+    """
 
     conditions: dict[str, str] = field(default_factory=dict)
     about: dict[str, str] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     profiles: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
+    revisions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def revision(self) -> str:
+        """The revision of kledger that the last run measured."""
+        return self.conditions.get("kledger", "?")
+
+    def revision_of(self, case: str) -> str:
+        """Give the revision that a case was measured on."""
+        return self.revisions.get(case, self.revision)
 
     def rounds(self, case: str, subject: str, figure: str) -> list[float]:
         """Give a figure as each round found it."""
@@ -91,4 +105,5 @@ def merged(older: Results, newer: Results) -> Results:
         samples=[*kept, *newer.samples],
         failures=failures | newer.failures,
         profiles=older.profiles | newer.profiles,
+        revisions={case: run.revision_of(case) for run in (older, newer) for case in run.cases()},
     )

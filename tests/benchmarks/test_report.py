@@ -40,6 +40,14 @@ def test_missed_target_says_by_how_much_and_why(monkeypatch: pytest.MonkeyPatch)
     assert "because of the weather" not in report.render(results(3.0))
 
 
+def test_case_of_an_older_run_says_what_it_ran_on() -> None:
+    found = results(3.0)
+    found.conditions["kledger"] = "new"
+    assert "on kledger" not in report.render(found)
+    found.revisions["produce-1k"] = "old"
+    assert "### produce-1k\n\nlibrdkafka, many records; on kledger old.\n" in report.render(found)
+
+
 def test_failures_and_profiles_have_their_parts() -> None:
     found = results(3.0)
     found.failures = {"restart-1g": "ServerFailed: no answer\nmore"}

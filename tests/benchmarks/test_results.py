@@ -44,3 +44,19 @@ def test_newer_run_replaces_its_cases_whole() -> None:
     assert both.rounds("other", "ours", "ms") == [1.0]
     assert both.failures == {"x": "why"}
     assert both.conditions == {"CPU": "one"}
+
+
+def test_cases_keep_the_revision_that_they_were_measured_on() -> None:
+    older, newer = three_rounds(), Results(conditions={"kledger": "new"})
+    older.conditions = {"kledger": "old"}
+    older.samples.append(sample("other", "ours", 1, ms=1.0))
+    newer.samples.append(sample("c", "ours", 1, ms=7.0))
+    both = merged(older, newer)
+    assert ("new", "new", "old") == (
+        both.revision,
+        both.revision_of("c"),
+        both.revision_of("other"),
+    )
+    newest = Results(conditions={"kledger": "newest"})
+    again = merged(from_json(both.to_json()), newest)
+    assert ("new", "old") == (again.revision_of("c"), again.revision_of("other"))
