@@ -6,6 +6,7 @@ Rule: pure; results in, Markdown out. Figures are medians, with the range of the
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import median
 
 from benchmarks.cases import Case
 from benchmarks.remarks import REMARKS
@@ -181,7 +182,7 @@ def _partitions(case: Case) -> str:
 def _cell(found: list[float]) -> str:
     if not found:
         return "-"
-    middle = sorted(found)[len(found) // 2]
+    middle = median(found)
     if len(found) == 1:
         return number(middle)
     return f"{number(middle)} ({number(min(found))} to {number(max(found))})"

@@ -40,6 +40,15 @@ def test_missed_target_says_by_how_much_and_why(monkeypatch: pytest.MonkeyPatch)
     assert "because of the weather" not in report.render(results(3.0))
 
 
+def test_figure_of_two_rounds_lies_between_them() -> None:
+    found = results(3.0)
+    found.samples = [
+        Sample(case="produce-1k", subject=OS, round=n, figures={"cpu_ms_per_mb": value})
+        for n, value in enumerate((2.0, 4.0), 1)
+    ]
+    assert "| 3 (2 to 4) |" in report.render(found)
+
+
 def test_case_of_an_older_run_says_what_it_ran_on() -> None:
     found = results(3.0)
     found.conditions["kledger"] = "new"
