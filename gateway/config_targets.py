@@ -80,7 +80,7 @@ def find_target(context: RequestContext, resource: Resource) -> Target:
     services, name = context.services, resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
-            return TopicTarget(services, find_topic(context, name))
+            return TopicTarget(services, find_topic(services.registry, name))
         case ResourceType.BROKER:
             return BrokerTarget(services.broker_settings, name)
         case ResourceType.CLIENT_METRICS:

@@ -7,10 +7,9 @@ Must not know: the messages of the APIs that use it.
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-from gateway.context import RequestContext
 from gateway.error_map import error_code_of
 from gateway.wire.error_codes import ErrorCode
-from topics import Topic, TopicsError, UnknownTopic, check_name
+from topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
 
@@ -51,13 +50,13 @@ def refuse_repeated(count: int) -> None:
         raise Refused(ErrorCode.INVALID_REQUEST, f"expected once in the request, got {count} times")
 
 
-def find_topic(context: RequestContext, name: str) -> Topic:
+def find_topic(registry: TopicRegistry, name: str) -> Topic:
     """Return a topic.
 
     Raises:
         TopicsError: the name is not one, or there is no such topic.
     """
-    topic = context.services.registry.get(name)
+    topic = registry.get(name)
     if topic is None:
         check_name(name)
         raise UnknownTopic(f"no topic {name!r}")

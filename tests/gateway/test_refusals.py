@@ -2,11 +2,10 @@
 
 import pytest
 
-from gateway.context import Peer, RequestContext
 from gateway.refusals import Refused, find_topic, first_of_each, refusal_of, refuse_repeated
 from gateway.wire.error_codes import ErrorCode
-from tests.gateway.running import running_gateway
-from topics import InvalidConfig, InvalidTopicName, UnknownTopic
+from ledger import LedgerStore
+from topics import InvalidConfig, InvalidTopicName, TopicRegistry, UnknownTopic
 
 
 def test_first_of_each_keeps_the_order_and_counts() -> None:
@@ -33,12 +32,10 @@ def test_refusal_of_gives_code_and_message(error: Refused | InvalidConfig, code:
 
 
 async def test_find_topic_tells_bad_names_from_unknown_ones() -> None:
-    async with running_gateway() as gateway:
-        topic = await gateway.create_topic("t")
-        context = RequestContext(
-            services=gateway.services, version=0, client_id=None, connection_id=1, peer=Peer("")
-        )
-        assert topic is find_topic(context, "t")
+    async with LedgerStore.open(None) as store:
+        registry = await TopicRegistry.open(store)
+        topic = await registry.create("t")
+        assert topic is find_topic(registry, "t")
         for name, error in (("nowhere", UnknownTopic), ("a b", InvalidTopicName)):
             with pytest.raises(error):
-                find_topic(context, name)
+                find_topic(registry, name)
