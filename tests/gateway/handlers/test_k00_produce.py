@@ -169,7 +169,9 @@ async def test_row_51_zstd_needs_version_7() -> None:
         data = bytes(build_batch([NewRecord(b"a", timestamp=START_MS)], codec=Codec.ZSTD))
         for version in range(3, 7):
             assert (76, -1) == await outcome(client, data, version)
-        assert (0, 0) == await outcome(client, data, 7)
+            assert (0, version - 3) == await outcome(client, batch(b"plain"), version)
+            assert (76, -1) == await outcome(client, data, version)
+        assert (0, 4) == await outcome(client, data, 7)
 
 
 async def test_row_52_log_append_time_is_told_and_stored() -> None:

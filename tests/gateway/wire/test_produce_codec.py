@@ -165,7 +165,9 @@ def test_single_batch_is_found_where_the_parser_finds_it(
 def test_other_shapes_hold_no_single_batch(version: int) -> None:
     frame = framed(version)
     assert find_single(memoryview(frame + b"\0"), version, 3) is None
-    assert find_single(memoryview(framed(version, records=None)), version, 3) is None
+    nothing = framed(version, records=None)
+    for size in range(len(nothing) + 1):
+        assert find_single(memoryview(nothing[:size]), version, 3) is None
     for size in range(len(frame)):
         assert find_single(memoryview(frame[:size]), version, 3) is None
     for other in (
