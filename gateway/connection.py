@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         with self._closing_on_fault():
             slot.response = self._encoded(context, header, await work)
-            self.slot_ready(slot)
+        self.slot_ready(slot)
 
     async def _unblock(self, work: Coroutine[Any, Any, None]) -> None:
         with self._closing_on_fault():
