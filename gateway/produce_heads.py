@@ -10,7 +10,7 @@ Must not know: how a request is laid out, what is done with its records.
 from collections.abc import Sequence
 
 from batches.header import FLAGS_AT, TRANSACTIONAL_BIT
-from gateway.wire.produce_codec import ProduceRequest, find_single
+from gateway.wire.produce_codec import ProduceRequest, SingleBatch
 from topics import PartitionLog, TopicRegistry
 
 HEADS_MAX = 4096
@@ -28,10 +28,9 @@ class ProduceHeads:
         self._known: dict[tuple[int, bytes], tuple[ProduceRequest, PartitionLog]] = {}
 
     def find(
-        self, frame: memoryview, version: int, body_start: int
-    ) -> tuple[ProduceRequest, PartitionLog] | None:
+        self, frame: memoryview, version: int, single: SingleBatch | None
+    ) -> tuple[ProduceRequest, Sequence[PartitionLog | int]] | None:
         """Return a request that has one batch and where that goes, if it is known already."""
-        single = find_single(frame, version, body_start)
         if single is None:
             return None
         head, start, length = single
@@ -44,21 +43,18 @@ class ProduceHeads:
         before, log = known
         if log.is_closed or frame[start + FLAGS_AT] & TRANSACTIONAL_BIT:
             return None
-        return before.with_records(start, length), log
+        return before.with_records(start, length), (log,)
 
     def remember(
         self,
-        frame: memoryview,
         version: int,
-        body_start: int,
+        single: SingleBatch | None,
         request: ProduceRequest,
         found: Sequence[PartitionLog | int],
     ) -> None:
         """Note where the batch of a request went, if it is the only one and found its log."""
-        if len(found) != 1 or isinstance(found[0], int):
+        if single is None or isinstance(found[0], int):
             return
-        single = find_single(frame, version, body_start)
-        if single is not None:
-            if len(self._known) >= HEADS_MAX:
-                self._known.clear()
-            self._known[version, single[0]] = (request, found[0])
+        if len(self._known) >= HEADS_MAX:
+            self._known.clear()
+        self._known[version, single[0]] = (request, found[0])

@@ -19,7 +19,7 @@ Version notes:
   unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Container, Coroutine, Sequence
+from collections.abc import Container, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,6 +34,7 @@ from gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
     PartitionRecords,
     ProduceRequest,
+    find_single,
     parse_produce_request,
 )
 from topics import PartitionLog
@@ -81,12 +82,11 @@ class ProduceHandler:
         is_owned: bool,
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or say which logs must be opened first."""
-        known = self._heads.find(frame, version, body_start)
+        single = find_single(frame, version, body_start)
+        known = self._heads.find(frame, version, single)
         verified: Container[int] = ()
-        found: Sequence[Found]
         if known is not None:
-            request, log = known
-            found = (log,)
+            request, found = known
         else:
             request = parse_produce_request(frame, version, body_start)
             admitted = self._admit(request, frame, version)
@@ -94,7 +94,7 @@ class ProduceHandler:
                 return admitted
             found, verified = admitted
             if version >= ZSTD_SINCE:
-                self._heads.remember(frame, version, body_start, request, found)
+                self._heads.remember(version, single, request, found)
         answer = ProduceSlot(port, version, correlation_id, request)
         if request.acks != 0:
             port.open_slot(answer, is_exclusive=False)

@@ -42,6 +42,10 @@ PartitionResult = tuple[
 """Topic, partition index, error code, base offset, log append time, log start offset, error
 message, and (batch index, message) per refused record."""
 
+SingleBatch = tuple[bytes, int, int]
+"""The head of a request with one batch, which is its body up to the partition's index and says
+everything but the records; where the records start in the buffer, and their length."""
+
 LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
@@ -229,7 +233,7 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
     return request
 
 
-def find_single(buf: memoryview, version: int, pos: int) -> tuple[bytes, int, int] | None:
+def find_single(buf: memoryview, version: int, pos: int) -> SingleBatch | None:
     """Find the records of a request of the commonest shape; faster than to parse it.
 
     Args:
@@ -238,9 +242,7 @@ def find_single(buf: memoryview, version: int, pos: int) -> tuple[bytes, int, in
         pos: where the body starts.
 
     Returns:
-        The head, which is the body up to the partition's index and says everything but the
-        records; where the records start, and their length. None: there is a transactional id,
-        more or less than one batch, or a fault.
+        None: there is a transactional id, more or less than one batch, or a fault.
     """
     try:
         if version < FLEXIBLE_SINCE:
@@ -250,7 +252,7 @@ def find_single(buf: memoryview, version: int, pos: int) -> tuple[bytes, int, in
         return None
 
 
-def _single_fixed(buf: memoryview, pos: int) -> tuple[bytes, int, int] | None:
+def _single_fixed(buf: memoryview, pos: int) -> SingleBatch | None:
     null, topics, name_size = _NULL_TO_NAME_SIZE_V3(buf, pos)
     head_end = pos + 22 + name_size
     partitions, size = _PARTITIONS_TO_SIZE_V3(buf, head_end - 8)
@@ -260,7 +262,7 @@ def _single_fixed(buf: memoryview, pos: int) -> tuple[bytes, int, int] | None:
     return (bytes(buf[pos:head_end]), start, size) if start + size == len(buf) else None
 
 
-def _single_flexible(buf: memoryview, has_ids: bool, pos: int) -> tuple[bytes, int, int] | None:
+def _single_flexible(buf: memoryview, has_ids: bool, pos: int) -> SingleBatch | None:
     null, topics, name_size = _NULL_TO_NAME_SIZE_V9(buf, pos)
     head_end = pos + (8 + _ID_SIZE if has_ids else 8 + name_size) + 5
     partitions, size = _PARTITIONS_TO_SIZE_V9(buf, head_end - 5)

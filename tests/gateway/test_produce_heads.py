@@ -1,6 +1,6 @@
 """Requests that begin like one before them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from batches.header import FLAGS_AT, TRANSACTIONAL_BIT
 from gateway.produce_heads import HEADS_MAX, ProduceHeads
 from gateway.wire.codec import encode
-from gateway.wire.produce_codec import parse_produce_request
+from gateway.wire.produce_codec import ProduceRequest, find_single, parse_produce_request
 from ledger import LedgerStore
 from tests.gateway.running import batch, produce
 from topics import PartitionLog, Topic, TopicRegistry
@@ -21,11 +21,18 @@ def frame_of(batches: dict[int, bytes | None], acks: int = -1) -> memoryview:
     return memoryview(bytearray(encode(produce(batches, acks=acks), VERSION)))
 
 
+def find(
+    heads: ProduceHeads, frame: memoryview, version: int = VERSION
+) -> tuple[ProduceRequest, Sequence[PartitionLog | int]] | None:
+    return heads.find(frame, version, find_single(frame, version, 0))
+
+
 def remember(
     heads: ProduceHeads, frame: memoryview, *found: PartitionLog | int, version: int = VERSION
 ) -> None:
-    assert heads.find(frame, version, 0) is None
-    heads.remember(frame, version, 0, parse_produce_request(frame, version), found)
+    assert find(heads, frame, version) is None
+    single = find_single(frame, version, 0)
+    heads.remember(version, single, parse_produce_request(frame, version), found)
 
 
 @asynccontextmanager
@@ -41,9 +48,9 @@ async def test_next_request_is_what_the_parser_makes_of_it() -> None:
         heads = ProduceHeads(registry)
         remember(heads, frame_of({0: BATCH}), log)
         frame = frame_of({0: batch(b"another", b"two")})
-        known = heads.find(frame, VERSION, 0)
+        known = find(heads, frame)
         assert known is not None
-        assert known[1] is log
+        assert known[1] == (log,)
         parsed = parse_produce_request(frame, VERSION)
         for name in type(parsed).__slots__:
             assert getattr(parsed, name) == getattr(known[0], name)
@@ -54,10 +61,10 @@ async def test_other_heads_are_not_known() -> None:
         heads = ProduceHeads(registry)
         frame = frame_of({0: BATCH})
         remember(heads, frame, log)
-        assert heads.find(frame_of({1: BATCH}), VERSION, 0) is None
-        assert heads.find(frame_of({0: BATCH}, acks=1), VERSION, 0) is None
-        assert heads.find(frame, VERSION + 1, 0) is None
-        assert heads.find(frame_of({0: BATCH, 1: BATCH}), VERSION, 0) is None
+        assert find(heads, frame_of({1: BATCH})) is None
+        assert find(heads, frame_of({0: BATCH}, acks=1)) is None
+        assert find(heads, frame, VERSION + 1) is None
+        assert find(heads, frame_of({0: BATCH, 1: BATCH})) is None
 
 
 async def test_batch_of_a_transaction_is_never_known() -> None:
@@ -66,7 +73,7 @@ async def test_batch_of_a_transaction_is_never_known() -> None:
         remember(heads, frame_of({0: BATCH}), log)
         marked = bytearray(BATCH)
         marked[FLAGS_AT] |= TRANSACTIONAL_BIT
-        assert heads.find(frame_of({0: bytes(marked)}), VERSION, 0) is None
+        assert find(heads, frame_of({0: bytes(marked)})) is None
 
 
 @pytest.mark.parametrize("size", [0, 1, FLAGS_AT])
@@ -74,7 +81,7 @@ async def test_records_without_attributes_are_not_known(size: int) -> None:
     async with one_topic() as (registry, _, log):
         heads = ProduceHeads(registry)
         remember(heads, frame_of({0: BATCH}), log)
-        assert heads.find(frame_of({0: BATCH[:size]}), VERSION, 0) is None
+        assert find(heads, frame_of({0: BATCH[:size]})) is None
 
 
 async def test_change_of_a_topic_forgets() -> None:
@@ -84,7 +91,7 @@ async def test_change_of_a_topic_forgets() -> None:
         remember(heads, frame, log)
         await registry.delete("t")
         await registry.create("t")
-        assert heads.find(frame, VERSION, 0) is None
+        assert find(heads, frame) is None
 
 
 async def test_log_that_was_closed_is_not_known() -> None:
@@ -93,7 +100,7 @@ async def test_log_that_was_closed_is_not_known() -> None:
         frame = frame_of({0: BATCH})
         remember(heads, frame, log)
         await log.close()
-        assert heads.find(frame, VERSION, 0) is None
+        assert find(heads, frame) is None
 
 
 async def test_refused_and_several_batches_are_not_remembered() -> None:
@@ -101,10 +108,10 @@ async def test_refused_and_several_batches_are_not_remembered() -> None:
         heads = ProduceHeads(registry)
         frame = frame_of({0: BATCH})
         remember(heads, frame, 3)
-        assert heads.find(frame, VERSION, 0) is None
+        assert find(heads, frame) is None
         both = frame_of({0: BATCH, 1: BATCH})
         remember(heads, both, log, await topic.open_partition(1))
-        assert heads.find(both, VERSION, 0) is None
+        assert find(heads, both) is None
 
 
 async def test_number_of_heads_is_limited() -> None:
@@ -114,5 +121,5 @@ async def test_number_of_heads_is_limited() -> None:
         for index in range(1, HEADS_MAX + 1):
             remember(heads, frame_of({index: BATCH}), log)
         remember(heads, frame, log)
-        assert heads.find(frame, VERSION, 0) is not None
-        assert heads.find(frame_of({1: BATCH}), VERSION, 0) is None
+        assert find(heads, frame) is not None
+        assert find(heads, frame_of({1: BATCH})) is None
