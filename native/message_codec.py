@@ -16,7 +16,7 @@ from batches.record import Header, read_rest
 from native.errors import InvalidArgument, Unreadable
 from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_id import MessageId
-from native.seam import NUMBER_MAX
+from native.subscribe_options import check_number
 from subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
 from subscriptions.model import Delivery
 
@@ -70,12 +70,15 @@ def outgoing(
     if producer_name is not None:
         headers += ((PRODUCER_NAME, producer_name.encode()),)
     if sequence_id is not None:
-        headers += ((SEQUENCE_ID, b"%d" % _whole("sequence_id", sequence_id)),)
+        check_number("sequence_id", sequence_id)
+        headers += ((SEQUENCE_ID, b"%d" % sequence_id),)
     if deliver_at is not None:
-        headers += ((DELIVER_AT, b"%d" % _whole("deliver_at", deliver_at, DUE_MAX_MS)),)
+        check_number("deliver_at", deliver_at, at_most=DUE_MAX_MS)
+        headers += ((DELIVER_AT, b"%d" % deliver_at),)
     if event_timestamp is not None:
+        check_number("event_timestamp", event_timestamp)
         attributes |= EVENT_TIME_BIT
-        timestamp = _whole("event_timestamp", event_timestamp)
+        timestamp = event_timestamp
     for name, content in headers:
         size += len(name) + len(content or b"") + 4
     record = NewRecord(value, key, timestamp, headers, attributes)
@@ -167,9 +170,3 @@ def _bytes_of(what: str, given: object) -> bytes:
     if isinstance(given, bytes | bytearray | memoryview):
         return bytes(given)
     raise InvalidArgument(f"{what}: expected bytes, got {type(given).__name__}")
-
-
-def _whole(what: str, given: int, highest: int = NUMBER_MAX) -> int:
-    if type(given) is not int or not 0 <= given <= highest:
-        raise InvalidArgument(f"{what}: expected a whole number from 0 to {highest}, got {given!r}")
-    return given

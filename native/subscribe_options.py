@@ -145,11 +145,11 @@ def check_name(what: str, given: object) -> None:
         raise InvalidArgument(f"{what}: expected a name, got {given!r}")
 
 
-def check_number(what: str, given: object, *, at_least: int = 0) -> None:
+def check_number(what: str, given: object, *, at_least: int = 0, at_most: int = NUMBER_MAX) -> None:
     """Raise InvalidArgument for what is no whole number, or too small or too large a one."""
-    if type(given) is not int or not at_least <= given <= NUMBER_MAX:
+    if type(given) is not int or not at_least <= given <= at_most:
         raise InvalidArgument(
-            f"{what}: expected a whole number from {at_least} to {NUMBER_MAX}, got {given!r}"
+            f"{what}: expected a whole number from {at_least} to {at_most}, got {given!r}"
         )
 
 
