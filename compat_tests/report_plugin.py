@@ -1,4 +1,8 @@
-"""Report plugin: turns the outcome of the tests into the rows of the compatibility page."""
+"""Report plugin: turns the outcome of the tests into the rows of the compatibility page.
+
+Rule: the process that runs a test writes the row into the test's report; the process that started
+the run gathers the rows of all reports. Without pytest-xdist both are the same process.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ import pytest
 
 from compat_tests import compatibility_report, peers, programs
 from compat_tests.compatibility_report import WORKS, Row
+
+_PROPERTY = "compatibility row"
 
 
 class ReportPlugin:
@@ -24,24 +30,28 @@ class ReportPlugin:
     def pytest_runtest_makereport(
         self, item: pytest.Item
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note the outcome of the call, or of a set-up that failed."""
+        """Add the row to the report of the call, or of a set-up that failed."""
         report = yield
         named = _peer_and_feature(item)
         if named and (report.when == "call" or report.failed):
-            self._note(*named, _result(report))
+            client, feature = named
+            version = programs.version(client) or peers.peer_version(client)
+            report.user_properties.append((_PROPERTY, [client, version, feature, _result(report)]))
         return report
 
-    def _note(self, client: str, feature: str, result: str) -> None:
-        """Keep the worst of what was said about a feature."""
-        known = self._rows.get((client, feature))
-        if known is None or known.result == WORKS:
-            version = programs.version(client) or peers.peer_version(client)
-            row = Row(client=client, version=version, feature=feature, result=result)
-            self._rows[client, feature] = row
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the worst row of a feature."""
+        for name, value in report.user_properties:
+            if name == _PROPERTY and isinstance(value, list):
+                client, version, feature, result = value
+                known = self._rows.get((client, feature))
+                if known is None or known.result == WORKS:
+                    row = Row(client=client, version=version, feature=feature, result=result)
+                    self._rows[client, feature] = row
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Write the page."""
-        if not self._rows:
+        """Write the page, in the process that started the run."""
+        if not self._rows or hasattr(self._config, "workerinput"):
             return
         old = self._page.read_text() if self._page.exists() else ""
         rows = compatibility_report.merge(
