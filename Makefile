@@ -11,6 +11,8 @@ COMPAT := $(wildcard compat_tests)
 ROOMS := batches gateway kledger ledger native offsets runtime subscriptions topics
 LIBRARIES := $(addprefix .venv/lib/python3.*/site-packages/,\
 	asyncio_throttle crc32c cramjam google/protobuf grpc opentelemetry/proto pyroaring re2 rocksdict uvloop)
+# One process of pytest for each core; the one that has nothing left takes over tests of the other.
+SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -68,12 +70,12 @@ proto: setup ## Make the Python code of native/proto anew, after a change of the
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. native/proto/kledger_native.proto
 
 test: lint setup-peers ## Everything that is checked before a change lands.
-	$(BIN)/python -m pytest -m "not slow" --cov --cov-report=term:skip-covered tests
-	$(if $(COMPAT),$(BIN)/python -m pytest -m "not slow" compat_tests)
+	$(BIN)/python -m pytest $(SPREAD) -m "not slow" tests
+	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) -m "not slow" compat_tests)
 
-test-all: lint setup-peers ## The same with everything that is slow.
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered tests
-	$(if $(COMPAT),$(BIN)/python -m pytest compat_tests)
+test-all: lint setup-peers ## The same with everything that is slow, and the coverage.
+	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
+	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 
 sim: setup ## Run the ledger in a simulator, SEEDS=1000 times with other faults; FIRST=0 is the first.
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)
