@@ -1,7 +1,7 @@
-"""RateLimitedLog: warnings that a peer can cause, without letting it fill the disk.
+"""RateLimitedLog: lines that a peer can cause, without letting it fill the disk.
 
 Rule: at most `per_second` lines leave in a second, with as many in reserve; the next line that does
-leave says how many were left out.
+leave says how many were left out. A line with a traceback counts as one.
 Must not know: what the messages are about.
 """
 
@@ -11,7 +11,7 @@ from runtime.clock import Clock
 
 
 class RateLimitedLog:
-    """A logger's `warning` behind a token bucket."""
+    """A logger's `warning` and `fault` behind one token bucket."""
 
     def __init__(self, logger: logging.Logger, per_second: int, clock: Clock) -> None:
         assert per_second > 0, f"per_second must be positive, got {per_second}"
@@ -24,6 +24,19 @@ class RateLimitedLog:
 
     def warning(self, message: str, *arguments: object) -> None:
         """Log, or count the line as left out when the second's share is used up."""
+        self._log(logging.WARNING, message, arguments, None)
+
+    def fault(self, message: str, *arguments: object, error: BaseException) -> None:
+        """Log `error` with its traceback, or count the line as left out."""
+        self._log(logging.ERROR, message, arguments, error)
+
+    def _log(
+        self,
+        level: int,
+        message: str,
+        arguments: tuple[object, ...],
+        error: BaseException | None,
+    ) -> None:
         now_ms = self._clock.monotonic_ms()
         earned = (now_ms - self._refilled_ms) * self._per_second
         self._credit = min(self._credit + earned, self._per_second * 1000)
@@ -36,4 +49,4 @@ class RateLimitedLog:
             message += " (%d more lines were left out before this one)"
             arguments = (*arguments, self.suppressed_count)
             self.suppressed_count = 0
-        self._logger.warning(message, *arguments)
+        self._logger.log(level, message, *arguments, exc_info=error)

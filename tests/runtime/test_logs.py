@@ -32,3 +32,18 @@ def test_reserve_never_exceeds_one_second(caplog: pytest.LogCaptureFixture) -> N
         log.warning("again")
     assert 2 == len(caplog.records)
     assert 8 == log.suppressed_count
+
+
+def test_fault_brings_its_traceback_once_and_counts_as_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = RateLimitedLog(logging.getLogger("limited"), 1, ManualClock())
+    error = ValueError("broken")
+    log.fault("closing connection of %s", "host", error=error)
+    log.fault("closing connection of %s", "host", error=error)
+    log.warning("bad frame")
+    (record,) = caplog.records
+    assert (logging.ERROR, "closing connection of host") == (record.levelno, record.getMessage())
+    assert record.exc_info is not None
+    assert record.exc_info[1] is error
+    assert 2 == log.suppressed_count
