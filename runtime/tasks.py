@@ -1,14 +1,19 @@
 """Supervisor: the owner of every background task.
 
-Rule: no task is forgotten. One that ends with an exception is reported to `on_crash`, and the
-server stops on that; one that still runs when the supervisor closes is cancelled and awaited.
+Rule: no task is forgotten. One that ends with an exception closes the unit of failure that it was
+started for; without one it is reported to `on_crash`, and the server stops on that. One that still
+runs when the supervisor closes is cancelled and awaited.
 Must not know: what the tasks do.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
+
+from runtime.clock import SystemClock
+from runtime.containment import Containment, FaultUnit
 
 logger = logging.getLogger(__name__)
 
@@ -16,10 +21,24 @@ Result = TypeVar("Result")
 
 
 class Supervisor:
-    """Starts tasks, keeps them alive, reports crashes, ends them together."""
+    """Starts tasks, keeps them alive, contains or reports crashes, ends them together.
 
-    def __init__(self, on_crash: Callable[[BaseException], None] | None = None) -> None:
-        """Args: on_crash: called on the loop, once per crashed task, after it was logged."""
+    Attributes:
+        containment: where faults of units end; for all who work beside these tasks, too.
+    """
+
+    def __init__(
+        self,
+        on_crash: Callable[[BaseException], None] | None = None,
+        containment: Containment | None = None,
+    ) -> None:
+        """Make one without tasks.
+
+        Args:
+            on_crash: called on the loop, once per crashed task without a unit, after it was logged.
+            containment: where the faults of the others end.
+        """
+        self.containment = containment or Containment(SystemClock())
         self._on_crash = on_crash
         self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their beginning
         self._closed = False
@@ -34,14 +53,23 @@ class Supervisor:
         """Whether `close` was called: nothing can be spawned any more."""
         return self._closed
 
-    def spawn(self, work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
-        """Start `work` as a task of this supervisor; `name` stands in the log if it crashes.
+    def spawn(
+        self, work: Coroutine[Any, Any, Result], name: str, *, unit: FaultUnit | None = None
+    ) -> asyncio.Task[Result]:
+        """Start `work` as a task of this supervisor.
+
+        Args:
+            work: what it does.
+            name: stands in the log if it crashes.
+            unit: what a crash closes; None: the server cannot go on without this task.
 
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
         """
         task = self._start(work, name)
-        task.add_done_callback(self._task_ended)
+        task.add_done_callback(
+            self._task_ended if unit is None else partial(self._task_of_unit_ended, unit)
+        )
         return task
 
     async def finish(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
@@ -81,6 +109,13 @@ class Supervisor:
         del self._tasks[task]
         if not task.cancelled():
             task.exception()  # a caller that was cancelled does not come for it
+
+    def _task_of_unit_ended(self, unit: FaultUnit, task: asyncio.Task[Any]) -> None:
+        if task.cancelled() or not isinstance(error := task.exception(), Exception):
+            self._task_ended(task)
+            return
+        del self._tasks[task]
+        self.containment.failed(unit, error)
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]

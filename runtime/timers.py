@@ -2,7 +2,8 @@
 
 Rule: `TimerTable` only knows deadlines and is plain data, for pure states and simulations; `Timers`
 sleeps until the nearest one and calls back on the loop, never earlier than asked, in order of
-deadlines. Setting or cancelling costs a heap entry, not a task or a loop timer.
+deadlines. Setting or cancelling costs a heap entry, not a task or a loop timer. A callback that
+raises closes the unit of failure that it belongs to, and all other deadlines are kept.
 Must not know: what a key or a callback is for.
 """
 
@@ -13,6 +14,7 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from runtime.clock import Clock
+from runtime.containment import FaultUnit, unit_of
 from runtime.tasks import Supervisor
 
 Key = TypeVar("Key", bound=Hashable)
@@ -76,11 +78,17 @@ class TimerTable(Generic[Key]):
 class TimerHandle:
     """One pending call; good for nothing but cancelling it."""
 
-    __slots__ = ("_callback", "_table")
+    __slots__ = ("_callback", "_table", "_unit")
 
-    def __init__(self, table: "TimerTable[TimerHandle]", callback: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        table: "TimerTable[TimerHandle]",
+        callback: Callable[[], None],
+        unit: FaultUnit | None,
+    ) -> None:
         self._table = table
         self._callback = callback
+        self._unit = unit
 
     @property
     def is_pending(self) -> bool:
@@ -91,13 +99,18 @@ class TimerHandle:
         """Make sure that the call does not happen; nothing if it has, or was cancelled."""
         self._table.cancel(self)
 
+    @property
+    def unit(self) -> FaultUnit:
+        """What a fault of the call closes."""
+        return self._unit or unit_of(self._callback, "timer")
+
     def fire(self) -> None:
         """Make the call; only for `Timers`."""
         self._callback()
 
 
 class Timers:
-    """Calls back at given times. A callback that raises is a crash of the supervisor's."""
+    """Calls back at given times."""
 
     def __init__(self, clock: Clock, supervisor: Supervisor) -> None:
         self._clock = clock
@@ -109,17 +122,28 @@ class Timers:
     def __len__(self) -> int:
         return len(self._table)
 
-    def call_at(self, deadline_ms: int, callback: Callable[[], None]) -> TimerHandle:
-        """Call `callback` once, when the clock's monotonic time reaches `deadline_ms`."""
-        handle = TimerHandle(self._table, callback)
+    def call_at(
+        self, deadline_ms: int, callback: Callable[[], None], unit: FaultUnit | None = None
+    ) -> TimerHandle:
+        """Call `callback` once, when the clock's monotonic time reaches `deadline_ms`.
+
+        Args:
+            deadline_ms: the time.
+            callback: what to call; who wants to be called again and again asks for the next call
+                before it does anything that may raise.
+            unit: what a fault of the callback closes; None when there is nothing to close.
+        """
+        handle = TimerHandle(self._table, callback, unit)
         self._table.set(handle, deadline_ms)
         if self._alarm is None or deadline_ms < self._alarm_ms:
             self._arm(deadline_ms)
         return handle
 
-    def call_after(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
-        """Call `callback` once, `delay_ms` from now."""
-        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback)
+    def call_after(
+        self, delay_ms: int, callback: Callable[[], None], unit: FaultUnit | None = None
+    ) -> TimerHandle:
+        """Call `callback` once, `delay_ms` from now; see `call_at`."""
+        return self.call_at(self._clock.monotonic_ms() + delay_ms, callback, unit)
 
     def _arm(self, deadline_ms: int) -> None:
         """Replace the sleeping task by one that wakes at `deadline_ms`."""
@@ -137,5 +161,8 @@ class Timers:
             # While callbacks run, a new deadline must not cancel this task: it looks again anyway.
             self._alarm_ms = -1
             for handle in self._table.pop_due(self._clock.monotonic_ms()):
-                handle.fire()
+                try:
+                    handle.fire()
+                except Exception as error:  # noqa: BLE001 - it ends where the timer belongs to
+                    self._supervisor.containment.failed(handle.unit, error)
         self._alarm = None

@@ -1,9 +1,13 @@
-"""What holds for every test: settings of hypothesis, and no settings of the machine."""
+"""What holds for every test: settings of hypothesis, none of the machine, no contained fault."""
 
+import logging
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.contained import LOGGER, Contained
 
 # On a loaded machine an example may take long without being wrong.
 settings.register_profile(
@@ -18,3 +22,22 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep settings of the machine's own kledger out of the tests."""
     for variable in [name for name in os.environ if name.startswith("KLEDGER_")]:
         monkeypatch.delenv(variable)
+
+
+@pytest.fixture(autouse=True)
+def _contained_faults() -> Iterator[Contained]:
+    """Fail a test in which a fault was contained that it did not cause on purpose."""
+    found = Contained()
+    logger = logging.getLogger(LOGGER)
+    logger.addHandler(found)
+    yield found
+    logger.removeHandler(found)
+    if found.messages and not found.is_expected:
+        pytest.fail(f"contained: {found.messages[0]}: {found.errors[0]!r}")
+
+
+@pytest.fixture
+def contained(_contained_faults: Contained) -> Contained:
+    """What was contained so far, in a test that causes faults."""
+    _contained_faults.is_expected = True
+    return _contained_faults

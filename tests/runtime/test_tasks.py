@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from runtime.containment import Unit
 from runtime.tasks import Supervisor
+from tests.contained import Contained
 
 
 async def turn() -> None:
@@ -36,6 +38,21 @@ async def test_crash_is_reported_once_with_its_error() -> None:
     await turn()
     assert ["broken"] == [str(error) for error in crashed]
     await supervisor.close()
+
+
+async def test_crash_of_a_task_with_a_unit_closes_the_unit_and_not_the_server(
+    contained: Contained,
+) -> None:
+    crashed, closed = list[BaseException](), list[str]()
+    supervisor = Supervisor(crashed.append)
+    unit = Unit("subscription", "orders", lambda: closed.append("orders"))
+    supervisor.spawn(crashes(), "bad", unit=unit)
+    waits = supervisor.spawn(asyncio.Event().wait(), "waits", unit=unit)
+    assert 7 == await supervisor.spawn(returns(7), "seven", unit=unit)
+    waits.cancel()
+    await turn()
+    assert ([], ["orders"], 0) == (crashed, closed, supervisor.task_count)
+    assert ["a fault here closes subscription orders"] == contained.messages
 
 
 async def test_cancelled_task_is_no_crash() -> None:

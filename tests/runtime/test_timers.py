@@ -5,14 +5,20 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.containment import Unit
 from runtime.manual_clock import ManualClock
 from runtime.tasks import Supervisor
 from runtime.timers import STALE_MIN, Timers, TimerTable
+from tests.contained import Contained
 
 
 async def turn() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
+
+
+def fails() -> None:
+    raise ValueError("broken")
 
 
 def test_table_pops_due_keys_by_deadline_then_by_order_of_setting() -> None:
@@ -148,9 +154,29 @@ async def test_many_timers_share_one_task() -> None:
     await supervisor.close()
 
 
-async def test_crashing_callback_reaches_the_supervisor() -> None:
-    crashed: list[BaseException] = []
-    timers = Timers(ManualClock(), Supervisor(crashed.append))
-    timers.call_at(0, lambda: next(iter(())))
+async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
+    contained: Contained,
+) -> None:
+    """The task of all timers died of it, and no timer that was set later ever fired."""
+    crashed, closed, fired = list[BaseException](), list[str](), list[int]()
+    clock, supervisor = ManualClock(), Supervisor(crashed.append)
+    timers = Timers(clock, supervisor)
+    unit = Unit("subscription", "orders", lambda: closed.append("orders"))
+    timers.call_at(0, fails, unit)
+    timers.call_at(0, lambda: fired.append(1))
+    timers.call_at(10, fails)
+    timers.call_at(20, lambda: fired.append(2))
     await turn()
-    assert [RuntimeError] == [type(error) for error in crashed]
+    for _ in range(2):
+        clock.advance(10)
+        await turn()
+    timers.call_after(10, lambda: fired.append(3))
+    clock.advance(10)
+    await turn()
+    assert ([], ["orders"], [1, 2, 3]) == (crashed, closed, fired)
+    assert {
+        'contained_faults{unit="subscription"}': 1,
+        'contained_faults{unit="timer"}': 1,
+    } == supervisor.containment.metrics.snapshot()
+    assert "a fault here closes subscription orders" == contained.messages[0]
+    await supervisor.close()

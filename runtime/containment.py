@@ -1,0 +1,113 @@
+"""Containment: a fault of ours closes the part of the server that it happened in, and no more.
+
+Rule: whatever runs on behalf of a part (a callback, a task, a step) runs inside the unit of failure
+that this part is. An exception that nobody expected is logged with its traceback, counted by the
+kind of the unit, and the unit closes itself: its clients hear of it and may open it again. Other
+units go on. What makes durable state doubtful is not contained: the store stops itself.
+Must not know: which units there are, what closing one means.
+Theory: docs/ARCHITECTURE.md, "What a fault closes".
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypeVarTuple
+
+from runtime.clock import Clock
+from runtime.logs import RateLimitedLog
+from runtime.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+Arguments = TypeVarTuple("Arguments")
+
+FAULTS_PER_SECOND = 10
+"""A fault that a client can repeat must not fill the disk with tracebacks."""
+
+
+class FaultUnit(Protocol):
+    """A part of the server that is closed as a whole: a connection, a subscription, a partition."""
+
+    @property
+    def unit_kind(self) -> str:
+        """The label of its faults in the metrics: one of a few words."""
+        ...
+
+    @property
+    def unit_name(self) -> str:
+        """Which one of its kind; stands in the log."""
+        ...
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close; plain, and harmless when it is closed already."""
+        ...
+
+
+def _close_nothing() -> None:
+    """What failed has nothing that stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit that is no object of its own, such as one transactional id, or one timer.
+
+    Attributes:
+        close: closes it; by default there is nothing to close, and what failed is tried again by
+            whoever began it.
+    """
+
+    unit_kind: str
+    unit_name: str
+    close: Callable[[], None] = _close_nothing
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close it."""
+        self.close()
+
+
+def unit_of(callback: Callable[..., object], kind: str) -> Unit:
+    """Return a unit for a callback that says nothing about what it belongs to."""
+    return Unit(kind, getattr(callback, "__qualname__", None) or repr(callback))
+
+
+class Containment:
+    """Where faults end; one per supervisor.
+
+    Attributes:
+        metrics: where faults are counted, as `contained_faults` by the label `unit`.
+    """
+
+    def __init__(self, clock: Clock, metrics: Metrics | None = None) -> None:
+        self.metrics = metrics or Metrics()
+        self._log = RateLimitedLog(logger, FAULTS_PER_SECOND, clock)
+
+    def run(
+        self, unit: FaultUnit, call: Callable[[*Arguments], object], *arguments: *Arguments
+    ) -> None:
+        """Make a call of which nobody needs the result; a fault of it closes `unit`."""
+        try:
+            call(*arguments)
+        except Exception as error:  # noqa: BLE001 - that is what this is for
+            self.failed(unit, error)
+
+    @contextmanager
+    def guarding(self, unit: FaultUnit) -> Iterator[None]:
+        """Let a fault of the block close `unit`; the block may await."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - that is what this is for
+            self.failed(unit, error)
+
+    def failed(self, unit: FaultUnit, error: Exception) -> None:
+        """Log and count a fault, and close the unit that it happened in."""
+        kind, name = unit.unit_kind, unit.unit_name
+        counter = self.metrics.counter(
+            "contained_faults", "faults that closed a part of the server", {"unit": kind}
+        )
+        counter.value += 1
+        self._log.fault("a fault here closes %s %s", kind, name, error=error)
+        try:
+            unit.close_after_fault(error)
+        except Exception as second:  # noqa: BLE001 - it must not reach units beside this one
+            self._log.fault("%s %s could not be closed after it", kind, name, error=second)

@@ -1,0 +1,49 @@
+"""Listeners hear one after the other; one that raises suffers alone."""
+
+from runtime.containment import Containment, Unit
+from runtime.listeners import Listeners
+from runtime.manual_clock import ManualClock
+from tests.contained import Contained
+
+
+def fails() -> None:
+    raise ValueError("broken")
+
+
+def test_everybody_hears_once_in_the_order_of_being_added() -> None:
+    listeners, heard = Listeners(Containment(ManualClock())), list[str]()
+
+    def first() -> None:
+        heard.append("first")
+
+    def second() -> None:
+        heard.append("second")
+
+    for listener in (first, second, first):
+        listeners.add(listener)
+    listeners.notify()
+    listeners.remove(first)
+    listeners.remove(first)
+    listeners.notify()
+    assert ["first", "second", "second"] == heard
+    assert 1 == len(listeners)
+
+
+def test_listener_that_raises_closes_its_unit_and_others_hear(contained: Contained) -> None:
+    containment, heard = Containment(ManualClock()), list[str]()
+    listeners = Listeners(containment)
+    unit = Unit("connection", "of 10.0.0.1", lambda: listeners.remove(fails))
+    listeners.add(fails, unit)
+    listeners.add(lambda: heard.append("last"))
+    listeners.notify()
+    listeners.notify()
+    assert ["last", "last"] == heard
+    assert {'contained_faults{unit="connection"}': 1} == containment.metrics.snapshot()
+    assert ["a fault here closes connection of 10.0.0.1"] == contained.messages
+
+
+def test_listener_without_a_unit_is_counted_under_its_name(contained: Contained) -> None:
+    listeners = Listeners(Containment(ManualClock()))
+    listeners.add(fails)
+    listeners.notify()
+    assert ["a fault here closes listener fails"] == contained.messages
