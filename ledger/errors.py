@@ -15,7 +15,8 @@ Must not know: protocols.
 | look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                  |
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ledger.engine import errors as engine_errors
 
@@ -111,6 +112,15 @@ def from_engine(error: BaseException) -> LedgerError:
         if isinstance(error, kind):
             return translate(error)
     return Fenced(f"storage is in an unknown state: {error!r}")
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let what an engine raises leave a block in the words of this room."""
+    try:
+        yield
+    except Exception as error:
+        raise from_engine(error) from error
 
 
 def _storage_failed(error: BaseException) -> LedgerError:

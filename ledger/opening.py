@@ -5,12 +5,13 @@ Rule: what the rows say of a closed ledger is true; of an open one they only say
 Must not know: handles, caches, the committer.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ledger import keys
-from ledger.config import StoreConfig
+from ledger.config import KIB, StoreConfig
 from ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
 from ledger.engine.base import Row, StorageEngine
 from ledger.engine.memory import MemoryEngine
@@ -27,6 +28,8 @@ from ledger.records import (
 
 COUNT_STEP_BYTES = 1 << 20
 """Bytes read at once while the entries behind the last mark are counted."""
+SMALL_GROUP_BYTES = 128 * KIB
+"""Without a sync, a group below this costs less on the loop than the way to a thread and back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,21 @@ def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
     from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for a folder only
 
     return LogRocksdbEngine(path, durability=config.durability)
+
+
+def on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return below which size a group is committed on the loop."""
+    if engine.needs_thread:
+        return 0
+    if isinstance(engine, MemoryEngine):
+        return sys.maxsize
+    return SMALL_GROUP_BYTES if config.durability == "os" else 0
+
+
+def read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return how much is read in advance: nothing where every operation is somebody's, or free."""
+    is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
+    return 0 if is_free else config.read_ahead_bytes_max
 
 
 def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | None:

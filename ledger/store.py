@@ -8,7 +8,6 @@ Must not know: what entries and the user's rows mean.
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,12 +18,18 @@ from weakref import WeakValueDictionary
 from ledger import keys
 from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
-from ledger.config import KIB, ManagedLedgerConfig, StoreConfig
+from ledger.config import ManagedLedgerConfig, StoreConfig
 from ledger.cursors.cursor_recovery_plan import StoredCursor
 from ledger.engine.base import StorageEngine
-from ledger.engine.memory import MemoryEngine
 from ledger.entry_cache import EntryCache
-from ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
+from ledger.errors import (
+    AlreadyClosed,
+    Fenced,
+    InvalidArgument,
+    LedgerError,
+    from_engine,
+    translating,
+)
 from ledger.ledger_list_state import LedgerListState
 from ledger.managed_ledger import ManagedLedger
 from ledger.metadata_change import change_rows
@@ -33,7 +38,9 @@ from ledger.opening import (
     load_deletion,
     load_snapshot,
     load_store,
+    on_loop_bytes_max,
     open_engine,
+    read_ahead_bytes_max,
     recovered_state,
 )
 from ledger.operations import Row, RowsDone, submitted
@@ -42,14 +49,12 @@ from ledger.space_reclaim import SpaceReclaim
 from ledger.threads import StoreThreads
 from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
+from runtime.containment import Containment
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
-
-SMALL_GROUP_BYTES = 128 * KIB
-"""Without a sync, a group below this costs less on the loop than the way to a thread and back."""
 
 _stores: WeakValueDictionary[int, "LedgerStore"] = WeakValueDictionary()
 """The store on top of each engine in use, by the engine's identity."""
@@ -73,6 +78,8 @@ class LedgerStore:
         """Called once when the store stops for good; the owner of the process decides."""
         self.metrics = Metrics()
         """Of cursors; who runs the process may count its own things beside them."""
+        self.containment = Containment(clock, self.metrics)
+        """Where faults of parts of this store end; for who works on top of it, too."""
         self.path = path
         self._engine_given = engine
         self._threads = threads
@@ -267,14 +274,21 @@ class LedgerStore:
         await self._commit_rows([(keys.user_key(key), value) for key, value in rows])
 
     def get_row(self, key: bytes) -> bytes | None:
-        """Return the value of a row of the user, as far as it is durable."""
+        """Return the value of a row of the user, as far as it is durable.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+            StorageFailed, Corrupt: the row cannot be read; so for all that read rows.
+        """
         self._check_usable()
-        return self._engine.get(keys.user_key(key))
+        with translating():
+            return self._engine.get(keys.user_key(key))
 
     def scan_rows(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """Return the user's rows whose key begins with `prefix`, in the order of keys."""
         self._check_usable()
-        rows = self._engine.scan(*keys.user_range(prefix))
+        with translating():
+            rows = self._engine.scan(*keys.user_range(prefix))
         return [(keys.user_key_in(key), value) for key, value in rows]
 
     def scan_rows_between(
@@ -282,9 +296,10 @@ class LedgerStore:
     ) -> list[tuple[bytes, bytes]]:
         """Return the user's rows with start <= key < end, the last ones first in `reverse`."""
         self._check_usable()
-        rows = self._engine.scan(
-            keys.user_key(start), keys.user_key(end), reverse=reverse, limit=limit
-        )
+        with translating():
+            rows = self._engine.scan(
+                keys.user_key(start), keys.user_key(end), reverse=reverse, limit=limit
+            )
         return [(keys.user_key_in(key), value) for key, value in rows]
 
     async def run_blocking(
@@ -348,11 +363,11 @@ class LedgerStore:
             raise from_engine(error) from error
         self._engine = engine
         self._names = set(names)
-        supervisor = Supervisor()
+        supervisor = Supervisor(containment=self.containment)
         self._committer = Committer(
             self._engine,
             sync=self.config.durability == "fsync",
-            on_loop_bytes_max=_on_loop_bytes_max(self._engine, self.config),
+            on_loop_bytes_max=on_loop_bytes_max(self._engine, self.config),
             queue_bytes_max=self.config.committer_queue_bytes_max,
             queue_count_max=self.config.committer_queue_count_max,
             clock=self.clock,
@@ -368,7 +383,7 @@ class LedgerStore:
             cold_reads=ColdReads(
                 self._engine,
                 self.config,
-                read_ahead_bytes_max=_read_ahead_bytes_max(self._engine, self.config),
+                read_ahead_bytes_max=read_ahead_bytes_max(self._engine, self.config),
                 pool=pool,
                 supervisor=supervisor,
             ),
@@ -474,21 +489,6 @@ def abandon_engine(engine: StorageEngine) -> None:
     """Fence the store that has the engine open, if there is one; blocks until it is at rest."""
     if store := _stores.get(id(engine)):
         store._committer.abandon()
-
-
-def _on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
-    """Return below which size a group is committed on the loop."""
-    if engine.needs_thread:
-        return 0
-    if isinstance(engine, MemoryEngine):
-        return sys.maxsize
-    return SMALL_GROUP_BYTES if config.durability == "os" else 0
-
-
-def _read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
-    """Return how much is read in advance: nothing where every operation is somebody's, or free."""
-    is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
-    return 0 if is_free else config.read_ahead_bytes_max
 
 
 def _check_name(name: str) -> None:

@@ -63,7 +63,7 @@ class TopicRegistry:
         self._by_id: dict[UUID, Topic] = {}
         self._collisions: dict[str, str] = {}
         self._changing = asyncio.Lock()
-        self._supervisor = Supervisor()
+        self._supervisor = Supervisor(containment=store.containment)
 
     @classmethod
     async def open(

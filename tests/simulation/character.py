@@ -37,7 +37,7 @@ SMALL_NUMBERS = {
     "ledger.ledger_reader.STEP_BYTES_MAX": 150,
     "ledger.ledger_reader.STEP_ENTRIES_MAX": 3,
     "ledger.opening.COUNT_STEP_BYTES": 60,
-    "ledger.store.SMALL_GROUP_BYTES": 250,
+    "ledger.opening.SMALL_GROUP_BYTES": 250,
     "ledger.write_tail_state.MARK_BYTES": 200,
     "ledger.write_tail_state.MARK_ENTRIES": 5,
 }

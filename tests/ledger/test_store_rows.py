@@ -1,0 +1,62 @@
+"""Rows that the index cannot give: what the engine raises is translated at the store."""
+
+from collections.abc import Callable
+
+import pytest
+
+from ledger import Corrupt, Fenced, LedgerError, LedgerStore, StorageFailed
+from ledger.engine.errors import IndexCorrupt, StorageError
+from ledger.engine.memory import MemoryEngine
+from tests.ledger.words import OpenStore
+
+
+class UnreadableIndex(MemoryEngine):
+    """An engine whose rows cannot be read any more."""
+
+    error: Exception | None = None
+
+    def get(self, key: bytes) -> bytes | None:
+        if self.error is not None:
+            raise self.error
+        return super().get(key)
+
+    def scan(
+        self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
+    ) -> list[tuple[bytes, bytes]]:
+        if self.error is not None:
+            raise self.error
+        return super().scan(start, end, reverse=reverse, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (StorageError("too many open files"), StorageFailed),
+        (IndexCorrupt("block checksum mismatch"), Corrupt),
+        (OSError("by no seam"), Fenced),
+    ],
+)
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda store: store.get_row(b"k"),
+        lambda store: store.scan_rows(b"k"),
+        lambda store: store.scan_rows_between(b"a", b"z"),
+    ],
+    ids=["get", "scan", "scan between"],
+)
+async def test_rows_that_cannot_be_read_are_told_in_the_words_of_the_ledger(
+    open_store: OpenStore,
+    look: Callable[[LedgerStore], object],
+    error: Exception,
+    expected: type[LedgerError],
+) -> None:
+    """What the engine had raised went through to requests, as a fault that nobody knew."""
+    engine = UnreadableIndex()
+    store = await open_store(engine=engine)
+    await store.put_rows([(b"k", b"v")])
+    engine.error = error
+    with pytest.raises(expected, match=str(error)):
+        look(store)
+    engine.error = None
+    assert look(store) in (b"v", [(b"k", b"v")])
