@@ -29,6 +29,7 @@ from ledger.errors import AlreadyClosed, LedgerError, from_engine
 from ledger.piece_shelf import Piece, PieceShelf, Place
 from ledger.read_limiter import ReadLimiter
 from runtime.blocking import BlockingRunner
+from runtime.containment import Unit
 from runtime.tasks import Supervisor
 
 RESIDENT_BYTES_PER_TURN = 4 << 20
@@ -324,7 +325,8 @@ class ColdReads:
         )
         self._flights.append(flight)
         task = self._supervisor.spawn(self._fly(flight), "ledger cold read")
-        task.add_done_callback(lambda _: self._land(flight))
+        run, unit = self._supervisor.containment.run, Unit("background work", "a cold read")
+        task.add_done_callback(lambda _: run(unit, self._land, flight))
         return flight
 
     async def _fly(self, flight: _Flight) -> None:
@@ -351,6 +353,9 @@ class ColdReads:
         buffers, ledger_id = flight.buffers, flight.ledger_id
         if not buffers and flight.error is None:
             flight.error = AlreadyClosed("the store was closed during the read")
+        for waiter in flight.waiting:  # each looks again in a later turn of the loop
+            if not waiter.done():
+                waiter.set_result(None)
         if buffers and not flight.is_dropped:
             trail = self._trail(ledger_id, flight.first)
             trail.entry_size = _size(buffers) // len(buffers)
@@ -359,9 +364,6 @@ class ColdReads:
             if flight.is_ahead or trail.shared:
                 piece = Piece(ledger_id, flight.first, buffers)
                 self._shelf.put(piece, is_used=not flight.is_ahead)
-        for waiter in flight.waiting:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 def _remember(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:

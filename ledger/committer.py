@@ -3,7 +3,8 @@
 Rule: everything is confirmed, or fails, in the order in which it was submitted. One group is under
 way at a time; what comes meanwhile makes up the next. A group that was not written fails together
 with all that was submitted behind it, before anything new is accepted. A sync that failed leaves an
-unknown state: the committer stops for good, and nothing is ever tried again.
+unknown state: the committer stops for good, and nothing is ever tried again. What a submitter
+raises closes that submitter; what goes wrong between two groups stops the committer.
 Must not know: managed ledgers; it sees operations of a Submitter, in order.
 
 | where a group is committed | when                                                               |
@@ -27,6 +28,7 @@ from ledger.position import EARLIEST, Position
 from ledger.threads import CommitRunner, StartCommits
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
+from runtime.containment import Unit, unit_of
 from runtime.logs import RateLimitedLog
 from runtime.tasks import Supervisor
 
@@ -37,6 +39,8 @@ LAZY_ROWS_MAX = 8
 """Rows that may wait for a group to come; who reads what they describe does without them."""
 SLOW_COMMIT_MS = 2
 """A commit on the loop that took longer sends the next group to the helper thread."""
+_SPACE = Unit("background work", "on space and checkpoints")
+_STOP = Unit("completion", "of a store that stops")
 
 
 @dataclass(slots=True)
@@ -107,6 +111,7 @@ class Committer:
         self._clock = clock
         self._pool = pool
         self._supervisor = supervisor
+        self._containment = supervisor.containment
         self._on_fatal = on_fatal
         self._loop = asyncio.get_running_loop()
         self._thread: CommitRunner[_Flight] = start_commits(
@@ -238,7 +243,7 @@ class Committer:
             return
         callbacks, self._drained = self._drained, []
         for callback in callbacks:
-            callback()
+            self._containment.run(unit_of(callback, "completion"), callback)
 
     # A group's way
 
@@ -247,7 +252,15 @@ class Committer:
         if self._flight is not None:
             self._is_due = True
         elif self.operations:
+            self._try_start()
+
+    def _try_start(self) -> None:
+        """Start the next group; where that fails, nobody knows how far it has come."""
+        try:
             self._start()
+        except Exception as error:
+            logger.exception("a group could not be started")
+            self.stop(from_engine(error))
 
     def _start(self) -> None:
         is_empty = self._collects_nothing
@@ -325,8 +338,8 @@ class Committer:
             self._continue()
         self._confirm(flight.operations)
         if flight.group.drops:
-            self.on_space()
-        self.maybe_checkpoint()
+            self._containment.run(_SPACE, self.on_space)
+        self._containment.run(_SPACE, self.maybe_checkpoint)
         if self._drained:
             self._maybe_drained()
 
@@ -337,7 +350,7 @@ class Committer:
         end of the turn: it must not overtake the group before.
         """
         if self._sync and self._on_loop_bytes_max == 0 and not self._collects_nothing:
-            self._start()
+            self._try_start()
         else:
             self.arm()
 
@@ -350,16 +363,17 @@ class Committer:
         return None
 
     def _confirm(self, operations: list[Operation]) -> None:
+        contained = self._containment.failed
         for operation in operations:
             try:
                 operation[0].confirm(operation)
-            except Exception as error:  # noqa: BLE001 - see _report
-                self._report(error)
+            except Exception as error:  # noqa: BLE001 - it closes its submitter, no other
+                contained(operation[0], error)
         for submitter in _submitters(operations):
             try:
                 submitter.progressed()
-            except Exception as error:  # noqa: BLE001 - see _report
-                self._report(error)
+            except Exception as error:  # noqa: BLE001 - it closes its submitter, no other
+                contained(submitter, error)
 
     def _fail_all(self, flight: _Flight, error: Exception) -> None:
         behind = self._take_collected()
@@ -373,22 +387,13 @@ class Committer:
 
     def _fail(self, operations: Sequence[Operation], cause: Exception) -> None:
         """Fail operations in three rounds: all states go back, all callers hear, all go on."""
-        submitters = _submitters(operations)
+        submitters, run = _submitters(operations), self._containment.run
         for submitter in submitters:
-            submitter.revert()
+            run(submitter, submitter.revert)
         for operation in operations:
-            try:
-                operation[0].fail(operation, self._failure(cause))
-            except Exception as failure:  # noqa: BLE001 - see _report
-                self._report(failure)
+            run(operation[0], operation[0].fail, operation, self._failure(cause))
         for submitter in submitters:
-            submitter.settle()
-
-    def _report(self, error: Exception) -> None:
-        """A callback raised: that is a fault of its author and must not stop the others."""
-        self._loop.call_exception_handler(
-            {"message": "a completion callback raised", "exception": error}
-        )
+            run(submitter, submitter.settle)
 
     # Stopping
 
@@ -402,7 +407,7 @@ class Committer:
         if flight := flight or self._flight:
             # A group still in the thread has nobody to tell any more when it lands.
             operations, flight.operations = flight.operations + operations, []
-        self._on_fatal(error)
+        self._containment.run(_STOP, self._on_fatal, error)
         self._fail(operations, error)
         if self._drained:
             self._loop.call_soon(self._maybe_drained)
@@ -449,7 +454,7 @@ class Committer:
             self.stop(from_engine(error))
         finally:
             self._checkpointing = None
-        self.on_space()
+        self._containment.run(_SPACE, self.on_space)
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:

@@ -4,7 +4,6 @@ Rule: answers come from what is confirmed; nobody sees an entry that a crash cou
 Must not know: appends, changes, states.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -12,19 +11,30 @@ from ledger.entry import Entry
 from ledger.ledger_list_state import LedgerInfo, LedgerListState
 from ledger.ledger_reader import LedgerReader
 from ledger.position import LATEST, Position
+from runtime.containment import Containment, FaultUnit
+from runtime.listeners import Listener, Listeners
 
 CLOCK_SKEW_MS = 10_000
 """Between those who give entries their time and those who close ledgers; as in Pulsar."""
 
 
 class LedgerView:
-    """The asking half of `ManagedLedger`. Methods without await never block."""
+    """The asking half of `ManagedLedger`. Methods without await never block.
 
-    def __init__(self, name: str, state: LedgerListState, reader: LedgerReader) -> None:
+    Attributes:
+        has_failed: a fault here has closed it; whoever keeps the handle opens a new one.
+    """
+
+    unit_kind = "partition"
+
+    def __init__(
+        self, name: str, state: LedgerListState, reader: LedgerReader, containment: Containment
+    ) -> None:
         self.name = name
         self._list = state
         self._reader = reader
-        self._listeners: dict[Callable[[], None], None] = {}
+        self.has_failed = False
+        self._listeners = Listeners(containment)
 
     async def read_entries(
         self,
@@ -95,33 +105,33 @@ class LedgerView:
         """
         return await self._reader.search.newest_before(timestamp_ms, time_of, clock_skew_ms)
 
+    @property
+    def unit_name(self) -> str:
+        """See `runtime.containment.FaultUnit`."""
+        return self.name
+
     # Listening
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
         """Call back on the loop after every change: entries, ledgers deleted, state.
 
-        It comes once for what was confirmed together, and does not say what it was.
+        It comes once for what was confirmed together, and does not say what it was. A fault of the
+        listener closes `unit`.
         """
-        self._listeners[listener] = None
+        self._listeners.add(listener, unit)
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         """Stop calling back; nothing if it was not there."""
-        self._listeners.pop(listener, None)
+        self._listeners.remove(listener)
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
         """Add a listener, and return what removes it."""
-        self.add_listener(listener)
+        self.add_listener(listener, unit)
         return lambda: self.remove_listener(listener)
 
     def changed(self) -> None:
         """Tell the listeners; one that raises does not keep the others from hearing."""
-        for listener in tuple(self._listeners):
-            try:
-                listener()
-            except Exception as error:  # noqa: BLE001 - a fault of its author
-                asyncio.get_running_loop().call_exception_handler(
-                    {"message": f"a listener of {self.name} raised", "exception": error}
-                )
+        self._listeners.notify()
 
     # Looking
 

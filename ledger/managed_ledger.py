@@ -11,7 +11,6 @@ Must not know: what entries mean, Kafka.
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 
 from ledger import keys
 from ledger.config import NO_LIMIT, ManagedLedgerConfig
@@ -50,7 +49,8 @@ class ManagedLedger(LedgerView, CursorHolder):
         *,
         cursors: Iterable[StoredCursor] = (),
     ) -> None:
-        super().__init__(name, state, LedgerReader(state, services, self._check_readable))
+        reader = LedgerReader(state, services, self._check_readable)
+        super().__init__(name, state, reader, services.supervisor.containment)
         self.message_count = 0
         """Messages appended through this handle, confirmed or not; a statistic."""
         self._config = config
@@ -60,7 +60,11 @@ class ManagedLedger(LedgerView, CursorHolder):
         self._on_closed = on_closed
         self._tail = WriteTailState(config)
         self._roll_timer = RollTimer(
-            self._tail, timers=services.timers, clock=services.clock, roll=self._roll_if_needed
+            self._tail,
+            timers=services.timers,
+            clock=services.clock,
+            roll=self._roll_if_needed,
+            unit=self,
         )
         self._cursors = CursorRegistry(
             name=config.shown_as or name,
@@ -305,7 +309,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             properties.pop(key, None)
         else:
             properties[key] = value
-        change = MetadataChange(head=self._next_head(properties=properties))
+        change = MetadataChange(head=self._head.successor(properties=properties))
         await submitted(lambda done: self._submit_change(change, done))
 
     async def close(self) -> None:
@@ -328,6 +332,13 @@ class ManagedLedger(LedgerView, CursorHolder):
             self._services.cache.close_run(self._list.open_id)
         self._on_closed(self)
         self.changed()
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Refuse everything from now on: memory is in doubt, the next opening reads the storage."""
+        self.has_failed = True
+        if self._list.open_id is not None:
+            self._services.forget_ledger(self._list.open_id)  # the cache may lack an entry
+        self.fence()
 
     # For the store
 
@@ -414,7 +425,7 @@ class ManagedLedger(LedgerView, CursorHolder):
     def _submit_roll(self, done: RowsDone) -> None:
         tail, services = self._tail, self._services
         opened = LedgerRecord(ledger_id=services.ids.take())
-        change = self._close_tail(self._next_head(), opened)
+        change = self._close_tail(self._head.successor(), opened)
         self._roll_timer.stop()
         tail.open_ledger(
             opened.ledger_id, before=tail.last_position, now_ms=services.clock.monotonic_ms()
@@ -423,7 +434,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         self._submit_change(change, done)
 
     def _submit_termination(self, end: Position, done: RowsDone) -> None:
-        change = self._close_tail(self._next_head(terminated_at=end))
+        change = self._close_tail(self._head.successor(terminated_at=end))
         self._set_state(LedgerState.TERMINATED)
         self._submit_change(change, done)
 
@@ -447,20 +458,6 @@ class ManagedLedger(LedgerView, CursorHolder):
         rows.append(self._services.ids.row())
         self._committer.submit_ticket(ChangeTicket(self, change, done), rows, change.removed)
 
-    def _next_head(
-        self,
-        *,
-        properties: dict[str, str] | None = None,
-        terminated_at: Position | None = None,
-    ) -> ManagedLedgerRecord:
-        head = self._head
-        return replace(
-            head,
-            version=head.version + 1,
-            properties=head.properties if properties is None else properties,
-            terminated_at=terminated_at or head.terminated_at,
-        )
-
     def _ledger_row(self, record: LedgerRecord) -> Row:
         key = keys.ledger_key(self._head.managed_ledger_id, record.ledger_id)
         return key, encode_ledger(record)
@@ -478,7 +475,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             self._check_changeable()
             removed = plan(self._list.infos())
             if removed:
-                change = MetadataChange(head=self._next_head(), removed=removed)
+                change = MetadataChange(head=self._head.successor(), removed=removed)
                 await submitted(lambda done: self._submit_change(change, done))
 
     def _trim_later(self) -> None:
@@ -486,7 +483,8 @@ class ManagedLedger(LedgerView, CursorHolder):
         if config.retention_ms == NO_LIMIT and config.retention_bytes == NO_LIMIT:
             return
         if not self._services.supervisor.is_closed:
-            self._services.supervisor.spawn(self._trim_after_roll(), f"trim {self.name}")
+            work, name = self._trim_after_roll(), f"trim {self.name}"
+            self._services.supervisor.spawn(work, name, unit=self)
 
     async def _trim_after_roll(self) -> None:
         try:

@@ -13,9 +13,10 @@ from ledger.errors import LedgerError
 from ledger.ledger_list_state import MetadataChange
 from ledger.operations import Operation, Row, RowsDone
 from ledger.records import encode_ledger, encode_managed_ledger
+from runtime.containment import FaultUnit
 
 
-class ChangeOwner(Protocol):
+class ChangeOwner(FaultUnit, Protocol):
     """The handle whose metadata changes."""
 
     def apply(self, change: MetadataChange) -> None:
@@ -42,6 +43,20 @@ class ChangeTicket:
     owner: ChangeOwner
     change: MetadataChange
     done: RowsDone
+
+    @property
+    def unit_kind(self) -> str:
+        """The owner's."""
+        return self.owner.unit_kind
+
+    @property
+    def unit_name(self) -> str:
+        """The owner's."""
+        return self.owner.unit_name
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close the owner: nobody knows which change it holds to."""
+        self.owner.close_after_fault(error)
 
     def confirm(self, operation: Operation) -> None:
         """Take the change over, then tell the caller."""

@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 from ledger.engine.base import Buffer, Row
 from ledger.errors import LedgerError
 from ledger.position import Position
+from runtime.containment import FaultUnit, unit_of
 
 __all__ = ["AppendDone", "Operation", "Row", "RowsDone", "RowsTicket", "Submitter", "submitted"]
 
@@ -22,8 +23,11 @@ Operation: TypeAlias = tuple["Submitter", Position, int, Buffer, AppendDone]
 made for every append."""
 
 
-class Submitter(Protocol):
-    """Who learns what became of operations. `revert` may come more than once for one failure."""
+class Submitter(FaultUnit, Protocol):
+    """Who learns what became of operations. `revert` may come more than once for one failure.
+
+    A fault of one of these methods closes the submitter; the others are told all the same.
+    """
 
     def confirm(self, operation: Operation) -> None:
         """The operation is as durable as the store promises."""
@@ -50,9 +54,18 @@ class RowsTicket:
     """The submitter of one operation without an entry; with no rows at all it is a barrier."""
 
     __slots__ = ("_done",)
+    unit_kind = "completion"
 
     def __init__(self, done: RowsDone) -> None:
         self._done = done
+
+    @property
+    def unit_name(self) -> str:
+        """The callback, for the log."""
+        return unit_of(self._done, self.unit_kind).unit_name
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Nothing to close: rows have no state."""
 
     def confirm(self, operation: Operation) -> None:
         """Tell the caller."""

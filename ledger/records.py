@@ -18,7 +18,7 @@ Managed ledger, version 1            Ledger, version 1
 """
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ledger.errors import Corrupt
 from ledger.position import Position
@@ -48,6 +48,17 @@ class ManagedLedgerRecord:
     version: int = 1
     terminated_at: Position | None = None
     properties: dict[str, str] = field(default_factory=dict)
+
+    def successor(
+        self, *, properties: dict[str, str] | None = None, terminated_at: Position | None = None
+    ) -> "ManagedLedgerRecord":
+        """Return the next version, with what changes in it."""
+        return replace(
+            self,
+            version=self.version + 1,
+            properties=self.properties if properties is None else properties,
+            terminated_at=terminated_at or self.terminated_at,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

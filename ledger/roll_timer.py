@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ledger.write_tail_state import WriteTailState
 from runtime.clock import Clock
+from runtime.containment import FaultUnit
 from runtime.timers import TimerHandle, Timers
 
 RETRY_MS = 1000
@@ -19,16 +20,31 @@ RETRY_MS = 1000
 class RollTimer:
     """The timer of one managed ledger."""
 
-    __slots__ = ("_clock", "_handle", "_roll", "_tail", "_timers")
+    __slots__ = ("_clock", "_handle", "_roll", "_tail", "_timers", "_unit")
 
     def __init__(
-        self, tail: WriteTailState, *, timers: Timers, clock: Clock, roll: Callable[[], None]
+        self,
+        tail: WriteTailState,
+        *,
+        timers: Timers,
+        clock: Clock,
+        roll: Callable[[], None],
+        unit: FaultUnit | None = None,
     ) -> None:
-        """Args: roll: called when it is due, if the timer was not stopped."""
+        """Make a timer that is not set.
+
+        Args:
+            tail: says when it is due.
+            timers: calls back.
+            clock: of these timers.
+            roll: called when it is due, if the timer was not stopped.
+            unit: closed by a fault of `roll`.
+        """
         self._tail = tail
         self._timers = timers
         self._clock = clock
         self._roll = roll
+        self._unit = unit
         self._handle: TimerHandle | None = None
 
     def restart(self, *, delay_ms: int = 0) -> None:
@@ -38,7 +54,7 @@ class RollTimer:
         if self._tail.next_entry and deadline_ms is not None:
             if delay_ms:
                 deadline_ms = max(deadline_ms, self._clock.monotonic_ms() + delay_ms)
-            self._handle = self._timers.call_at(deadline_ms, self._act)
+            self._handle = self._timers.call_at(deadline_ms, self._act, self._unit)
 
     def stop(self) -> None:
         """Wait no more."""

@@ -4,6 +4,7 @@ Rule: it moves piece after piece through the committer's ordinary groups, one at
 engine finds something worth it; it sleeps until ledgers were dropped, or a checkpoint has moved on.
 While others append, only a log that is dead by half is worth it: a copy costs as much as an append.
 A failure ends the search until then; nothing has to be undone, as every piece is asked for anew.
+After a fault of ours the work begins again from the top.
 Must not know: files, what is in a piece.
 
 | it waits           | until                                                 |
@@ -27,6 +28,7 @@ from ledger.errors import LedgerError, from_engine
 from ledger.operations import RowsDone, submitted
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
+from runtime.containment import Unit
 from runtime.pace import Pace, pace_by
 from runtime.signal import Signal
 from runtime.tasks import Supervisor
@@ -86,7 +88,12 @@ class SpaceReclaim:
         if not self._bytes_per_second:
             return
         self._committer.on_space = self._changed.notify
-        self._task = self._supervisor.spawn(self._work(), "ledger space")
+        self._begin()
+
+    def _begin(self) -> None:
+        if not (self._is_closing or self._supervisor.is_closed):
+            unit = Unit("background work", "reclaiming space", self._begin)
+            self._task = self._supervisor.spawn(self._work(), "ledger space", unit=unit)
 
     async def close(self) -> None:
         """Stop, after the piece that is under way. May be repeated."""

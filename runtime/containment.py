@@ -72,13 +72,10 @@ def unit_of(callback: Callable[..., object], kind: str) -> Unit:
 
 
 class Containment:
-    """Where faults end; one per supervisor.
-
-    Attributes:
-        metrics: where faults are counted, as `contained_faults` by the label `unit`.
-    """
+    """Where faults end; one for a server."""
 
     def __init__(self, clock: Clock, metrics: Metrics | None = None) -> None:
+        """Args: metrics: where faults are counted, as `contained_faults` by the label `unit`."""
         self.metrics = metrics or Metrics()
         self._log = RateLimitedLog(logger, FAULTS_PER_SECOND, clock)
 

@@ -18,7 +18,13 @@ IN_MEMORY = 1 << 60
 
 
 class Recorder:
-    """A submitter of entries of one ledger; writes down what it is told."""
+    """A submitter of entries of one ledger; writes down what it is told.
+
+    Attributes:
+        fault_in: the method that raises, after it has been written down.
+    """
+
+    unit_kind = "partition"
 
     def __init__(self, committer: Committer, name: str = "", ledger_id: int = 1) -> None:
         self.committer = committer
@@ -27,6 +33,19 @@ class Recorder:
         self.heard: list[str] = []
         self.next_entry = 0
         self.on_confirm: Callable[[int], None] = lambda entry_id: None
+        self.fault_in = ""
+
+    @property
+    def unit_name(self) -> str:
+        return self.name
+
+    def close_after_fault(self, error: Exception) -> None:
+        self.heard.append(f"closed: {error}")
+
+    def _hear(self, what: str) -> None:
+        self.heard.append(what)
+        if what.partition(" ")[0] == self.fault_in:
+            raise RuntimeError(f"a fault in {self.fault_in}")
 
     def append(self, size: int = 10) -> None:
         """Do what a managed ledger does."""
@@ -40,20 +59,20 @@ class Recorder:
             committer.arm()
 
     def confirm(self, operation: Operation) -> None:
-        self.heard.append(f"confirm {operation[1].entry_id}")
+        self._hear(f"confirm {operation[1].entry_id}")
         self.on_confirm(operation[1].entry_id)
 
     def progressed(self) -> None:
-        self.heard.append("progressed")
+        self._hear("progressed")
 
     def revert(self) -> None:
-        self.heard.append("revert")
+        self._hear("revert")
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        self.heard.append(f"fail {operation[1].entry_id} {type(error).__name__}")
+        self._hear(f"fail {operation[1].entry_id} {type(error).__name__}")
 
     def settle(self) -> None:
-        self.heard.append("settle")
+        self._hear("settle")
 
 
 class WatchedEngine(MemoryEngine):

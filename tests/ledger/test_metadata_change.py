@@ -16,8 +16,14 @@ CHANGE = MetadataChange(head=HEAD, put=(closed(5, 2), opened(6)), removed=(4,))
 class Owner:
     """Writes down what it is told."""
 
+    unit_kind = "partition"
+    unit_name = "orders"
+
     def __init__(self) -> None:
         self.heard: list[object] = []
+
+    def close_after_fault(self, error: Exception) -> None:
+        self.heard.append(error)
 
     def apply(self, change: MetadataChange) -> None:
         self.heard.append(change)
@@ -63,3 +69,11 @@ def test_a_failed_change_never_takes_effect() -> None:
     ticket.fail(operation(ticket), error)
     ticket.settle()
     assert ["revert", ("done", error), "settle"] == owner.heard
+
+
+def test_a_fault_of_a_change_closes_its_owner() -> None:
+    owner, error = Owner(), RuntimeError("broken")
+    ticket = ChangeTicket(owner, CHANGE, owner.done)
+    ticket.close_after_fault(error)
+    assert [error] == owner.heard
+    assert ("partition", "orders") == (ticket.unit_kind, ticket.unit_name)

@@ -161,9 +161,10 @@ async def test_who_is_told_of_a_position_can_read_it(
         assert position in {entry.position for entry in cached or [Entry(position, b"")]}
         reads.append((position, asyncio.ensure_future(ml.read_entries(position, 1))))
 
-    ml.add_listener(lambda: read(ml.last_confirmed_entry))
+    stop_listening = ml.listen(lambda: read(ml.last_confirmed_entry))
     positions = [append(ml, data, lambda p, error: read(p)) for data in numbers(0, 9)]
     await store.flush()
+    stop_listening()
     told = [position for position, _ in reads]
     assert positions == told[: len(positions)]
     assert positions[-1] in told[len(positions) :], "the listener was told, too"
