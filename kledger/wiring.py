@@ -21,6 +21,7 @@ from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
 from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse, StoreUnusable
 from runtime.clock import Clock, SystemClock
+from runtime.containment import Unit
 from runtime.entropy import Entropy, SystemEntropy
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 GRACE_MS = 5_000
 ANY_HOST = ("0.0.0.0", "::", "")
+_RETENTION = Unit("background work", "retention, until its next time")
 
 
 class CannotStart(Exception):
@@ -89,6 +91,7 @@ class Server:
                 await _check_address_free(name, address)
         try:
             self._store = await self._open_store()
+            self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
             if settings.kafka is not None:
@@ -194,9 +197,10 @@ class Server:
         """Remove what may go by age or size, from time to time."""
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
-            await services.registry.enforce_retention(
-                services.groups.offsets.state.lowest_committed
-            )
+            with self._supervisor.containment.guarding(_RETENTION):
+                await services.registry.enforce_retention(
+                    services.groups.offsets.state.lowest_committed
+                )
 
     async def _listen(self, services: Services, address: str) -> str:
         host, port = split_address("server.kafka", address)

@@ -6,7 +6,6 @@ visible when the ledger confirmed it, its caller hears of it first, then whoever
 Must not know: requests, sessions, groups.
 """
 
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,8 @@ from batches.errors import BatchError
 from batches.header import LENGTH_FIELD_END, patch_base_offset
 from ledger import LedgerError, LedgerState, ManagedLedger, Position
 from runtime.clock import Clock
+from runtime.containment import Containment, FaultUnit
+from runtime.listeners import Listener, Listeners
 from topics.admission_plan import admit
 from topics.errors import (
     OffsetOutOfRange,
@@ -32,6 +33,7 @@ from topics.partition_notes import PartitionNotes
 from topics.partition_places import Location, PartitionPlaces
 from topics.partition_reader import PartitionReader
 from topics.partition_state import PartitionState
+from topics.pending_appends import PendingAppends
 from topics.producer_state import BatchRange, ProducerEntry
 from topics.results import (
     NO_OFFSET,
@@ -40,6 +42,8 @@ from topics.results import (
     ReadResult,
     failed_read,
     from_ledger_error,
+    rejected,
+    translating,
 )
 from topics.tail_state import TailState
 from topics.topic_config import TopicConfig
@@ -47,11 +51,12 @@ from topics.transaction_state import AbortedTransaction
 
 LEADER_EPOCH = 0
 T = TypeVar("T")
-_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 
 
 class PartitionLog:
     """A partition that is open; made by `partition_open.open_partition`."""
+
+    unit_kind = "partition"
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class PartitionLog:
         places: PartitionPlaces,
         config: TopicConfig,
         clock: Clock,
+        containment: Containment,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -81,15 +87,20 @@ class PartitionLog:
         self._clock = clock
         self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
         self._places = places
-        # Per append: done, base offset, next offset, answered time, size, max timestamp.
-        self._waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
-        self._doomed = 0
-        self._duplicates: dict[int, list[AppendDone]] = {}
-        self._listeners: dict[Callable[[], None], None] = {}
+        self._pending = PendingAppends(self, state, tail, notes, containment)
+        self._listeners = Listeners(containment)
+        self._has_failed = False
+        self.on_fault: Callable[[PartitionLog], None] = _unheard
+        """Called when a fault here has closed the partition: its topic opens it anew."""
         self._gone: UnknownPartition | None = None
-        ledger.add_listener(self.notify)
+        ledger.add_listener(self._ledger_changed, self)
 
     # Looking
+
+    @property
+    def unit_name(self) -> str:
+        """See `runtime.containment.FaultUnit`."""
+        return f"{self.topic}-{self.index}"
 
     @property
     def log_start_offset(self) -> int:
@@ -142,18 +153,25 @@ class PartitionLog:
         """The same, with all that is known of them, in the order of their markers."""
         return self._state.transactions.aborted.between(offset, end_offset)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call back, on the loop, when high watermark or log start moved or the log has gone."""
-        self._listeners[listener] = None
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
+        """Call back, on the loop, when high watermark or log start moved or the log has gone.
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
+        A fault of the listener closes `unit`.
+        """
+        self._listeners.add(listener, unit)
+
+    def remove_listener(self, listener: Listener) -> None:
         """Stop calling back; nothing if it was not there."""
-        self._listeners.pop(listener, None)
+        self._listeners.remove(listener)
 
     def notify(self) -> None:
         """Tell the listeners; each looks for itself at what has changed."""
-        for listener in tuple(self._listeners):
-            listener()
+        self._listeners.notify()
+
+    def _ledger_changed(self) -> None:
+        if self._ledger.has_failed:
+            self.close_after_fault()
+        self.notify()
 
     # Appending
 
@@ -242,33 +260,16 @@ class PartitionLog:
         base_offset = state.next_offset - record_count
         try:
             ledger_id, entry_id = self._ledger.append_nowait(
-                batch, record_count, max_timestamp, self._appended
+                batch, record_count, max_timestamp, self._pending.appended
             )
         except LedgerError as error:
             state.fail_from(base_offset)
             return self._rejection(from_ledger_error(error))
         self._tail.append(base_offset, size, max_timestamp, ledger_id, entry_id)
-        self._waiting.append((done, base_offset, state.next_offset, time_ms, size, max_timestamp))
+        self._pending.waiting.append(
+            (done, base_offset, state.next_offset, time_ms, size, max_timestamp)
+        )
         return None
-
-    def _appended(self, position: Position, error: LedgerError | None) -> None:
-        """The ledger says what became of the oldest append."""
-        done, base_offset, next_offset, time_ms, size, max_timestamp = self._waiting.popleft()
-        if error is None:
-            assert self._doomed == 0, "an append was confirmed behind a failed one"
-            aborted = self._state.confirm()
-            self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
-            if aborted is not None:
-                self._notes.aborted(aborted)
-            start = self._state.log_start_offset
-            result = _new_tuple(AppendResult, (None, base_offset, time_ms, start, position))
-        else:
-            self._undo(base_offset)
-            result = self._rejection(from_ledger_error(error))
-        done(result)
-        if self._duplicates:
-            for each in self._duplicates.pop(base_offset, ()):
-                each(result)
 
     def _ended_unmarked(self, done: AppendDone, error: LedgerError | None) -> None:
         """The end of a transaction that has no marker is durable, or not."""
@@ -276,16 +277,9 @@ class PartitionLog:
         done(ended if error is None else self._rejection(from_ledger_error(error)))
         self.notify()
 
-    def _undo(self, base_offset: int) -> None:
-        """Take back all pending appends when the first of them fails; the others will follow."""
-        if self._doomed == 0:
-            self._doomed = self._state.fail_from(base_offset)
-            self._tail.truncate(base_offset)
-        self._doomed -= 1
-
     def _answer_duplicate(self, found: BatchRange, done: AppendDone) -> AppendResult | None:
         if self._state.is_pending(found.base_offset):
-            self._duplicates.setdefault(found.base_offset, []).append(done)
+            self._pending.tell_also(found.base_offset, done)
             return None
         place = self._tail.place_of(found.base_offset)
         return AppendResult(
@@ -297,7 +291,7 @@ class PartitionLog:
         )
 
     def _rejection(self, error: TopicsError) -> AppendResult:
-        return AppendResult(error, NO_OFFSET, -1, self._state.log_start_offset)
+        return rejected(error, self._state.log_start_offset)
 
     # Reading
 
@@ -398,14 +392,11 @@ class PartitionLog:
         """Look into the log, again when something may have gone while it was read."""
         while True:
             start = self._state.log_start_offset
-            try:
-                found = await look()
-            except LedgerError as error:
-                self._check_open()
-                raise from_ledger_error(error) from error
-            except BatchError as error:
-                raise StorageFailed(f"stored entry is no batch: {error}") from error
-            self._check_open()
+            with translating():
+                try:
+                    found = await look()
+                finally:
+                    self._check_open()
             if start == self._state.log_start_offset:
                 return found
 
@@ -426,13 +417,9 @@ class PartitionLog:
         offset = high_watermark if before_offset == -1 else before_offset
         if not 0 <= offset <= high_watermark:
             raise OffsetOutOfRange(f"offset {before_offset}, expected 0 to {high_watermark}")
-        try:
+        with translating():
             await self._notes.raise_log_start(offset, self.notify)
             await self._notes.remove_old(None, self._clock.now_ms(), self.notify)
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
-        except BatchError as error:
-            raise StorageFailed(f"stored entry is no batch: {error}") from error
         return self._state.log_start_offset
 
     async def enforce_retention(self, committed_offset: int | None = None) -> None:
@@ -447,15 +434,13 @@ class PartitionLog:
         """
         self._check_open()
         self._state.producers.expire(self._clock.now_ms())
-        try:
+        with translating():
             await self._notes.remove_old(
                 self.config,
                 self._clock.now_ms(),
                 self.notify,
                 committed_offset=committed_offset,
             )
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
 
     # Ending
 
@@ -469,10 +454,8 @@ class PartitionLog:
             StorageFailed: it was not stored, and nothing has changed.
         """
         self._check_open()
-        try:
+        with translating():
             return await self._ledger.terminate()
-        except LedgerError as error:
-            raise from_ledger_error(error) from error
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Let another configuration hold from now on."""
@@ -488,6 +471,20 @@ class PartitionLog:
             await self._notes.close()
         await self._ledger.close()
 
+    def close_after_fault(self, error: Exception | None = None) -> None:
+        """Refuse everything from now on: what memory has of it is in doubt, what is stored is not.
+
+        Appends under way are answered as failed though they may become durable, as after a lost
+        connection; a producer that sends them again is recognised when it is idempotent.
+        """
+        if self._has_failed or self._gone is not None:
+            return
+        self._has_failed = True
+        self.mark_gone("closed after a fault")
+        self._ledger.fence()
+        self.on_fault(self)
+        self._pending.abandon(StorageFailed(f"{self.unit_name} was closed after a fault"))
+
     def mark_gone(self, why: str) -> None:
         """Refuse everything from now on and tell the listeners; plain."""
         if self._gone is None:
@@ -497,3 +494,7 @@ class PartitionLog:
     def _check_open(self) -> None:
         if self._gone is not None:
             raise self._gone
+
+
+def _unheard(log: PartitionLog) -> None:
+    """Whoever keeps the partition sets `on_fault`."""

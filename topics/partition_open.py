@@ -93,6 +93,7 @@ async def open_partition(
         places=places,
         config=config,
         clock=clock,
+        containment=supervisor.containment,
     )
 
 

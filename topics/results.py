@@ -4,10 +4,12 @@ Rule: an error of one partition is a value in its result; no offset is stated be
 Must not know: how results come about.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from batches.buffers import Buffer
+from batches.errors import BatchError
 from ledger import AlreadyClosed, LedgerError, Position, Terminated
 from topics.errors import StorageFailed, TopicsError, TopicTerminated, UnknownPartition
 
@@ -43,9 +45,25 @@ class ReadResult(NamedTuple):
 AppendDone = Callable[[AppendResult], None]
 
 
+def rejected(error: TopicsError, log_start_offset: int) -> AppendResult:
+    """The result of an append that did not happen."""
+    return AppendResult(error, NO_OFFSET, -1, log_start_offset)
+
+
 def failed_read(error: TopicsError) -> ReadResult:
     """The result of a read that found nothing out about the partition."""
     return ReadResult(error, [], 0, NO_OFFSET, NO_OFFSET, NO_OFFSET)
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let the errors of ledger and batches leave a block in this room's words."""
+    try:
+        yield
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    except BatchError as error:
+        raise StorageFailed(f"stored entry is no batch: {error}") from error
 
 
 def from_ledger_error(error: LedgerError) -> TopicsError:

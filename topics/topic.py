@@ -99,6 +99,7 @@ class Topic:
             if self.is_deleted:
                 opened.mark_gone("deleted")
                 self._check(index)
+            opened.on_fault = self._let_go
             opened.reconfigure(self.config)  # it may have changed meanwhile
             self._partitions[index] = opened
             self._opening.pop(index, None)
@@ -133,6 +134,11 @@ class Topic:
         for partition in self._partitions.values():
             partition.mark_gone("deleted")
         self._partitions.clear()
+
+    def _let_go(self, failed: PartitionLog) -> None:
+        """Open a partition that a fault has closed anew when it is wanted again."""
+        if self._partitions.get(failed.index) is failed:
+            del self._partitions[failed.index]
 
     async def close(self) -> None:
         """Close all partitions; idempotent."""

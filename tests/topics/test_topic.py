@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
-from tests.topics.words import house
-from topics.errors import UnknownPartition, UnknownTopic
+from tests.batches.words import batch
+from tests.contained import Contained
+from tests.topics.words import all_values, append, house, outcome, submit
+from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
 from topics.topic import unknown_topic
 
 
@@ -50,3 +52,39 @@ async def test_configs_reach_open_partitions() -> None:
 def test_unknown_topic_names_it() -> None:
     assert "'x'" in str(unknown_topic("x"))
     assert UnknownTopic is type(unknown_topic("x"))
+
+
+FAULTS = [
+    ("topics.partition_notes.PartitionNotes.confirmed", "in the partition's own state"),
+    ("ledger.ledger_list_state.LedgerListState.advance", "in the ledger's state"),
+]
+
+
+@pytest.mark.parametrize("method", [each for each, _ in FAULTS], ids=[each for _, each in FAULTS])
+async def test_partition_that_a_fault_has_closed_can_be_opened_again(
+    method: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """Its callers waited for ever, and what came later was refused until the next start."""
+    async with house() as here:
+        log = await here.log()
+        topic = here.registry.get(log.topic)
+        assert topic is not None
+        heard: list[bool] = []
+        await append(log, batch("before"))
+
+        def fails(*_: object, **__: object) -> None:
+            monkeypatch.undo()
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(method, fails)
+        log.add_listener(lambda: heard.append(log.is_closed))
+        answers = await asyncio.gather(*[submit(log, batch(value)) for value in ("a", "b")])
+        assert [StorageFailed, StorageFailed] == [outcome(each) for each in answers]
+        assert (True, True) == (log.is_closed, heard[-1])
+        assert None is topic.partition(log.index)
+        again = await topic.open_partition(log.index)
+        assert [b"before", b"a", b"b"] == await all_values(again)
+        assert 3 == outcome(await append(again, batch("after")))
+        assert UnknownPartition is outcome(await append(log, batch("too late")))
+    assert 1 == len(contained.messages)
+    assert contained.messages[0].startswith("a fault here closes partition ")

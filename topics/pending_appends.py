@@ -1,0 +1,95 @@
+"""Pending appends: batches that the ledger has and has not confirmed, and who waits for them.
+
+Rule: they are confirmed, or taken back, in the order in which they were appended, and whoever waits
+for one hears afterwards. A fault on the way leaves the partition's state in doubt: the partition
+closes, and everybody who waits hears that nobody knows.
+Must not know: how batches get in, requests.
+"""
+
+from collections import deque
+from itertools import chain
+
+from ledger import LedgerError, Position
+from runtime.containment import Containment, FaultUnit
+from topics.errors import TopicsError
+from topics.partition_notes import PartitionNotes
+from topics.partition_state import PartitionState
+from topics.results import AppendDone, AppendResult, from_ledger_error, rejected
+from topics.tail_state import TailState
+
+_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
+
+
+class PendingAppends:
+    """Those of one partition.
+
+    Attributes:
+        waiting: per append: done, base offset, next offset, answered time, size, max timestamp;
+            the partition log adds to it.
+    """
+
+    __slots__ = ("_containment", "_doomed", "_duplicates", "_notes", "_partition", "_state",
+                 "_tail", "waiting")  # fmt: skip
+
+    def __init__(
+        self,
+        partition: FaultUnit,
+        state: PartitionState,
+        tail: TailState,
+        notes: PartitionNotes,
+        containment: Containment,
+    ) -> None:
+        self.waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
+        self._partition = partition
+        self._state = state
+        self._tail = tail
+        self._notes = notes
+        self._containment = containment
+        self._doomed = 0
+        self._duplicates: dict[int, list[AppendDone]] = {}
+
+    def tell_also(self, base_offset: int, done: AppendDone) -> None:
+        """Let one more hear of an append that waits: it was sent again."""
+        self._duplicates.setdefault(base_offset, []).append(done)
+
+    def appended(self, position: Position, error: LedgerError | None) -> None:
+        """Take in what became of the oldest append; the ledger calls this. The hot path."""
+        if not self.waiting:
+            return  # abandoned: who waited has been told
+        try:
+            done, base_offset, next_offset, time_ms, size, max_timestamp = self.waiting[0]
+            if error is None:
+                assert self._doomed == 0, "an append was confirmed behind a failed one"
+                aborted = self._state.confirm()
+                self._notes.confirmed(position, base_offset, next_offset, size, max_timestamp)
+                if aborted is not None:
+                    self._notes.aborted(aborted)
+                start = self._state.log_start_offset
+                result = _new_tuple(AppendResult, (None, base_offset, time_ms, start, position))
+            else:
+                self._undo(base_offset)
+                result = rejected(from_ledger_error(error), self._state.log_start_offset)
+            self.waiting.popleft()
+        except Exception as fault:  # noqa: BLE001 - the state of the partition is in doubt
+            self._containment.failed(self._partition, fault)
+            return
+        done(result)
+        if self._duplicates:
+            for each in self._duplicates.pop(base_offset, ()):
+                each(result)
+
+    def abandon(self, error: TopicsError) -> None:
+        """Tell everybody who waits an error; what the ledger says later is passed over."""
+        waiting, duplicates = tuple(self.waiting), self._duplicates
+        self.waiting.clear()
+        self._duplicates = {}
+        result = rejected(error, self._state.log_start_offset)
+        for done in (*(each[0] for each in waiting), *chain.from_iterable(duplicates.values())):
+            self._containment.run(self._partition, done, result)
+
+    def _undo(self, base_offset: int) -> None:
+        """Take back all pending appends when the first of them fails; the others will follow."""
+        if self._doomed == 0:
+            self._doomed = self._state.fail_from(base_offset)
+            self._tail.truncate(base_offset)
+        self._doomed -= 1
