@@ -8,8 +8,7 @@ Must not know: APIs, except that Produce pipelines and that ApiVersions is never
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from functools import partial
 from struct import Struct
 from types import CoroutineType
@@ -22,7 +21,6 @@ from gateway.connection_state import (
     HOLD_SLOW_READER,
     HOLD_STOPPING,
     HOLD_THROTTLED,
-    OWN_FAULT,
     ConnectionState,
     Slot,
 )
@@ -130,11 +128,9 @@ class Connection(asyncio.BufferedProtocol):
         self._count_pending(0)
         if self._throttling is not None:
             self._throttling.cancel()
-        for slot in self.state.clear():
-            slot.abandon()
-        if self.kept is not None:
-            self.kept.abandon()
-            self.kept = None
+        kept, self.kept = self.kept, None
+        for slot in (*self.state.clear(), *((kept,) if kept is not None else ())):
+            self._board.containment.run(self, slot.abandon)
         self._board.forget(self)
 
     def eof_received(self) -> bool:
@@ -156,6 +152,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def contain(self, error: Exception) -> None:
+        """Close because of what a request ended with: the peer's mistake, or a fault of ours."""
+        if isinstance(error, MalformedMessage):
+            self.fail(str(error))
+        else:
+            self._board.containment.failed(self, error)
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close."""
+        self.abort()
+
     def stop(self) -> None:
         """Start nothing more, hasten what is parked, and close when all is answered."""
         self.state.holds |= HOLD_STOPPING
@@ -169,6 +176,8 @@ class Connection(asyncio.BufferedProtocol):
     def peer_host(self) -> str:
         """The address of the other end."""
         return self.peer.host
+
+    unit_kind, unit_name = "connection", peer_host
 
     @property
     def is_parked(self) -> bool:
@@ -227,11 +236,8 @@ class Connection(asyncio.BufferedProtocol):
                     self._wait(frame, is_owned)
                 if self.is_closed:
                     return
-        except MalformedMessage as error:
-            self.fail(str(error))
-        except Exception:
-            logger.exception(OWN_FAULT, self.peer_host)
-            self.abort()
+        except Exception as error:  # noqa: BLE001 - see contain
+            self.contain(error)
         if splitter.fault is not None:
             self.fail(str(splitter.fault))
         self._count_pending(splitter.pending_bytes)
@@ -266,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
         if wait_ms > 0 and not self.is_closed:
             self.state.holds |= HOLD_THROTTLED
             self._throttling = self._board.services.timers.call_after(
-                wait_ms, partial(self.release, HOLD_THROTTLED)
+                wait_ms, partial(self.release, HOLD_THROTTLED), self
             )
 
     def _metered(self, response: Reply, *, is_at_once: bool) -> Reply:
@@ -300,7 +306,9 @@ class Connection(asyncio.BufferedProtocol):
         if blocked is not None:
             self._wait(frame, is_owned, is_first=True)
             self.state.holds |= HOLD_NOT_READY
-            self._board.services.supervisor.spawn(self._unblock(blocked), "gateway-unblock")
+            self._board.services.supervisor.spawn(
+                self._unblock(blocked), "gateway-unblock", unit=self
+            )
 
     def _refuse(self, key: int, version: int, correlation_id: int) -> None:
         """Three cases: a version of ApiVersions is answered, a key or any other version closes."""
@@ -330,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
             slot = Slot()
             self.open_slot(slot, is_exclusive=True)
             self._board.services.supervisor.spawn(
-                self._answer_later(slot, context, header, result), route.spec.module
+                self._answer_later(slot, context, header, result), route.spec.module, unit=self
             )
         else:
             self.reply(self._encoded(context, header, result))
@@ -346,25 +354,15 @@ class Connection(asyncio.BufferedProtocol):
         header: RequestHeader,
         work: Coroutine[Any, Any, object],
     ) -> None:
-        with self._closing_on_fault():
+        try:
             slot.response = self._encoded(context, header, await work)
-        self.slot_ready(slot)
+            self.slot_ready(slot)
+        except Exception as error:  # noqa: BLE001 - see contain
+            self.contain(error)
 
     async def _unblock(self, work: Coroutine[Any, Any, None]) -> None:
-        with self._closing_on_fault():
-            await work
+        await work
         self.release(HOLD_NOT_READY)
-
-    @contextmanager
-    def _closing_on_fault(self) -> Iterator[None]:
-        """Let no fault of a request, or of ours, go further than its connection."""
-        try:
-            yield
-        except MalformedMessage as error:
-            self.fail(str(error))
-        except Exception:
-            logger.exception(OWN_FAULT, self.peer_host)
-            self.abort()
 
     def release(self, hold: int) -> None:
         """One reason less to hold requests back."""
@@ -378,9 +376,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_pumping = True
         self._begun_ms = self._board.now_ms()
-        with self._closing_on_fault():
+        try:
             while (frame := self.state.take_startable()) is not None:
                 self._start(frame, is_owned=True)
+        except Exception as error:  # noqa: BLE001 - see contain
+            self.contain(error)
         self._is_pumping = False
 
     # Responses.
@@ -412,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def finish_soon(self, slot: Slot) -> None:
         """Let a slot act at the end of the loop turn."""
-        self._board.finish_soon(slot)
+        self._board.finish_soon(self, slot)
 
     def reply(self, response: Reply) -> None:
         """Answer a request that runs alone and kept no slot.

@@ -12,9 +12,6 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
-OWN_FAULT = "closing connection of %s because of a fault here"
-"""What is logged when a request meets an error that is no answer."""
-
 # Why nothing may start on a connection for the time being; several may hold at once.
 HOLD_SLOW_READER = 1
 """The peer does not take its responses: another one would only pile up."""

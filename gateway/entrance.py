@@ -52,7 +52,7 @@ class Entrance:
         while self._waiting and len(self.inside) < self._config.max_connections:
             connection = next(iter(self._waiting))
             del self._waiting[connection]
-            self._check(connection)
+            self._services.supervisor.containment.run(connection, self._check, connection)
 
     def leave(self, connection: "Connection") -> None:
         """A connection is closed, wherever it was."""
@@ -92,7 +92,9 @@ class Entrance:
         if len(self._early) >= EARLY_MAX:
             connection.abort()
             return
-        self._early[connection] = self._services.timers.call_after(early_ms, connection.abort)
+        self._early[connection] = self._services.timers.call_after(
+            early_ms, connection.abort, connection
+        )
 
     def _limit_of(self, host: str) -> int:
         text = self._config.max_connections_per_ip_overrides

@@ -24,10 +24,11 @@ PartitionKey = tuple[bytes, int]
 class SessionPartition(WantedPartition):
     """One partition that a session keeps; `fetch` is the session."""
 
-    __slots__ = ("is_listening", "leader_epoch", "told")
+    __slots__ = ("is_listening", "leader_epoch", "session", "told")
 
     def __init__(self, session: "FetchSession", key: bytes, index: int) -> None:
         super().__init__(session, key, index, 0, 0)
+        self.session = session
         self.told = Told()
         self.leader_epoch = -1
         self.is_listening = False
@@ -43,7 +44,7 @@ class SessionPartition(WantedPartition):
         """Hear of the next thing that happens in the log."""
         if not self.is_listening and self.log is not None:
             self.is_listening = True
-            self.log.add_listener(self)
+            self.log.add_listener(self, self.session)
 
     def stop_listening(self) -> None:
         """Hear of nothing."""
@@ -76,6 +77,19 @@ class FetchSession(SessionEntry):
         self.slot: SessionFetchSlot | None = None
         """The fetch that waits."""
         self.is_ended = False
+
+    unit_kind = "fetch session"
+
+    @property
+    def unit_name(self) -> str:
+        """Its id, for the log."""
+        return str(self.session_id)
+
+    def close_after_fault(self, error: Exception) -> None:
+        """End it, and the connection of a fetch that waits; the client begins a new one."""
+        if self.slot is not None:
+            self.slot.contain(error)
+        self.end()
 
     @property
     def partition_count(self) -> int:

@@ -6,11 +6,10 @@ durable together. Whether to wait, and how much to read, is `fetch_plan`'s decis
 Must not know: how requests are parsed, topics.
 """
 
-import logging
 from typing import TYPE_CHECKING, Protocol
 
 from batches.header import read_header
-from gateway.connection_state import OWN_FAULT, Slot
+from gateway.connection_state import Slot
 from gateway.error_map import error_code_of
 from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
 from gateway.wire.error_codes import ErrorCode
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from gateway.services import Services
     from runtime.timers import TimerHandle
     from topics import PartitionLog, ReadResult
-
-logger = logging.getLogger(__name__)
 
 FETCH = 1
 READ_COMMITTED = 1
@@ -172,6 +169,7 @@ class FetchSlot(Slot):
         "_correlation_id",
         "_has_slot",
         "_idle_body",
+        "_is_abandoned",
         "_is_committed",
         "_is_listening",
         "_is_touched",
@@ -211,6 +209,7 @@ class FetchSlot(Slot):
         )
         self._timer: TimerHandle | None = None
         self._has_slot = False
+        self._is_abandoned = False
         self._is_listening = False
         self._is_touched = False
         self._idle_body = b""
@@ -265,7 +264,7 @@ class FetchSlot(Slot):
         self._is_listening = True
         for one in self.wanted:
             assert one.log is not None
-            one.log.add_listener(one)
+            one.log.add_listener(one, self._port)
 
     def is_same(self, version: int, body: bytes) -> bool:
         """Return whether a request asks what this one asked, and nothing has happened since."""
@@ -286,7 +285,8 @@ class FetchSlot(Slot):
 
     def _park(self) -> None:
         self._open_slot()
-        self._timer = self._services.timers.call_after(self._request.max_wait_ms, self._expire)
+        timers, wait_ms = self._services.timers, self._request.max_wait_ms
+        self._timer = timers.call_after(wait_ms, self._expire, self._port)
 
     def _open_slot(self) -> None:
         if not self._has_slot:
@@ -325,12 +325,17 @@ class FetchSlot(Slot):
         prefix = response_prefix(self._correlation_id, FETCH, self._version, size)
         self._leave([prefix + self._idle_body])
 
+    def contain(self, error: Exception) -> None:
+        """Close the connection, as something of this fetch has failed."""
+        self._port.contain(error)
+
     def hasten(self) -> None:
         """The server is about to stop."""
         self.finish()
 
     def abandon(self) -> None:
         """The connection is gone, or asks something else now."""
+        self._is_abandoned = True
         self._stop_listening()
         self.wanted.clear()
 
@@ -362,28 +367,25 @@ class FetchSlot(Slot):
                     budget.spend(read.size)
                 results.append(one.result(read, is_committed=self._is_committed))
             self._send(results)
-        except Exception:
-            logger.exception(OWN_FAULT, self._port.peer_host)
-            self._port.abort()
+        except Exception as error:  # noqa: BLE001 - it may be somebody else who ends the wait
+            self._port.contain(error)
 
     def _read_on_later(self, results: list[FetchResult], budget: FetchBudget) -> None:
         self._open_slot()
         work = self._read_from_storage(results, budget)
-        self._services.supervisor.spawn(work, "fetch from storage")
+        self._services.supervisor.spawn(work, "fetch from storage", unit=self._port)
 
     async def _read_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
         """Read the partitions that have no result yet."""
-        try:
-            for one in self.wanted[len(results) :]:
-                read = None
-                if one.is_readable(budget, is_committed=self._is_committed):
-                    read = await one.read(budget, is_committed=self._is_committed)
-                    budget.spend(read.size)
-                results.append(one.result(read, is_committed=self._is_committed))
-            self._send(results)
-        except Exception:
-            logger.exception(OWN_FAULT, self._port.peer_host)
-            self._port.abort()
+        for one in self.wanted[len(results) :]:
+            read = None
+            if one.is_readable(budget, is_committed=self._is_committed):
+                read = await one.read(budget, is_committed=self._is_committed)
+                if self._is_abandoned:
+                    return
+                budget.spend(read.size)
+            results.append(one.result(read, is_committed=self._is_committed))
+        self._send(results)
 
     def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:
         """Leave the records out when the client has used up its quota."""

@@ -5,18 +5,15 @@ request started, at the end of that turn of the loop.
 Must not know: which API it is.
 """
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from gateway.connection_state import OWN_FAULT, Slot
+from gateway.connection_state import Slot
 from gateway.router import encode_response
 from gateway.wire.header import RequestHeader
 from runtime.later import Later
 
 if TYPE_CHECKING:
     from gateway.router import ResponsePort
-
-logger = logging.getLogger(__name__)
 
 
 class LaterSlot(Slot):
@@ -40,9 +37,5 @@ class LaterSlot(Slot):
 
     def finish(self) -> None:
         """Answer."""
-        try:
-            self.response = encode_response(self._header, self._later.result())
-            self._port.slot_ready(self)
-        except Exception:
-            logger.exception(OWN_FAULT, self._port.peer_host)
-            self._port.abort()
+        self.response = encode_response(self._header, self._later.result())
+        self._port.slot_ready(self)

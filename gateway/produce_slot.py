@@ -50,16 +50,25 @@ class ProduceSlot(Slot):
         if error is not None or self._request.acks == 0:
             self.appended(0, result)
             return
-        key, index, _, _ = self._request.partitions[0]
-        row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
-        frame = produce_response_frame(
-            self._correlation_id, self._version, (row,), self._throttle_time_ms
-        )
-        self.response = (frame,)
-        self._port.slot_ready(self)
+        try:
+            key, index, _, _ = self._request.partitions[0]
+            row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
+            frame = produce_response_frame(
+                self._correlation_id, self._version, (row,), self._throttle_time_ms
+            )
+            self.response = (frame,)
+            self._port.slot_ready(self)
+        except Exception as fault:  # noqa: BLE001 - the partition that calls must not suffer
+            self._port.contain(fault)
 
     def appended(self, position: int, result: "AppendResult") -> None:
         """One batch is durable, or was rejected."""
+        try:
+            self._appended(position, result)
+        except Exception as fault:  # noqa: BLE001 - the partition that calls must not suffer
+            self._port.contain(fault)
+
+    def _appended(self, position: int, result: "AppendResult") -> None:
         error, base_offset, append_time_ms, log_start_offset, _ = result
         if error is not None:
             self._rejected(position, error, log_start_offset)

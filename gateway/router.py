@@ -21,6 +21,7 @@ from gateway.wire.header import (
 )
 from gateway.wire.primitives import Buffer
 from gateway.wire.schema import Message
+from runtime.containment import FaultUnit
 
 if TYPE_CHECKING:
     from gateway.connection_state import Slot
@@ -45,7 +46,7 @@ class FetchMeter(Protocol):
         ...
 
 
-class ResponsePort(Protocol):
+class ResponsePort(FaultUnit, Protocol):
     """What a hot handler sees of the connection that its request came from."""
 
     connection_id: int
@@ -86,6 +87,10 @@ class ResponsePort(Protocol):
 
     def abort(self) -> None:
         """Close the connection without another word."""
+        ...
+
+    def contain(self, error: Exception) -> None:
+        """Close the connection because of a fault here, and say so."""
         ...
 
 

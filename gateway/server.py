@@ -58,7 +58,7 @@ class GatewayServer:
         switchboard.is_stopping = True
         switchboard.entrance.close()
         for connection in list(switchboard.connections):
-            connection.stop()
+            switchboard.containment.run(connection, connection.stop)
         deadline = self._services.timers.call_after(grace_ms, switchboard.abort_all)
         while switchboard.connections:
             await switchboard.connection_closed.wait()

@@ -32,6 +32,7 @@ class Switchboard:
         self.services = services
         self.config = services.config
         self.quota_state = services.quotas.state
+        self.containment = services.supervisor.containment
         self.router = Router(services)
         self.budget = ByteBudget(services.config.queued_max_request_bytes)
         self.warnings = RateLimitedLog(
@@ -46,7 +47,7 @@ class Switchboard:
         """Moves on `IDLE_TICKS` times in `connections.max.idle.ms`."""
         self._next_connection_id = 0
         self._dirty: list[Connection] = []
-        self._woken: list[Slot] = []
+        self._woken: list[tuple[Connection, Slot]] = []
         self._over_budget: set[Connection] = set()
         self._awaiting_drain: set[Connection] = set()
         self._is_turn_scheduled = False
@@ -80,9 +81,9 @@ class Switchboard:
         self._dirty.append(connection)
         self._schedule_turn()
 
-    def finish_soon(self, slot: Slot) -> None:
+    def finish_soon(self, connection: "Connection", slot: Slot) -> None:
         """Have a slot finish once at the end of this loop turn, before connections write."""
-        self._woken.append(slot)
+        self._woken.append((connection, slot))
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
@@ -91,18 +92,26 @@ class Switchboard:
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        """Finish slots, then write: what a connection fails with closes that connection alone."""
+        contain = self.containment.failed
         if self._woken:
             woken, self._woken = self._woken, []
-            for one in woken:
-                one.finish()
+            for connection, slot in woken:
+                try:
+                    slot.finish()
+                except Exception as error:  # noqa: BLE001 - see above
+                    contain(connection, error)
         self._is_turn_scheduled = False
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            connection.end_turn()
+            try:
+                connection.end_turn()
+            except Exception as error:  # noqa: BLE001 - see above
+                contain(connection, error)
         if self._over_budget and not self.budget.is_exceeded:
             over, self._over_budget = self._over_budget, set()
             for connection in over:
-                connection.check_limits()
+                self.containment.run(connection, connection.check_limits)
 
     # Back-pressure.
 
@@ -119,7 +128,7 @@ class Switchboard:
     def _drained(self) -> None:
         waiting, self._awaiting_drain = self._awaiting_drain, set()
         for connection in waiting:
-            connection.store_drained()
+            self.containment.run(connection, connection.store_drained)
 
     def forget(self, connection: "Connection") -> None:
         """The connection is closed."""
@@ -147,8 +156,8 @@ class Switchboard:
     def _sweep(self) -> None:
         if self.is_stopping:
             return
+        self.start_idle_sweeps()
         self.tick += 1
         self.entrance.let_in()  # the limit may have been raised
         for connection in list(self.connections):
-            connection.close_if_idle(self.tick - IDLE_TICKS)
-        self.start_idle_sweeps()
+            self.containment.run(connection, connection.close_if_idle, self.tick - IDLE_TICKS)

@@ -197,6 +197,7 @@ class Telemetry:
 
     def _sweep(self) -> None:
         """Look for what has expired, as long as there is something."""
+        self._is_sweeping = False  # whoever is heard of after a fault begins again
         self._expire()
         self._is_sweeping = bool(self._state or self._pushed)
         if self._is_sweeping:

@@ -16,6 +16,9 @@ class OpenMeter:
 class RecordingPort:
     """Keeps slots in order as a connection does, and records what leaves."""
 
+    unit_kind = "connection"
+    unit_name = "test"
+
     def __init__(self) -> None:
         self.connection_id = 1
         self.peer_host = "test"
@@ -27,6 +30,7 @@ class RecordingPort:
         self.failures: list[str] = []
         self.woken: list[Slot] = []
         self.is_aborted = False
+        self.faults: list[Exception] = []
 
     def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:
         self.state.open(slot, 1, is_exclusive)
@@ -48,8 +52,18 @@ class RecordingPort:
     def abort(self) -> None:
         self.is_aborted = True
 
+    def contain(self, error: Exception) -> None:
+        self.faults.append(error)
+        self.abort()
+
+    def close_after_fault(self, error: Exception) -> None:
+        self.abort()
+
     def end_turn(self) -> None:
         """Do what a connection does at the end of the loop turn."""
         woken, self.woken = self.woken, []
         for slot in woken:
-            slot.finish()
+            try:
+                slot.finish()
+            except Exception as error:  # noqa: BLE001 - as a connection does
+                self.contain(error)

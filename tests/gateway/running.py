@@ -73,6 +73,7 @@ async def running_gateway(
     *,
     engine: FaultyEngine | None = None,
     queue_count_max: int = 100_000,
+    cache_bytes: int = 64 << 20,
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
@@ -80,10 +81,10 @@ async def running_gateway(
     config.cluster_id = config.cluster_id or "cluster-for-tests-0000"
     clock = ManualClock(START_MS)
     crashes: list[BaseException] = []
-    supervisor = Supervisor(crashes.append)
-    timers = Timers(clock, supervisor)
-    storage = StoreConfig(committer_queue_count_max=queue_count_max)
+    storage = StoreConfig(committer_queue_count_max=queue_count_max, cache_bytes=cache_bytes)
     async with LedgerStore.open(None, config=storage, engine=engine, clock=clock) as store:
+        supervisor = Supervisor(crashes.append, store.containment)
+        timers = Timers(clock, supervisor)
         registry = await TopicRegistry.open(store, TopicDefaults(), clock)
         services = open_services(
             store,

@@ -53,7 +53,7 @@ async def test_waiting_costs_nothing_per_partition_that_is_quiet() -> None:
         await session.fetch(dict.fromkeys(range(20), 0))
         log = topic.partition(3)
         assert log is not None
-        listeners = log._listeners
+        listeners = log._listeners._listeners
         before = list(listeners)
         assert 1 == len(before)
         for _ in range(5):
