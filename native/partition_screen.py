@@ -7,7 +7,7 @@ Must not know: subscriptions; only the words in which they ask.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 
 from batches.header import (
@@ -19,6 +19,8 @@ from batches.header import (
     read_header,
 )
 from ledger import Buffer, Entry, Position
+from runtime.containment import FaultUnit
+from runtime.listeners import Listener
 from subscriptions.screen import NOTHING_HIDDEN, Sight
 from topics import AbortedTransaction, PartitionLog
 
@@ -44,11 +46,11 @@ class PartitionScreen:
         marked = [(at, data) for at, data in entries if data[FLAGS_AT] & _MARKED]
         return Sight(settled, self._hidden(marked) if marked else NOTHING_HIDDEN)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
         """Call back whenever the log has moved, its last stable offset among the rest."""
-        self._log.add_listener(listener)
+        self._log.add_listener(listener, unit)
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         """Stop calling back."""
         self._log.remove_listener(listener)
 

@@ -48,6 +48,8 @@ class Answer(NamedTuple):
 class LinkStream(ABC, Generic[Link, Item]):
     """One stream; run() it once."""
 
+    unit_kind, unit_name = "native link", "of a remote client"
+
     def __init__(
         self, broker: Broker, context: Context, supervisor: Supervisor, work_max: int
     ) -> None:
@@ -99,7 +101,7 @@ class LinkStream(ABC, Generic[Link, Item]):
         if not request.HasField("open"):
             raise InvalidArgument("the first message of a stream says what to open")
         link = await self._open(request)
-        reading = self._supervisor.spawn(self._read(link, request), "native stream")
+        reading = self._supervisor.spawn(self._read(link, request), "native stream", unit=self)
         try:
             await self._context.write(self._response(()))
             while items := await self._outbox.take():
@@ -124,11 +126,15 @@ class LinkStream(ABC, Generic[Link, Item]):
             self._outbox.finish()
             self._work_done.notify()
 
+    def close_after_fault(self, error: Exception) -> None:
+        """End the link; the client hears why, and opens a new one."""
+        self.end(KledgerError(f"the server failed: {error!r}"))
+
     def _begin(self, work: Coroutine[Any, Any, Any], size: int) -> None:
         """Let something run that returns a receipt."""
         self._work_count += 1
         self._work_size += size
-        self._supervisor.spawn(self._finish(work, size), "native request")
+        self._supervisor.spawn(self._finish(work, size), "native request", unit=self)
 
     async def _finish(self, work: Coroutine[Any, Any, Any], size: int) -> None:
         self._outbox.put(Answer(await work, size))

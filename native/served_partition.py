@@ -18,6 +18,7 @@ from native.rate_state import RateState
 from native.seam import LATEST, Target
 from native.targets import find_place
 from runtime.clock import Clock
+from runtime.containment import Unit, unit_of
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.model import Place
@@ -56,7 +57,7 @@ class ServedPartition:
         self._supervisor = supervisor
         self._listeners: dict[Callable[[KledgerError], None], None] = {}
         self._redelivered: WeakKeyDictionary[Subscription, RateState] = WeakKeyDictionary()
-        log.add_listener(self._look)
+        log.add_listener(self._look, log)
 
     @property
     def name(self) -> str:
@@ -159,7 +160,8 @@ class ServedPartition:
             gone = TopicNotFound(f"topic {self.topic.name} was deleted")
             closed = Unavailable(f"partition {self.name} was closed")
             self._end(gone if self.topic.is_deleted else closed)
-            self._supervisor.spawn(self.subscriptions.close(), f"end subscriptions of {self.name}")
+            unit = Unit("background work", f"ending subscriptions of {self.name}")
+            self._supervisor.spawn(self.subscriptions.close(), unit.unit_name, unit=unit)
 
     def _end(self, error: KledgerError) -> None:
         if self._end_error is not None:
@@ -168,5 +170,5 @@ class ServedPartition:
         self.log.remove_listener(self._look)
         listeners, self._listeners = self._listeners, {}
         for listener in listeners:
-            listener(error)
+            self._supervisor.containment.run(unit_of(listener, "native link"), listener, error)
         self.subscriptions.end()

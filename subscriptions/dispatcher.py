@@ -24,6 +24,7 @@ from ledger import (
     ResetInProgress,
 )
 from runtime.clock import Clock
+from runtime.containment import FaultUnit
 from runtime.logs import RateLimitedLog
 from runtime.signal import Signal
 from runtime.tasks import Supervisor
@@ -75,11 +76,12 @@ class Dispatcher:
         timers: Timers,
         supervisor: Supervisor,
         screen: Screen = EVERYTHING,
+        unit: FaultUnit | None = None,
     ) -> None:
         """Prepare; nothing is read yet.
 
         Nobody else may read the cursor sequentially while there are consumers. The screen tells
-        which of its entries may be handed out.
+        which of its entries may be handed out. A fault here closes `unit`.
         """
         self._cursor = cursor
         self._revision = cursor.revision
@@ -88,11 +90,12 @@ class Dispatcher:
         self._clock = clock
         self._timers = timers
         self._supervisor = supervisor
+        self._unit = unit
         self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._delivers: dict[int, Deliver] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._changed = Signal()
-        self._held = HeldEntries(cursor, screen, changed=self._changed.notify)
+        self._held = HeldEntries(cursor, screen, changed=self._changed.notify, unit=unit)
         self._switch: TimerHandle | None = None
         self._tick: TimerHandle | None = None
         self._tick_due_ms = 0
@@ -156,10 +159,10 @@ class Dispatcher:
         number, rewind = self._state.add(options)
         self._delivers[number] = deliver
         if not self._tasks:
-            name = f"dispatch {self._cursor.name}"
-            self._tasks = [self._supervisor.spawn(self._read_on(), name)]
+            name, spawn, unit = f"dispatch {self._cursor.name}", self._supervisor.spawn, self._unit
+            self._tasks = [spawn(self._read_on(), name, unit=unit)]
             if isinstance(self._state, ReplayingState):
-                self._tasks.append(self._supervisor.spawn(self._read_again(self._state), name))
+                self._tasks.append(spawn(self._read_again(self._state), name, unit=unit))
         self._perform(rewind)
         self._changed.notify()
         return number
@@ -231,6 +234,12 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Stop reading, let all consumers go. May be repeated; the cursor stays open."""
+        tasks = self.stop()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Do the same without waiting for what was being read; return the tasks to wait for."""
         self._is_closed = True
         self._delivers.clear()
         self._held.clear()
@@ -240,8 +249,7 @@ class Dispatcher:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        return tasks
 
     # Going back
 
@@ -260,7 +268,7 @@ class Dispatcher:
             self._cancel_switch()
             self._go_back()
         elif not self._is_switching:
-            self._switch = self._timers.call_after(rewind.delay_ms, self._go_back)
+            self._switch = self._timers.call_after(rewind.delay_ms, self._go_back, self._unit)
 
     def _go_back(self) -> None:
         """Rewind the cursor, in a revision: whatever was read until now is outdated.
@@ -384,7 +392,7 @@ class Dispatcher:
         self._tick_due_ms = due_ms
         earliest_ms = self._ticked_ms + self._options.delayed_tick_ms
         at_ms = self._clock.monotonic_ms() + due_ms - self._clock.now_ms()
-        self._tick = self._timers.call_at(max(at_ms, earliest_ms), self._release_due)
+        self._tick = self._timers.call_at(max(at_ms, earliest_ms), self._release_due, self._unit)
 
     def _release_due(self) -> None:
         before = self._state.delayed

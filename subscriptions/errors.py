@@ -33,5 +33,9 @@ class SubscriptionClosed(SubscriptionsError):
     """The subscription, or its partition, is closed or deleted."""
 
 
+class SubscriptionFailed(SubscriptionsError):
+    """A fault here has closed the subscription: connecting again opens it anew."""
+
+
 class StorageFailed(SubscriptionsError):
     """The ledger could not read, or did not take a change."""

@@ -11,6 +11,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 from ledger import Cursor, Entry, EntryPart, LedgerError, Position
+from runtime.containment import FaultUnit
 from subscriptions.screen import Screen
 
 
@@ -22,10 +23,25 @@ class HeldEntries:
         number: the revision under which all was read.
     """
 
-    __slots__ = ("_changed", "_cursor", "_later", "_screen", "number", "ready")
+    __slots__ = ("_changed", "_cursor", "_later", "_screen", "_unit", "number", "ready")
 
-    def __init__(self, cursor: Cursor, screen: Screen, *, changed: Callable[[], None]) -> None:
-        """Args: changed: called when `look` would find more that is ready."""
+    def __init__(
+        self,
+        cursor: Cursor,
+        screen: Screen,
+        *,
+        changed: Callable[[], None],
+        unit: FaultUnit | None = None,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            cursor: of the subscription.
+            screen: of its partition.
+            changed: called when `look` would find more that is ready.
+            unit: closed by a fault in hearing of it.
+        """
+        self._unit = unit
         self._cursor = cursor
         self._screen = screen
         self._changed = changed
@@ -69,7 +85,7 @@ class HeldEntries:
 
     def _wait_for(self, entries: list[Entry]) -> None:
         if entries:
-            self._screen.add_listener(self._heard)
+            self._screen.add_listener(self._heard, self._unit)
         elif self._later:
             self._screen.remove_listener(self._heard)
         self._later = entries

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
 from runtime.clock import Clock
+from runtime.containment import Unit
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.error_map import translating
@@ -64,7 +65,7 @@ class PartitionSubscriptions:
         self._changing = asyncio.Lock()
         self._in_making: str | None = None
         self._is_closed = ledger.state in _OVER  # then nobody will tell
-        self._stop_listening = ledger.listen(self._look)
+        self._stop_listening = ledger.listen(self._look, ledger)
 
     def names(self) -> list[str]:
         """Return the names of the durable ones, sorted."""
@@ -113,7 +114,7 @@ class PartitionSubscriptions:
         self._is_closed = True
         self._stop_listening()
         for subscription in tuple(self._open.values()):
-            subscription.end()
+            self._host.supervisor.containment.run(subscription, subscription.end)
 
     async def close(self) -> None:
         """End everything and let go of all cursors; may be repeated."""
@@ -197,7 +198,8 @@ class PartitionSubscriptions:
         if self._ledger.state in _OVER:
             self.end()
             if not self._host.supervisor.is_closed:
-                self._host.supervisor.spawn(self.close(), f"end {self._ledger.name}")
+                unit = Unit("background work", f"ending subscriptions of {self._ledger.name}")
+                self._host.supervisor.spawn(self.close(), unit.unit_name, unit=unit)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -5,11 +5,13 @@ nothing can be told waits with it. Whoever waits listens, and looks again.
 Must not know: what makes an entry visible; that is for those who know what entries mean.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from ledger import Entry, Position
+from runtime.containment import FaultUnit
+from runtime.listeners import Listener
 
 
 class Sight(NamedTuple):
@@ -33,10 +35,13 @@ class Screen(Protocol):
     def look(self, entries: Sequence[Entry]) -> Sight:
         """Tell what is known of entries; ascending, possibly with gaps, possibly none."""
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
-        """Call back, on the loop, whenever more may be known; once for each listener."""
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
+        """Call back, on the loop, whenever more may be known; once for each listener.
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
+        A fault of the listener closes `unit`.
+        """
+
+    def remove_listener(self, listener: Listener) -> None:
         """Stop calling back; nothing if it was not there."""
 
 
@@ -47,10 +52,10 @@ class OpenScreen:
         """Tell that all are visible."""
         return Sight(len(entries), NOTHING_HIDDEN)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
         """Nothing ever changes."""
 
-    def remove_listener(self, listener: Callable[[], None]) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         """Nothing is kept."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
 from runtime.clock import Clock
+from runtime.containment import Unit
 from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.acknowledgement_plan import indexes_of
@@ -23,6 +24,7 @@ from subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     SubscriptionClosed,
+    SubscriptionFailed,
     SubscriptionFenced,
     SubscriptionsError,
 )
@@ -72,6 +74,8 @@ class SubscriptionHost:
 class Subscription:
     """Made by `PartitionSubscriptions`."""
 
+    unit_kind = "subscription"
+
     def __init__(
         self,
         name: str,
@@ -105,6 +109,11 @@ class Subscription:
     def type(self) -> SubscriptionType | None:
         """Who gets what; None while no consumer is connected."""
         return self._type if self._consumers else None
+
+    @property
+    def unit_name(self) -> str:
+        """See `runtime.containment.FaultUnit`."""
+        return f"{self.name} of {self._host.ledger.name}"
 
     @property
     def is_durable(self) -> bool:
@@ -216,9 +225,10 @@ class Subscription:
 
     def disconnect_all(self, error: SubscriptionsError | None = None) -> None:
         """Let all consumers go; they hear `ended(error)`."""
+        contain = self._host.supervisor.containment.run
         for consumer in tuple(self._consumers):
             del self._consumers[consumer]
-            consumer.end(error)
+            contain(Unit("consumer", consumer.name), consumer.end, error)
         self._begin_lingering()
 
     # Setting the position
@@ -266,9 +276,24 @@ class Subscription:
     def end(self, how: str = "closed") -> None:
         """Let nothing happen any more; who is connected hears SubscriptionClosed."""
         if not self.is_closed:
-            self.is_closed = True
-            self._end_lingering()
-            self.disconnect_all(SubscriptionClosed(f"subscription {self.name} was {how}"))
+            self._end(SubscriptionClosed(f"subscription {self.name} was {how}"))
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close at once; who is connected hears SubscriptionFailed, and may open it anew."""
+        if self.is_closed:
+            return
+        if self._dispatcher is not None:
+            self._dispatcher.stop()  # its state is in doubt: nothing is asked of it any more
+        self._end(SubscriptionFailed(f"subscription {self.name} was closed after a fault"))
+        supervisor = self._host.supervisor
+        if not supervisor.is_closed:
+            unit = Unit("background work", f"closing {self.unit_name}")
+            supervisor.spawn(self._close_quietly(), unit.unit_name, unit=unit)
+
+    def _end(self, error: SubscriptionsError) -> None:
+        self.is_closed = True
+        self._end_lingering()
+        self.disconnect_all(error)
 
     async def close(self, *, force: bool = True) -> None:
         """Let go of the cursor; who is connected hears SubscriptionClosed. May be repeated.
@@ -355,6 +380,7 @@ class Subscription:
             timers=host.timers,
             supervisor=host.supervisor,
             screen=host.screen,
+            unit=self,
         )
         return self._dispatcher
 
@@ -379,7 +405,7 @@ class Subscription:
     def _begin_lingering(self) -> None:
         if not (self.is_durable or self.is_closed or self._host.supervisor.is_closed):
             self._end_lingering()
-            self._linger = self._host.timers.call_after(LINGER_MS, self._linger_over)
+            self._linger = self._host.timers.call_after(LINGER_MS, self._linger_over, self)
 
     def _end_lingering(self) -> None:
         if self._linger is not None:
@@ -389,7 +415,7 @@ class Subscription:
     def _linger_over(self) -> None:
         self._linger = None
         if not (self._consumers or self.is_closed):
-            self._host.supervisor.spawn(self._close_quietly(), f"forget {self.name}")
+            self._host.supervisor.spawn(self._close_quietly(), f"forget {self.name}", unit=self)
 
     async def _close_quietly(self) -> None:
         try:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 from ledger import LATEST, Entry, Position
+from runtime.containment import FaultUnit
 from subscriptions.screen import Sight
 
 
@@ -22,7 +23,7 @@ class Curtain:
         settled = bisect_left(entries, self.at, key=attrgetter("position"))
         return Sight(settled, {each.position for each in entries[:settled]} & self.hidden)
 
-    def add_listener(self, listener: Callable[[], None]) -> None:
+    def add_listener(self, listener: Callable[[], None], unit: FaultUnit | None = None) -> None:
         self.listeners[listener] = None
 
     def remove_listener(self, listener: Callable[[], None]) -> None:

@@ -129,6 +129,8 @@ class Client:
 
     def __init__(self, name: str = "c") -> None:
         self.name = name
+        self.fault_in = ""
+        """The callback that raises when it is called next."""
         self.deliveries: list[Delivery] = []
         self.ends: list[SubscriptionsError | None] = []
         self.hold: SubscriptionConsumer
@@ -154,11 +156,18 @@ class Client:
         return self
 
     def _take(self, deliveries: Sequence[Delivery]) -> None:
+        self._maybe_fail("deliver")
         self.deliveries += deliveries
         self._arrived.notify()
 
     def let_go(self, error: SubscriptionsError | None) -> None:
+        self._maybe_fail("ended")
         self.ends.append(error)
+
+    def _maybe_fail(self, callback: str) -> None:
+        if callback == self.fault_in:
+            self.fault_in = ""
+            raise RuntimeError(f"a fault in {callback}")
 
     @property
     def values(self) -> list[str]:

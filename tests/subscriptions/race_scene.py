@@ -15,7 +15,7 @@ from ledger import (
     StoreConfig,
 )
 from ledger.testing import FaultyEngine, ManualClock
-from subscriptions.errors import SubscriptionFenced, SubscriptionsError
+from subscriptions.errors import SubscriptionClosed, SubscriptionFenced, SubscriptionsError
 from subscriptions.model import Delivery, Place, SubscriptionType
 from subscriptions.subscription import Subscription
 from tests.ledger.cursors.test_cursor_races import interleavings
@@ -301,7 +301,7 @@ class Stage:
                     await scene.reconnect()
             await scene.settle()
             return scene.keeps_the_rule()
-        except Restless:
+        except (Restless, SubscriptionClosed):  # closed by a fault that the race has caused
             return False
         finally:
             await scene.close()

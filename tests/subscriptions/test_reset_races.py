@@ -25,6 +25,7 @@ from subscriptions.held_entries import HeldEntries
 from subscriptions.model import ALL, SubscriptionType
 from subscriptions.shared_state import SharedState
 from subscriptions.subscription import Subscription
+from tests.contained import Contained
 from tests.ledger.cursors.test_cursor_races import interleavings
 from tests.subscriptions.race_scene import (
     BACK,
@@ -167,7 +168,7 @@ def offer_whatever_was_read(
 
 
 @pytest.fixture
-def without_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_controller(monkeypatch: pytest.MonkeyPatch, contained: Contained) -> None:
     """Nothing is ever outdated, nothing is refused: as before PIP-269.
 
     Neither does the dispatcher forget, which alone would hide most of it.
@@ -191,7 +192,7 @@ class Unlocked:
 
 
 @pytest.fixture
-def without_fence(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_fence(monkeypatch: pytest.MonkeyPatch, contained: Contained) -> None:
     """Consumers join, and positions are set, while a position is being set."""
     controller = CursorStateRevisionController
     monkeypatch.setattr(controller, "is_outdated", lambda self, number: False)

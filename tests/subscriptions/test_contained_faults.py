@@ -1,0 +1,92 @@
+"""A fault in handing out closes its subscription, which can be opened again; others go on."""
+
+from collections.abc import Callable
+
+import pytest
+
+from subscriptions.dispatcher import Dispatcher
+from subscriptions.errors import SubscriptionFailed
+from subscriptions.model import SubscriptionType
+from tests.contained import Contained
+from tests.subscriptions.house import Client, House
+
+PLACES: dict[str, Callable[[Client, pytest.MonkeyPatch], None]] = {
+    "a task that hands out": lambda client, patch: fail_once(patch, "_hand_out_held"),
+    "a task that looks what to read": lambda client, patch: fail_once(patch, "_must_rest"),
+    "the callback of a consumer": lambda client, patch: setattr(client, "fault_in", "deliver"),
+}
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the next call of a method of the dispatcher of "s" raise."""
+    method = getattr(Dispatcher, name)
+
+    def fails(self: Dispatcher, *arguments: object) -> object:
+        if self._cursor.name != "s":
+            return method(self, *arguments)
+        monkeypatch.setattr(Dispatcher, name, method)
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(Dispatcher, name, fails)
+
+
+@pytest.mark.parametrize("wanted", list(SubscriptionType))
+@pytest.mark.parametrize("place", PLACES)
+async def test_subscription_closes_and_owes_the_rest_when_it_is_opened_again(
+    room: House,
+    wanted: SubscriptionType,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    contained: Contained,
+) -> None:
+    """It ended the server."""
+    await room.add("a", "b")
+    client, other = Client(), Client("other")
+    await client.join(await room.subscription("s"), wanted)
+    await other.join(await room.subscription("other"), wanted)
+    assert list("ab") == await client.got(2)
+    assert list("ab") == await other.got(2)
+    await client.acknowledge("a")
+    PLACES[place](client, monkeypatch)
+    await room.add("c")
+    await room.quiet()
+    assert [SubscriptionFailed] == [type(error) for error in client.ends]
+    assert ["a fault here closes subscription s of orders"] == contained.messages
+    again = Client("again")
+    await again.join(await room.subscription("s"), wanted)
+    assert list("bc") == await again.got(2)
+    await again.acknowledge("b", "c")
+    assert [] == await room.owed("s")
+    assert (list("abc"), []) == (await other.got(3), other.ends)
+
+
+async def test_timer_of_a_failover_that_fails_closes_its_subscription(
+    room: House, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    await room.add("a")
+    subscription = await room.subscription("s")
+    first, second = Client("b"), Client("a")
+    await first.join(subscription, SubscriptionType.FAILOVER, failover_delay_ms=1_000)
+    assert ["a"] == await first.got(1)
+    fail_once(monkeypatch, "_go_back")
+    await second.join(subscription, SubscriptionType.FAILOVER)
+    room.clock.advance(1_000)
+    await room.quiet()
+    assert [SubscriptionFailed] * 2 == [type(each.ends[0]) for each in (first, second)]
+    again = Client("again")
+    await again.join(await room.subscription("s"), SubscriptionType.FAILOVER)
+    assert ["a"] == await again.got(1)
+    assert ["a fault here closes subscription s of orders"] == contained.messages
+
+
+async def test_consumer_that_cannot_hear_of_the_end_keeps_no_other_from_hearing(
+    room: House, contained: Contained
+) -> None:
+    subscription = await room.subscription("s")
+    broken, other = Client("broken"), Client("other")
+    broken.fault_in = "ended"
+    for client in (broken, other):
+        await client.join(subscription, SubscriptionType.SHARED)
+    subscription.disconnect_all()
+    assert ([None], 0) == (other.ends, subscription.consumer_count)
+    assert ["a fault here closes consumer broken"] == contained.messages
