@@ -1,7 +1,7 @@
 """Kinds of configuration value: how a text becomes a value, and which values are allowed.
 
 Rule: parsing is as lenient as Apache Kafka's (blanks around, any case for booleans), refusing is
-as strict; every refusal names the setting, what was expected and what came.
+as strict; every refusal names the setting, what was expected and what came, in Kafka's words.
 Must not know: which settings exist.
 """
 
@@ -13,8 +13,13 @@ from enum import Enum
 from topics.errors import InvalidConfig
 
 ConfigValue = int | float | bool | str | tuple[str, ...]
+SHORT_MAX = (1 << 15) - 1
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
+DIGITS_MAX = 20
+"""Of a number, with its sign."""
+SHOWN_MAX = 200
+"""Characters of a bad value that its refusal repeats."""
 
 
 class ConfigType(Enum):
@@ -26,14 +31,28 @@ class ConfigType(Enum):
     LONG = "long"
     DOUBLE = "double"
     LIST = "list"
+    SHORT = "short"
+    CLASS = "class"
+    PASSWORD = "password"  # noqa: S105 (the name of a type)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which values pass, and how that is said to people."""
+    """Which values pass, and how that is said to people.
+
+    Attributes:
+        description: for pages.
+        requirement: for refusals; a sentence in Kafka's words, without its full stop.
+    """
 
     description: str
     test: Callable[[ConfigValue], bool]
+    requirement: str = ""
+
+    @property
+    def refusal(self) -> str:
+        """What a value that does not pass was expected to be."""
+        return self.requirement or f"Value must be {self.description}"
 
 
 def between(low: float, high: float) -> Allowed:
@@ -41,6 +60,7 @@ def between(low: float, high: float) -> Allowed:
     return Allowed(
         f"{low} to {high}",
         lambda value: isinstance(value, int | float) and low <= value <= high,
+        f"Value must be at least {low} and no more than {high}",
     )
 
 
@@ -51,7 +71,10 @@ def at_least(low: int) -> Allowed:
 
 def one_of(*words: str) -> Allowed:
     """Exactly one of the words."""
-    return Allowed("one of " + ", ".join(words), lambda value: value in words)
+    listed = ", ".join(words)
+    return Allowed(
+        f"one of {listed}", lambda value: value in words, f"String must be one of: {listed}"
+    )
 
 
 def some_of(*words: str) -> Allowed:
@@ -87,7 +110,7 @@ def parse(name: str, kind: ConfigType, text: str, allowed: Allowed | None) -> Co
     """
     value = _convert(name, kind, text.strip())
     if allowed is not None and not allowed.test(value):
-        raise InvalidConfig(f"{name}: expected {allowed.description}, got {text.strip()!r}")
+        raise _invalid(name, text.strip(), allowed.refusal)
     return value
 
 
@@ -102,31 +125,36 @@ def _convert(name: str, kind: ConfigType, text: str) -> ConfigValue:
     match kind:
         case ConfigType.BOOLEAN:
             if text.lower() not in ("true", "false"):
-                raise InvalidConfig(f"{name}: expected true or false, got {text!r}")
+                raise _invalid(name, text, "Expected value to be either true or false")
             return text.lower() == "true"
+        case ConfigType.SHORT:
+            return _integer(name, kind, text, SHORT_MAX)
         case ConfigType.INT:
-            return _integer(name, text, INT_MAX)
+            return _integer(name, kind, text, INT_MAX)
         case ConfigType.LONG:
-            return _integer(name, text, LONG_MAX)
+            return _integer(name, kind, text, LONG_MAX)
         case ConfigType.DOUBLE:
             return _real(name, text)
         case ConfigType.LIST:
             return tuple(part.strip() for part in text.split(",")) if text else ()
-        case ConfigType.STRING:
+        case ConfigType.STRING | ConfigType.CLASS | ConfigType.PASSWORD:
             return text
 
 
-def _integer(name: str, text: str, largest: int) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]+", text) or len(text) > 20:
-        raise InvalidConfig(f"{name}: expected a whole number, got {text[:40]!r}")
-    value = int(text)
-    if not -largest - 1 <= value <= largest:
-        raise InvalidConfig(f"{name}: expected at most {largest}, got {text}")
-    return value
+def _integer(name: str, kind: ConfigType, text: str, largest: int) -> int:
+    if re.fullmatch(r"[+-]?[0-9]+", text) and len(text) <= DIGITS_MAX:
+        value = int(text)
+        if -largest - 1 <= value <= largest:
+            return value
+    raise _invalid(name, text, f"Not a number of type {kind.name}")
 
 
 def _real(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InvalidConfig(f"{name}: expected a number, got {text!r}") from None
+        raise _invalid(name, text, "Not a number of type DOUBLE") from None
+
+
+def _invalid(name: str, text: str, why: str) -> InvalidConfig:
+    return InvalidConfig(f"Invalid value {text[:SHOWN_MAX]} for configuration {name}: {why}")

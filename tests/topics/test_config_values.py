@@ -39,7 +39,10 @@ def test_parse(kind: ConfigType, text: str, value: ConfigValue) -> None:
     ],
 )  # fmt: skip
 def test_parse_refuses(kind: ConfigType, text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"^name: expected"):
+    with pytest.raises(
+        InvalidConfig,
+        match=r"^Invalid value .* for configuration name: (Not a number of type|Expected)",
+    ):
         parse("name", kind, text, None)
 
 
