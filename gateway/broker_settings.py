@@ -1,7 +1,8 @@
 """Broker settings: what of this node's configuration can be altered while it runs.
 
 Rule: an altered value holds when its row is durable, at once and after a restart. One for this node
-comes before one for all nodes, and either before what was given at the start (KIP-226).
+comes before one for all nodes, and either before what was given at the start (KIP-226). What Kafka
+can alter is taken, also where it has no effect; a name that Kafka does not know is kept as it is.
 Must not know: messages, sources of settings at the start.
 """
 
@@ -9,15 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from gateway.address_limits import parse_overrides
+from gateway.broker_keys import (
+    MIN_INSYNC_REPLICAS,
+    UpdateMode,
+    find_key,
+)
 from gateway.config import GatewayConfig
 from gateway.kept_settings import KeptSettings
 from gateway.refusals import Refused
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
 from topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
-from topics.config_keys import ConfigKey
-from topics.config_values import Allowed, ConfigValue, at_least, parse
+from topics.config_values import parse
 
 PREFIX = b"gateway/broker_settings/"
 ALL_NODES = ""
@@ -32,43 +36,13 @@ FIELDS: Final = {
     for name in (field.replace("_", "."),)
 }
 """Settings of the gateway among them, by name."""
-THROTTLES: Final = (
-    "leader.replication.throttled.rate",
-    "follower.replication.throttled.rate",
-    "replica.alter.log.dirs.io.max.bytes.per.second",
+PRODUCER_ID_EXPIRATION: Final = "producer.id.expiration.ms"
+LISTENERS, PROTOCOL_MAP = "listeners", "listener.security.protocol.map"
+FIXED: Final = (LISTENERS, PROTOCOL_MAP)
+"""What Kafka can alter, and this server only to the value that holds."""
+_TOPIC_NAMES: Final = frozenset(
+    synonym.name for key in CONFIG_KEYS.values() for synonym in key.synonyms
 )
-"""Kept for `kafka-reassign-partitions --throttle`; nothing moves here that could be slowed."""
-UNLIMITED: Final = str((1 << 63) - 1)
-
-
-def _are_overrides(value: ConfigValue) -> bool:
-    try:
-        return bool(parse_overrides(str(value))) or not value
-    except ValueError:
-        return False
-
-
-OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
-
-
-def _alterable() -> dict[str, ConfigKey]:
-    """Limits of connections, throttles, and the first broker-level name of what topics have."""
-    keys = {
-        name: ConfigKey(name, ConfigType.INT, "", "", at_least(0))
-        for name in ("max.connections", "max.connections.per.ip")
-    }
-    name = "max.connections.per.ip.overrides"
-    keys[name] = ConfigKey(name, ConfigType.STRING, "", "", OVERRIDES)
-    for name in THROTTLES:
-        keys[name] = ConfigKey(name, ConfigType.LONG, UNLIMITED, "", at_least(0))
-    for key in CONFIG_KEYS.values():
-        if key.synonyms:
-            name = key.synonyms[0].name
-            keys[name] = ConfigKey(name, key.type, key.default, key.documentation, key.allowed)
-    return keys
-
-
-ALTERABLE: Final = _alterable()
 
 
 class BrokerSettings(KeptSettings):
@@ -80,6 +54,9 @@ class BrokerSettings(KeptSettings):
         self._config = config
         self._given = {name: getattr(config, field) for name, field in FIELDS.items()}
         self.given_defaults: TopicDefaults = registry.defaults
+        log_dir = "memory" if store.path is None else str(store.path)
+        self.facts: dict[str, str] = {"log.dir": log_dir, "log.dirs": log_dir}
+        """What was given at the start to others than the gateway, by Kafka's name."""
         self._enforce(self.node)
 
     @property
@@ -92,38 +69,103 @@ class BrokerSettings(KeptSettings):
         """The configuration as it would be with nothing altered."""
         return replace(self._config, **{FIELDS[name]: self._given[name] for name in FIELDS})
 
+    def of(self, name: str) -> Mapping[str, str]:
+        """Return what is set for this node, or for all nodes.
+
+        Of all nodes `min.insync.replicas` is always set: Apache Kafka 4.1 and later do so when the
+        storage is formatted, from the value of the configuration (KIP-966).
+        """
+        settings = super().of(name)
+        return {**self._formatted(), **settings} if name == ALL_NODES else settings
+
     def value(self, name: str) -> str:
-        """Return the text in force of a setting that can be altered."""
+        """Return the text in force of a setting that can be altered; empty where there is none."""
         altered = self._altered()
         if name in altered:
             return altered[name]
         if name in self._given:
             return str(self._given[name])
-        return self.given_defaults.configs.get(name, ALTERABLE[name].default)
+        key = find_key(name)
+        default = key.default if key is not None else None
+        return self.given_defaults.configs.get(name, default or "")
 
     def _check_name(self, name: str) -> None:
         if name not in (ALL_NODES, self.node):
             raise Refused(
-                ErrorCode.INVALID_REQUEST, f"expected broker id {self.node}, got {name!r}"
+                ErrorCode.INVALID_REQUEST,
+                f"Unexpected broker id, expected {self.node} or empty string, but received {name}",
             )
 
     def _checked(self, setting: str, text: str) -> str:
-        key = ALTERABLE.get(setting)
+        key = find_key(setting)
         if key is None:
+            return text
+        if key.mode is UpdateMode.READ_ONLY:
             raise Refused(
-                ErrorCode.INVALID_REQUEST, f"{setting}: cannot be altered while the server runs"
+                ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{setting}]"
+            )
+        if key.mode is UpdateMode.PER_LISTENER and setting == key.name:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "These security configs can be dynamically updated only per-listener using the "
+                f"listener prefix: [{setting}]",
             )
         try:
             parse(setting, key.type, text, key.allowed)
         except InvalidConfig as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+        if key.type is ConfigType.CLASS and text.strip() != key.default:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {text} for configuration {setting}: "
+                f"Class {text} could not be found.",
+            )
+        if setting in FIXED and text.strip() != self.fixed(setting):
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Invalid value {text} for configuration {setting}: expected "
+                f"{self.fixed(setting)}, which is fixed while the server runs",
+            )
         return text.strip()
 
+    def fixed(self, name: str) -> str:
+        """Return the value of one of `FIXED`."""
+        key = find_key(name)
+        default = key.default if key is not None else None
+        return self.facts.get(name, default or "")
+
     def _check_all(self, name: str, settings: Mapping[str, str]) -> None:
+        if name == ALL_NODES:
+            self._check_all_nodes(settings)
+        elif settings.get(MIN_INSYNC_REPLICAS) != self._table.of(name).get(MIN_INSYNC_REPLICAS):
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled.",
+            )
         try:
             self._registry.check_defaults(self._defaults(self._altered({name: settings})))
         except InvalidConfig as error:
             raise Refused(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+    def _check_all_nodes(self, settings: Mapping[str, str]) -> None:
+        """Refuse what only one broker can have, and to take back what all have."""
+        of_one = [
+            name
+            for name in settings
+            if (key := find_key(name)) is not None
+            and key.mode in (UpdateMode.PER_BROKER, UpdateMode.PER_LISTENER)
+        ]
+        if of_one:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                "Cannot update these configs at default cluster level, broker id must be "
+                f"specified: [{', '.join(of_one)}]",
+            )
+        if MIN_INSYNC_REPLICAS not in settings:
+            raise Refused(
+                ErrorCode.INVALID_CONFIG,
+                f"Cluster-level {MIN_INSYNC_REPLICAS} cannot be removed while ELR is enabled.",
+            )
 
     def _enforce(self, _name: str) -> None:
         for setting, field in FIELDS.items():
@@ -133,8 +175,18 @@ class BrokerSettings(KeptSettings):
     def _altered(self, instead: Mapping[str, Mapping[str, str]] | None = None) -> dict[str, str]:
         """Return what is altered for this node, `instead` of what is set for a name or as it is."""
         levels = {**self._table.all, **(instead or {})}
-        return {**levels.get(ALL_NODES, {}), **levels.get(self.node, {})}
+        return {**self._formatted(), **levels.get(ALL_NODES, {}), **levels.get(self.node, {})}
+
+    def _formatted(self) -> dict[str, str]:
+        """Return what is set for all nodes before anybody has altered anything."""
+        return {MIN_INSYNC_REPLICAS: self.given_defaults.configs.get(MIN_INSYNC_REPLICAS, "1")}
 
     def _defaults(self, altered: Mapping[str, str]) -> TopicDefaults:
         given = self.given_defaults
-        return replace(given, configs={**given.configs, **altered})
+        of_topics = {name: text for name, text in altered.items() if name in _TOPIC_NAMES}
+        expiration = altered.get(PRODUCER_ID_EXPIRATION, given.producer_id_expiration_ms)
+        return replace(
+            given,
+            configs={**given.configs, **of_topics},
+            producer_id_expiration_ms=int(expiration),
+        )

@@ -5,16 +5,9 @@ Must not know: which API asks, or how values are stored.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import Final
 
-from gateway.broker_settings import (
-    ALL_NODES,
-    ALTERABLE,
-    THROTTLES,
-    UNLIMITED,
-    BrokerSettings,
-)
+from gateway.broker_settings import ALL_NODES, BrokerSettings
 from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
 from gateway.config import GatewayConfig
 from gateway.group_keys import GROUP_KEYS
@@ -23,7 +16,7 @@ from gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
-from topics import CONFIG_KEYS, ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
+from topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
 from topics.config_values import normal_text
 
 TOPIC_SOURCE: Final = 1
@@ -38,23 +31,18 @@ _SOURCES: Final = {
     ConfigSource.BROKER: STATIC_BROKER_SOURCE,
     ConfigSource.DEFAULT: DEFAULT_SOURCE,
 }
+UNKNOWN_TYPE: Final = 0
 _TYPES: Final = {
     ConfigType.BOOLEAN: 1,
     ConfigType.STRING: 2,
     ConfigType.INT: 3,
+    ConfigType.SHORT: 4,
     ConfigType.LONG: 5,
     ConfigType.DOUBLE: 6,
     ConfigType.LIST: 7,
+    ConfigType.CLASS: 8,
+    ConfigType.PASSWORD: 9,
 }
-_FIELD_TYPES: Final = {bool: ConfigType.BOOLEAN, int: ConfigType.INT, str: ConfigType.STRING}
-_LONG_FIELDS: Final = frozenset(
-    {
-        "offsets_retention_check_interval_ms",
-        "connections_max_idle_ms",
-        "queued_max_request_bytes",
-        "queued_max_connection_bytes",
-    }
-)
 
 
 def topic_entries(
@@ -75,24 +63,9 @@ def topic_entries(
             for synonym in result.synonyms:
                 if synonym.source == STATIC_BROKER_SOURCE:
                     synonym.source = _source_of(synonym.name, settings)
-            result.config_source = result.synonyms[0].source
+            if result.synonyms:
+                result.config_source = result.synonyms[0].source
         yield result
-
-
-def altered_broker_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield the settings of this node, as given and as altered since."""
-    for entry in broker_entries(settings.given_config, settings.given_defaults):
-        if entry.name in ALTERABLE:
-            entry.read_only = False
-            places = [
-                DescribeConfigsSynonym(name=entry.name, value=altered[entry.name], source=source)
-                for level, source in ((settings.node, NODE_SOURCE), (ALL_NODES, ALL_NODES_SOURCE))
-                if entry.name in (altered := settings.of(level))
-            ]
-            if places:
-                entry.value, entry.config_source = places[0].value, places[0].source
-            entry.synonyms = [*places, *entry.synonyms]
-        yield entry
 
 
 def _source_of(name: str, settings: BrokerSettings) -> int:
@@ -100,37 +73,6 @@ def _source_of(name: str, settings: BrokerSettings) -> int:
     if name in settings.of(settings.node):
         return NODE_SOURCE
     return ALL_NODES_SOURCE if name in settings.of(ALL_NODES) else STATIC_BROKER_SOURCE
-
-
-def all_brokers_entries(settings: BrokerSettings) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield what was altered for all nodes."""
-    for entry in altered_broker_entries(settings):
-        if entry.name in (altered := settings.of(ALL_NODES)):
-            entry.value, entry.config_source = altered[entry.name], ALL_NODES_SOURCE
-            entry.synonyms = [one for one in entry.synonyms if one.source == ALL_NODES_SOURCE]
-            yield entry
-
-
-def broker_entries(
-    config: GatewayConfig, defaults: TopicDefaults
-) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield the settings of this node; all were given at the start and are read-only."""
-    untouched = GatewayConfig()
-    for field in fields(config):
-        value, default = getattr(config, field.name), getattr(untouched, field.name)
-        name = field.name.replace("_", ".")
-        places = [] if value == default else [(value, STATIC_BROKER_SOURCE)]
-        yield _entry(
-            name,
-            _field_type(field.name, value),
-            None,
-            [_place(name, *one) for one in [*places, (default, DEFAULT_SOURCE)]],
-            read_only=True,
-        )
-    yield from _topic_defaults(defaults, {field.name.replace("_", ".") for field in fields(config)})
-    for name in THROTTLES:
-        unset = _place(name, UNLIMITED, DEFAULT_SOURCE)
-        yield _entry(name, ConfigType.LONG, None, [unset], read_only=True)
 
 
 def group_entries(
@@ -141,12 +83,12 @@ def group_entries(
     for key in GROUP_KEYS.values():
         (synonym,) = key.synonyms
         given = settings.given.get(synonym.name)
-        places = [_place(synonym.name, key.default, DEFAULT_SOURCE)]
+        places = [place(synonym.name, key.default, DEFAULT_SOURCE)]
         if given is not None and given != untouched[synonym.name]:
-            places.insert(0, _place(synonym.name, given, STATIC_BROKER_SOURCE))
+            places.insert(0, place(synonym.name, given, STATIC_BROKER_SOURCE))
         if key.name in own:
-            places.insert(0, _place(key.name, own[key.name], GROUP_SOURCE))
-        yield _entry(key.name, key.type, key.documentation, places)
+            places.insert(0, place(key.name, own[key.name], GROUP_SOURCE))
+        yield shown_entry(key.name, key.type, key.documentation, places)
 
 
 def client_metrics_entries(
@@ -156,60 +98,53 @@ def client_metrics_entries(
     own = metrics.of(name)
     for key in CLIENT_METRICS_KEYS.values():
         is_set = key.name in own
-        place = _place(
+        only_place = place(
             key.name,
             own.get(key.name, key.default),
             CLIENT_METRICS_SOURCE if is_set else DEFAULT_SOURCE,
         )
-        entry = _entry(key.name, key.type, key.documentation, [place])
-        entry.synonyms = [place] if is_set else []
+        entry = shown_entry(key.name, key.type, key.documentation, [only_place])
+        entry.synonyms = [only_place] if is_set else []
         yield entry
-
-
-def _topic_defaults(
-    defaults: TopicDefaults, shown: set[str]
-) -> Iterator[DescribeConfigsResourceResult]:
-    """Yield the broker-level names under which topics' defaults are set."""
-    for entry in describe({}, defaults):
-        name = entry.synonyms[0].name
-        if name in shown or not CONFIG_KEYS[entry.name].synonyms:
-            continue
-        shown.add(name)
-        yield _result(entry, name, entry.synonyms[0].value, read_only=True)
 
 
 def _result(
     entry: ConfigEntry, name: str, value: str, *, read_only: bool
 ) -> DescribeConfigsResourceResult:
-    places = [_place(one.name, one.value, _SOURCES[one.source]) for one in entry.synonyms]
-    result = _entry(name, entry.type, entry.documentation, places, read_only=read_only)
+    places = [place(one.name, one.value, _SOURCES[one.source]) for one in entry.synonyms]
+    result = shown_entry(name, entry.type, entry.documentation, places, read_only=read_only)
     result.value = value
     return result
 
 
-def _place(name: str, value: bool | int | str, source: int) -> DescribeConfigsSynonym:
+def place(name: str, value: bool | int | str, source: int) -> DescribeConfigsSynonym:
+    """Return one place that a value comes from."""
     return DescribeConfigsSynonym(name=name, value=normal_text(value), source=source)
 
 
-def _entry(
+def shown_entry(
     name: str,
-    kind: ConfigType,
+    kind: ConfigType | None,
     documentation: str | None,
     places: list[DescribeConfigsSynonym],
     *,
     read_only: bool = False,
 ) -> DescribeConfigsResourceResult:
-    """Return a setting with the places that could have set it; the first one holds."""
+    """Return a setting with the places that could have set it; the first one holds.
+
+    Args:
+        name: of the setting.
+        kind: None if nobody knows it.
+        documentation: what it does here.
+        places: none if it has no value.
+        read_only: whether it can be altered.
+    """
     return DescribeConfigsResourceResult(
         name=name,
-        value=places[0].value,
+        value=places[0].value if places else None,
         read_only=read_only,
-        config_source=places[0].source,
-        config_type=_TYPES[kind],
+        config_source=places[0].source if places else DEFAULT_SOURCE,
+        config_type=UNKNOWN_TYPE if kind is None else _TYPES[kind],
         documentation=documentation,
         synonyms=places,
     )
-
-
-def _field_type(name: str, value: bool | int | str) -> ConfigType:
-    return ConfigType.LONG if name in _LONG_FIELDS else _FIELD_TYPES[type(value)]

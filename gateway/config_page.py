@@ -1,4 +1,4 @@
-"""The page about settings of topics, groups and client metrics: docs/CONFIGS.md.
+"""The page about settings of topics, groups, client metrics and brokers: docs/CONFIGS.md.
 
 Rule: what the page says is what the tables of names say, and a test compares them. `python -m
 gateway.config_page` writes it anew.
@@ -8,6 +8,7 @@ Must not know: values in force.
 from collections.abc import Iterable
 from pathlib import Path
 
+from gateway.broker_keys import BROKER_KEYS, BrokerKey, UpdateMode
 from gateway.client_metrics import CLIENT_METRICS_KEYS
 from gateway.group_keys import GROUP_KEYS
 from topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
@@ -22,8 +23,8 @@ limits, and can be set, altered and described; a name that starts with `kledger.
 The broker-level names give the default of all topics; the first of them can be altered while the
 server runs.
 
-This page is made from the tables in `topics/config_keys.py`, `gateway/group_keys.py` and
-`gateway/client_metrics.py` by `python -m gateway.config_page`.
+This page is made from the tables in `topics/config_keys.py`, `gateway/group_keys.py`,
+`gateway/client_metrics.py` and `gateway/broker_keys.py` by `python -m gateway.config_page`.
 """,
         CONFIG_KEYS,
     ),
@@ -49,6 +50,21 @@ A subscription to metrics of clients (KIP-714) exists while something is set for
     ),
 )
 
+BROKERS = """
+# Settings of the broker
+
+DescribeConfigs of a broker lists every setting that a broker of Apache Kafka 4.3 has, with Kafka's
+type and default, and with the value of this server where it has one. Those that Kafka can alter
+while it runs can be altered here, too, for this node or, unless it says *one node*, for all nodes;
+they hold at once and after a restart. The defaults of topics are among them, under the first of
+their broker-level names above. The others are given at the start ([SETTINGS.md](SETTINGS.md)) or
+have Kafka's default, and are refused: `Cannot update these configs dynamically`. A name that Kafka
+does not know is kept and its value not shown, as in Kafka.
+
+| name | default | what it does here |
+|---|---|---|
+"""
+
 
 def has_effect(key: ConfigKey) -> bool:
     """Return whether a setting changes anything here."""
@@ -57,7 +73,28 @@ def has_effect(key: ConfigKey) -> bool:
 
 def page() -> str:
     """Return the whole page."""
-    return "".join(head + _lists(keys.values()) for head, keys in PARTS)
+    parts = (head + _lists(keys.values()) for head, keys in PARTS)
+    return "".join([*parts, BROKERS, *map(_row, alterable_brokers())])
+
+
+def alterable_brokers() -> list[BrokerKey]:
+    """Return what of a broker can be altered, but for the defaults of topics."""
+    of_topics = {synonym.name for key in CONFIG_KEYS.values() for synonym in key.synonyms}
+    return [
+        key
+        for key in BROKER_KEYS.values()
+        if key.mode is not UpdateMode.READ_ONLY and key.name not in of_topics
+    ]
+
+
+def _row(key: BrokerKey) -> str:
+    default = "none" if key.default is None else f"`{key.default}`" if key.default else "empty"
+    notes = {
+        UpdateMode.PER_BROKER: "One node. ",
+        UpdateMode.PER_LISTENER: "One node, one listener (`listener.name.…`). ",
+    }
+    words = notes.get(key.mode, "") + (key.documentation or "")
+    return f"| `{key.name}` | {default} | {words} |\n"
 
 
 def _lists(keys: Iterable[ConfigKey]) -> str:

@@ -5,14 +5,14 @@ has no configuration here.
 Must not know: the messages of the APIs that use it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
-from gateway.broker_settings import ALL_NODES, ALTERABLE, BrokerSettings
+from gateway.broker_entries import all_nodes_entries, node_entries
+from gateway.broker_keys import BROKER_KEYS
+from gateway.broker_settings import ALL_NODES, BrokerSettings
 from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
 from gateway.config_entries import (
-    all_brokers_entries,
-    altered_broker_entries,
     client_metrics_entries,
     group_entries,
     topic_entries,
@@ -42,8 +42,8 @@ Entries = Iterable[DescribeConfigsResourceResult]
 class Target(Protocol):
     """One thing that has settings."""
 
-    keys: Mapping[str, ConfigKey]
-    """The settings that it can have."""
+    keys: Collection[str]
+    """The settings that it can have, by name."""
     lists: frozenset[str]
     """Those that elements can be added to and taken from."""
 
@@ -142,7 +142,7 @@ def _lists(keys: Mapping[str, ConfigKey]) -> frozenset[str]:
 class TopicTarget:
     """A topic."""
 
-    keys: Mapping[str, ConfigKey] = CONFIG_KEYS
+    keys: Collection[str] = CONFIG_KEYS
     lists = _lists(CONFIG_KEYS)
 
     def __init__(self, services: Services, topic: Topic) -> None:
@@ -189,14 +189,17 @@ class _KeptTarget(Generic[S]):
 class BrokerTarget(_KeptTarget[BrokerSettings]):
     """This node, or all nodes."""
 
-    keys: Mapping[str, ConfigKey] = ALTERABLE
-    lists = _lists(ALTERABLE)
+    lists = frozenset(name for name, key in BROKER_KEYS.items() if key.type is ConfigType.LIST)
+
+    def __init__(self, settings: BrokerSettings, name: str) -> None:
+        super().__init__(settings, name)
+        self.keys: Collection[str] = {*BROKER_KEYS, *settings.of(name)}
 
     def entries(self) -> Entries:
         """Return all settings, as they are shown; of all nodes, what was altered for them."""
         if self._name == ALL_NODES:
-            return all_brokers_entries(self._settings)
-        return altered_broker_entries(self._settings)
+            return all_nodes_entries(self._settings)
+        return node_entries(self._settings)
 
     def value(self, name: str) -> str:
         """Return the text in force of a setting on this node."""
@@ -206,7 +209,7 @@ class BrokerTarget(_KeptTarget[BrokerSettings]):
 class ClientMetricsTarget(_KeptTarget[ClientMetrics]):
     """A subscription to metrics of clients. Its lists can only be set, as in Apache Kafka."""
 
-    keys: Mapping[str, ConfigKey] = CLIENT_METRICS_KEYS
+    keys: Collection[str] = CLIENT_METRICS_KEYS
     lists: frozenset[str] = frozenset()
 
     def entries(self) -> Entries:
@@ -221,7 +224,7 @@ class ClientMetricsTarget(_KeptTarget[ClientMetrics]):
 class GroupTarget(_KeptTarget[GroupSettings]):
     """A group."""
 
-    keys: Mapping[str, ConfigKey] = GROUP_KEYS
+    keys: Collection[str] = GROUP_KEYS
     lists = _lists(GROUP_KEYS)
 
     def entries(self) -> Entries:

@@ -7,6 +7,8 @@ Must not know: requests and responses.
 
 import asyncio
 
+from gateway.broker_entries import plaintext
+from gateway.broker_settings import LISTENERS
 from gateway.connection import Connection
 from gateway.services import Services
 from gateway.switchboard import Switchboard
@@ -35,6 +37,7 @@ class GatewayServer:
         config = self._services.config
         if config.advertised_port == 0:
             config.advertised_port = bound_port
+        self._services.broker_settings.facts[LISTENERS] = plaintext(host, bound_port)
         switchboard.start_idle_sweeps()
         return bound_host, bound_port
 

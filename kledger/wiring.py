@@ -94,6 +94,9 @@ class Server:
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
+            self._services.broker_settings.facts["log.retention.check.interval.ms"] = str(
+                settings.log_retention_check_interval_ms
+            )
             if settings.kafka is not None:
                 self.kafka_address = await self._listen(self._services, settings.kafka)
             if settings.native is not None:

@@ -461,6 +461,7 @@ class PartitionLog:
         """Let another configuration hold from now on."""
         self.config = config
         self._notes.reconfigure(config)
+        self._state.producers.expiration_ms = config.producer_id_expiration_ms
 
     async def close(self) -> None:
         """Write down what a start would have to work out, then close the ledger; idempotent."""

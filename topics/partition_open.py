@@ -123,7 +123,7 @@ class _Opening:
         self.rows = IndexRows(store, keys)
         self.tail = TailState()
         self.producers = ProducerTable(
-            expiration_ms=defaults.producer_id_expiration_ms, count_max=defaults.producers_max
+            expiration_ms=config.producer_id_expiration_ms, count_max=defaults.producers_max
         )
         self.state = PartitionState(producers=self.producers, log_start_offset=0, next_offset=0)
         self.checkpoint_at = EARLIEST

@@ -56,11 +56,12 @@ def last_sequence(first_sequence: int, count: int) -> int:
 class ProducerTable:
     """All producers of one partition."""
 
-    __slots__ = ("_count_max", "_entries", "_expiration_ms")
+    __slots__ = ("_count_max", "_entries", "expiration_ms")
 
     def __init__(self, *, expiration_ms: int, count_max: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        self._expiration_ms = expiration_ms
+        self.expiration_ms = expiration_ms
+        """How long an idle producer is remembered."""
         self._count_max = count_max
 
     def __len__(self) -> int:
@@ -187,7 +188,7 @@ class ProducerTable:
         return len(idle)
 
     def _is_idle(self, entry: ProducerEntry, now_ms: int) -> bool:
-        is_old = now_ms - entry.active_ms > self._expiration_ms
+        is_old = now_ms - entry.active_ms > self.expiration_ms
         return is_old and entry.transaction_start == NO_TRANSACTION
 
     def _evict(self) -> None:

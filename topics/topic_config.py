@@ -86,6 +86,7 @@ class TopicConfig:
         is_compacted, is_deleted_by_age: the parts of cleanup.policy.
         is_walked: records of every batch are checked one by one.
         waits_for_subscriptions, waits_for_groups: retention leaves alone what these are owed.
+        producer_id_expiration_ms: how long an idle producer is remembered.
     """
 
     size_max: int
@@ -101,6 +102,7 @@ class TopicConfig:
     segment_ms: int
     waits_for_subscriptions: bool
     waits_for_groups: bool
+    producer_id_expiration_ms: int
 
     def record_rules(self, now_ms: int) -> RecordRules:
         """What each record has to keep at this time."""
@@ -140,13 +142,20 @@ def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> Top
     Raises:
         InvalidConfig: two values contradict each other.
     """
-    broker, batch_validation = frozenset(defaults.configs.items()), defaults.batch_validation
-    return _effective_config(frozenset(configs.items()), broker, batch_validation)
+    return _effective_config(
+        frozenset(configs.items()),
+        frozenset(defaults.configs.items()),
+        defaults.batch_validation,
+        defaults.producer_id_expiration_ms,
+    )
 
 
 @lru_cache(maxsize=KEPT_MAX)
 def _effective_config(
-    topic: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]], batch_validation: str
+    topic: frozenset[tuple[str, str]],
+    broker: frozenset[tuple[str, str]],
+    batch_validation: str,
+    producer_id_expiration_ms: int,
 ) -> TopicConfig:
     configs, broker_configs = dict(topic), dict(broker)
 
@@ -181,6 +190,7 @@ def _effective_config(
         segment_ms=min(segment_ms, number("max.compaction.lag.ms")) if is_compacted else segment_ms,
         waits_for_subscriptions=SUBSCRIPTIONS in waited_for,
         waits_for_groups=GROUPS in waited_for,
+        producer_id_expiration_ms=producer_id_expiration_ms,
     )
 
 
@@ -199,6 +209,7 @@ def _entries(
 
 
 def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
+    """Show one setting; a default that has several broker-level names, or none, is no place."""
     places = []
     if key.name in configs:
         text = normal_text(_value(key.name, configs, broker))
@@ -207,10 +218,10 @@ def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]
         if synonym.name in broker:
             text = broker[synonym.name].strip()
             places.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
-    default_name = key.synonyms[0].name if key.synonyms else key.name
-    places.append(ConfigSynonym(default_name, key.default, ConfigSource.DEFAULT))
-    source = places[0].source
-    value = places[0].value
+    if len(key.synonyms) == 1:
+        places.append(ConfigSynonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT))
+    source = places[0].source if places else ConfigSource.DEFAULT
+    value = places[0].value if source is ConfigSource.TOPIC else key.default
     if source is ConfigSource.BROKER:
         value = _broker_value(key, broker) or key.default
     return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(places))

@@ -7,6 +7,7 @@ table of what differs on purpose.
 """
 
 from compat_tests.differential import (  # noqa: F401 (they put their scripts on the list)
+    broker_scripts,
     config_scripts,
     consumer_scripts,
     defaults_scripts,

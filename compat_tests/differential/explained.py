@@ -139,25 +139,51 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         theirs="missing",
         reason="settings of its own, which Kafka has not",
     ),
-    Explanation(
-        scripts=(
-            "topics_are_created",
-            "settings_of_topics_are_described",
-            "changes_of_topics_are_limited",
-        ),
-        path="*/configs/min.insync.replicas/*",
-        reason="Kafka sets it for the whole cluster when its storage is formatted; that is not a "
-        "layer of settings here",
-    ),
-    Explanation(
-        scripts=(
-            "settings_of_topics_are_described",
-            "settings_of_topics_are_replaced",
-            "settings_of_topics_are_changed",
-        ),
-        path="*/synonyms/*",
-        theirs="missing",
-        reason="the server's default is shown also where Kafka has none of that name",
+    # Settings of brokers.
+    *(
+        Explanation(
+            scripts=("settings_of_brokers_are_listed",),
+            path=f"results/1/configs/{names}*",
+            reason=reason,
+        )
+        for reason, every_names in (
+            ("each server has its own", ("advertised.listeners", "listeners", "log.dir")),
+            (
+                "Kafka's single node has to be set up so",
+                (
+                    "controller.listener.names",
+                    "controller.quorum.voters",
+                    "listener.security.protocol.map",
+                    "offsets.topic.replication.factor",
+                    "share.coordinator.state.topic.",
+                    "transaction.state.log.",
+                ),
+            ),
+            (
+                "the scripts set it for Kafka, so that it assigns at once",
+                ("group.consumer.assign", "group.consumer.min.assignment.interval.ms"),
+            ),
+            (
+                "settings of its own, which Kafka has not",
+                (
+                    "advertised.host",
+                    "advertised.port",
+                    "cluster.id",
+                    "kledger.",
+                    "queued.max.connection.bytes",
+                    "send.buffer.max.bytes",
+                ),
+            ),
+            (
+                "what is so here",
+                (
+                    "group.coordinator.rebalance.protocols",
+                    "log.cleaner.enable",
+                    "queued.max.request.bytes",
+                ),
+            ),
+        )
+        for names in every_names
     ),
     # Settings of groups and of subscriptions to client metrics.
     Explanation(

@@ -89,18 +89,6 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         theirs="missing",
         reason="settings of its own, which Kafka has not",
     ),
-    Explanation(
-        scripts=_of("CreateTopics", "DescribeConfigs"),
-        path="*/configs/min.insync.replicas/*",
-        reason="Kafka sets it for the whole cluster when its storage is formatted; that is not a "
-        "layer of settings here",
-    ),
-    Explanation(
-        scripts=_of("DescribeConfigs"),
-        path="*/synonyms/*",
-        theirs="missing",
-        reason="the server's default is shown also where Kafka has none of that name",
-    ),
     # Groups.
     Explanation(
         scripts=_of("JoinGroup"),

@@ -62,7 +62,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 async def _create(
     context: RequestContext, asked: CreatableTopic, quota: MutationQuota, *, validate_only: bool
 ) -> CreatableTopicResult:
-    registry = context.services.registry
+    services, registry = context.services, context.services.registry
     _refuse_reserved(asked.name)
     registry.check_creation(asked.name)
     values = {config.name: _value(config) for config in asked.configs}
@@ -86,7 +86,7 @@ async def _create(
                 config_source=entry.config_source,
                 is_sensitive=False,
             )
-            for entry in topic_entries(values, registry.defaults)
+            for entry in topic_entries(values, registry.defaults, services.broker_settings)
         ]
     return result
 

@@ -1,5 +1,6 @@
 """The page says what the tables say."""
 
+from gateway.broker_keys import BROKER_KEYS, UpdateMode
 from gateway.config_page import PAGE, PARTS, has_effect, page
 from gateway.group_keys import GROUP_KEYS
 from topics.config_keys import CONFIG_KEYS
@@ -21,4 +22,15 @@ def test_settings_without_effect_are_told_apart() -> None:
     assert not has_effect(CONFIG_KEYS["flush.ms"])
     assert {"consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"} == {
         name for name, key in GROUP_KEYS.items() if has_effect(key)
+    }
+
+
+def test_what_of_a_broker_can_be_altered_stands_there() -> None:
+    text = page()
+    of_topics = {synonym.name for key in CONFIG_KEYS.values() for synonym in key.synonyms}
+    shown = {name for name in BROKER_KEYS if f"| `{name}` |" in text}
+    assert shown == {
+        key.name
+        for key in BROKER_KEYS.values()
+        if key.mode is not UpdateMode.READ_ONLY and key.name not in of_topics
     }

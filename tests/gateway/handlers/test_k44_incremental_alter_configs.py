@@ -212,7 +212,7 @@ async def test_settings_of_this_node_and_of_all_nodes_can_be_altered() -> None:
         assert [0, 0] == [outcome.error_code for outcome in outcomes]
         settings = gateway.services.broker_settings
         assert {policy: "delete,compact", size: "500"} == settings.of("1")
-        assert {size: "400"} == settings.of("")
+        assert {size: "400", "min.insync.replicas": "1"} == settings.of("")
         (outcome,) = await alter(gateway, of("1", (size, APPEND, "1"), kind=4))
         assert INVALID_CONFIG == outcome.error_code
 
