@@ -17,6 +17,10 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    # Tools read from it which release a cluster speaks: 7 is 3.3-IV3, 30 is 4.3-IV0.
+    Feature("metadata.version", 7, 30, 30),
+    # One node is in sync with itself, so the list of other eligible leaders is always empty.
+    Feature("eligible.leader.replicas.version", 0, 1, 1),
     Feature("group.version", 0, 1, 1),
     Feature("transaction.version", 0, 2, 2),
 )

@@ -21,13 +21,6 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
     ),
     Explanation(
         scripts=("versions_are_told",),
-        path="api_keys/7[12]",
-        theirs="missing",
-        reason="metrics of clients are kept here; Kafka serves these, too, but says so only with a "
-        "plug-in that takes them",
-    ),
-    Explanation(
-        scripts=("versions_are_told",),
         path="*_features*",
         reason="features of KRaft and of what is not served; the epoch counts Kafka's own records",
     ),

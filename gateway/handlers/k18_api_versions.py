@@ -5,12 +5,15 @@ Behaviour:
 - A version that is not served is answered too, in the layout of version 0 with error 35 and the
   range of this key alone; the client asks again within it. The router does that.
 - The response header is always version 0, for a client that cannot know better yet.
+- What is for metrics of clients (KIP-714) is advertised while somebody has subscribed to some, as a
+  client that sees it asks for an id at once; Apache Kafka goes by a plug-in. It is always served.
 
 Version notes:
 - v3 is flexible and carries the client's software name and version (KIP-511), which must match
   Kafka's pattern or the answer is INVALID_REQUEST. What it says last holds for the connection.
 - v3 features (KIP-584): transaction.version 2 is finalized, so that clients that know it let
   Produce add partitions to transactions (KIP-890); the others go on as they always did.
+  metadata.version is that of Kafka 4.3.
 - v4 shows supported features whose minimum is 0, which older clients cannot read (KIP-1022).
 """
 
@@ -36,6 +39,8 @@ MAX_VERSION = 4
 
 SOFTWARE_SINCE = 3
 MINIMUM_0_SINCE = 4
+TELEMETRY = (71, 72)
+"""GetTelemetrySubscriptions and PushTelemetry."""
 SOFTWARE_PATTERN = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -48,7 +53,8 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     context.peer.software_name = request.client_software_name or UNKNOWN_SOFTWARE
     context.peer.software_version = request.client_software_version or UNKNOWN_SOFTWARE
-    return _encoded(context.version)
+    is_subscribed = bool(context.services.client_metrics.subscriptions())
+    return _encoded(context.version, has_telemetry=is_subscribed)
 
 
 def unsupported_version() -> ApiVersionsResponse:
@@ -63,10 +69,11 @@ def unsupported_version() -> ApiVersionsResponse:
 
 
 @cache
-def _encoded(version: int) -> bytes:
+def _encoded(version: int, *, has_telemetry: bool) -> bytes:
     served = [
         ApiVersion(api_key=spec.key, min_version=spec.advertised_min, max_version=spec.max_version)
         for spec in HANDLERS
+        if has_telemetry or spec.key not in TELEMETRY
     ]
     supported = [
         SupportedFeatureKey(name=feature.name, min_version=feature.min, max_version=feature.max)

@@ -4,9 +4,11 @@ import pytest
 
 from gateway.context import Peer
 from gateway.handlers import HANDLERS
+from gateway.handlers.k18_api_versions import TELEMETRY
 from gateway.wire.codec import decode
 from gateway.wire.header import encode_request_header
 from gateway.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
 from tests.gateway.running import running_gateway
 
 REQUEST = ApiVersionsRequest(client_software_name="test-1.0", client_software_version="1.0")
@@ -35,9 +37,38 @@ async def test_row_2_header_has_no_tags_and_the_list_is_that_of_the_handlers(ver
     async with running_gateway() as gateway, gateway.client() as client:
         response = await client.ask(REQUEST, version)
         assert 0 == response.error_code
-        assert [(one.key, one.advertised_min, one.max_version) for one in HANDLERS] == [
+        listed = [one for one in HANDLERS if one.key not in TELEMETRY]
+        assert [(one.key, one.advertised_min, one.max_version) for one in listed] == [
             (one.api_key, one.min_version, one.max_version) for one in response.api_keys
         ]
+
+
+async def test_telemetry_is_advertised_while_somebody_wants_it_and_always_served() -> None:
+    """A client of librdkafka that saw it asked for an id, and logged a line about it."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        metrics, advertised = gateway.services.client_metrics, []
+        for interval in (None, "1000", None):
+            await metrics.alter("s", {"interval.ms": interval}, replace=False, validate_only=False)
+            keys = {one.api_key for one in (await client.ask(REQUEST, 4)).api_keys}
+            advertised.append(keys & set(TELEMETRY))
+        assert [set(), set(TELEMETRY), set()] == advertised
+        assert 0 == (await client.ask(GetTelemetrySubscriptionsRequest(), 0)).error_code
+
+
+@pytest.mark.parametrize("version", [3, 4])
+async def test_features_are_those_of_kafka_that_hold_here(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        response = await client.ask(REQUEST, version)
+        levels = {one.name: one.max_version_level for one in response.finalized_features}
+        assert {
+            "metadata.version": 30,
+            "eligible.leader.replicas.version": 1,
+            "group.version": 1,
+            "transaction.version": 2,
+        } == levels
+        supported = {one.name: one.min_version for one in response.supported_features}
+        assert supported.keys() == (levels.keys() if version == 4 else {"metadata.version"})
+        assert 7 == supported["metadata.version"]
 
 
 @pytest.mark.parametrize(
