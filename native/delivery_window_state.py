@@ -38,6 +38,11 @@ class DeliveryWindow:
         # Grows at once and shrinks by halves: a mistake on this side costs memory.
         self.record_bytes = max(1, data_bytes // max(1, records), self.record_bytes // 2)
 
+    def dropped(self, records: int, data_bytes: int) -> None:
+        """Note what was delivered and will not be written: its permits can be passed on again."""
+        self.permits += records
+        self.waiting_bytes -= data_bytes
+
     def written(self, data_bytes: int) -> None:
         """Note what is on its way to the client."""
         self.waiting_bytes -= data_bytes

@@ -6,6 +6,7 @@ Must not know: what an item is, and what it is written to.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from runtime.signal import Signal
@@ -37,6 +38,14 @@ class Outbox(Generic[Item]):
         self._items.append((item, size))
         self.waiting_bytes += size
         self._changed.notify()
+
+    def discard(self, is_unwanted: Callable[[Item], bool]) -> list[Item]:
+        """Remove items that need not be written any more; return them in their order."""
+        removed = [item for item, _ in self._items if is_unwanted(item)]
+        if removed:
+            self._items = deque(each for each in self._items if not is_unwanted(each[0]))
+            self.waiting_bytes = sum(size for _, size in self._items)
+        return removed
 
     def finish(self) -> None:
         """Take nothing more; what is there can still be written."""

@@ -8,9 +8,11 @@ Must not know: producers, consumers and what they do about a link that has ended
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ledger import Position
+from native.position_changes import PositionChanges
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_connection import KEEPALIVE_MS, RpcConnection
 from native.rpc_links import (
@@ -83,6 +85,7 @@ class RpcClient:
             versions=versions,
         )
         self._links: set[RpcLink[Any, Any]] = set()
+        self._changes = PositionChanges()
 
     async def connect(
         self,
@@ -125,7 +128,9 @@ class RpcClient:
         self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
     ) -> RpcConsumerLink:
         """Join a subscription; see `native.seam.Broker`."""
-        link = RpcConsumerLink(self._connection, ended, self._links, deliver)
+        await self._changes.wait_before_opening(request)
+        link = RpcConsumerLink(self._connection, ended, self._links, request, deliver)
+        self._changes.note_opening(link)
         await link.open(first_consume_message(request))
         return link
 
@@ -188,16 +193,19 @@ class RpcClient:
             partition=partition,
             inclusive=inclusive,
         )
-        await self._call("ResetSubscription", request)
+        with self._setting(topic, name, partition):
+            await self._call("ResetSubscription", request)
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
         """Acknowledge the next so many messages of every partition."""
         request = pb.SkipMessagesRequest(topic=topic, name=name, count=count)
-        await self._call("SkipMessages", request)
+        with self._setting(topic, name):
+            await self._call("SkipMessages", request)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
         """Acknowledge everything that is there."""
-        await self._call("ClearBacklog", pb.ClearBacklogRequest(topic=topic, name=name))
+        with self._setting(topic, name):
+            await self._call("ClearBacklog", pb.ClearBacklogRequest(topic=topic, name=name))
 
     async def peek(
         self, topic: str, name: str, count: int
@@ -221,6 +229,13 @@ class RpcClient:
         if not answer.HasField("client"):
             return None
         return ClientMetrics(metrics_client_from(answer.client), answer.data)
+
+    def _setting(
+        self, topic: str, subscription: str, partition: int | None = None
+    ) -> AbstractContextManager[None]:
+        """Surround a request that sets a position, which ends links of this client, too."""
+        consumers = [each for each in self._links if isinstance(each, RpcConsumerLink)]
+        return self._changes.running(topic, subscription, partition, consumers)
 
     async def _call(self, name: str, request: Any) -> Any:
         return await self._connection.call(name, request)

@@ -4,6 +4,8 @@ Rule: a link is one stream. What is sent is queued and written as fast as the se
 in one message. When the stream ends, whoever still waits for an answer hears Unavailable, for
 nobody knows what the server did; then `ended` is called, unless it was the client that closed.
 After a reset, of which the server's last message tells, acknowledgements mean nothing and return.
+Nothing that was handed out before a redelivery of everything, or before a reset that this client
+has asked for, is delivered after it.
 Must not know: how a lost connection comes back, and who opens the next link.
 """
 
@@ -16,7 +18,13 @@ from typing import Any, Generic, TypeVar
 import grpc.aio
 
 from ledger import Buffer
-from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
+from native.errors import (
+    AlreadyClosed,
+    InvalidArgument,
+    KledgerError,
+    SubscriptionFenced,
+    Unavailable,
+)
 from native.outbox import ITEM_BYTES, Outbox
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_connection import RpcConnection, is_own_task_cancelled
@@ -30,7 +38,7 @@ from native.rpc_values import (
     position_from,
 )
 from native.seam import ConsumerRequest, Ended, SendReceipt
-from subscriptions.model import Acknowledgement, Deliver, Piece
+from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +48,9 @@ CLOSE_TIMEOUT_MS = 5_000
 """How long the server may take to end a link that was closed; then it is cut."""
 MESSAGE_OVERHEAD_BYTES = 1024
 """What a message adds to one batch, at most."""
+
+ONE_GETS_EVERYTHING = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
+"""Of these, some records do not come again without all that are behind them."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -53,7 +64,7 @@ class RpcLink(ABC, Generic[Item, Answer]):
     def __init__(
         self, connection: RpcConnection, ended: Ended, links: "set[RpcLink[Any, Any]]"
     ) -> None:
-        """Args: links: this one stands among them while it is open."""
+        """Args: links: this one stands among them while it is open, or being opened."""
         self._connection = connection
         self._ended = ended
         self._links = links
@@ -80,6 +91,14 @@ class RpcLink(ABC, Generic[Item, Answer]):
         Raises:
             KledgerError: it has not.
         """
+        self._links.add(self)
+        try:
+            await self._open(request)
+        except BaseException:
+            self._links.discard(self)
+            raise
+
+    async def _open(self, request: Any) -> None:
         await self._connection.ready()
         self._call = call = self._connection.stream(self.call_name)
         timers = self._connection.timers
@@ -100,10 +119,12 @@ class RpcLink(ABC, Generic[Item, Answer]):
             timer.cancel()
         if response is grpc.aio.EOF:
             raise Unavailable("the server let go before the link was open")
+        if self._was_reset:
+            call.cancel()
+            raise SubscriptionFenced("the position was set while the consumer was being opened")
         supervisor = self._connection.supervisor
         writing = supervisor.spawn(self._write(), "native link")
         self._reading = supervisor.spawn(self._read(writing), "native link")
-        self._links.add(self)
 
     async def close(self) -> None:
         """Let go; what was sent is answered first. May be repeated."""
@@ -174,7 +195,9 @@ class RpcLink(ABC, Generic[Item, Answer]):
             self._over(error)
 
     def _over(self, error: KledgerError | None) -> None:
-        """Tell everybody that the link is at its end."""
+        """Tell everybody that the link is at its end; only once."""
+        if self._end is not None:
+            return
         self._end = Unavailable(str(error or "the server let go of the link"))
         self._links.discard(self)
         self._outbox.finish()
@@ -223,10 +246,13 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         connection: RpcConnection,
         ended: Ended,
         links: "set[RpcLink[Any, Any]]",
+        request: ConsumerRequest,
         deliver: Deliver,
     ) -> None:
         super().__init__(connection, ended, links)
+        self.request = request
         self._deliver = deliver
+        self._epoch = 0
 
     def add_permits(self, count: int) -> None:
         """Allow that many more records to be delivered."""
@@ -241,10 +267,27 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         await self._acknowledge((acknowledgement,), is_cumulative=True)
 
     def redeliver(self, pieces: Sequence[Piece] | None) -> None:
-        """Let records come again: these, or all that this consumer has not acknowledged."""
-        messages = [piece_to(each) for each in pieces or ()]
-        call = pb.ConsumerCall(redeliver=pb.Redeliver(is_all=pieces is None, pieces=messages))
-        self._outbox.put(call, ITEM_BYTES * len(messages))
+        """Let records come again; see `native.seam.ConsumerLink`.
+
+        Where that is all of them, what was handed out before belongs to an older epoch.
+        """
+        brings_all = pieces is None or (pieces and self.request.type in ONE_GETS_EVERYTHING)
+        if brings_all:
+            self._epoch += 1
+        request = pb.Redeliver(
+            is_all=pieces is None,
+            pieces=map(piece_to, pieces or ()),
+            consumer_epoch=self._epoch,
+        )
+        size = ITEM_BYTES * len(request.pieces)
+        self._outbox.put(pb.ConsumerCall(redeliver=request), size)
+
+    def end_by_reset(self) -> None:
+        """Be at the end because this client has set the position, as the server will say, too."""
+        self._was_reset = True
+        if self._reading is not None:  # else it is being opened, and `open` raises
+            self._over(None)
+            self._call.cancel()
 
     async def _acknowledge(
         self, acknowledgements: Sequence[Acknowledgement], *, is_cumulative: bool
@@ -269,8 +312,18 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
     def _received(self, response: pb.ConsumeResponse) -> None:
         for each in response.receipts:
             self._answer(each.request, each.error if each.HasField("error") else None, None)
-        if response.deliveries and not self._is_closing:
-            self._deliver([delivery_from(each) for each in response.deliveries])
+        if response.deliveries and not self._is_closing and self._end is None:
+            self._take(response.deliveries)
+
+    def _take(self, deliveries: Sequence[pb.Delivery]) -> None:
+        """Hand on what is of this epoch, and give the permits of the rest anew."""
+        epoch = self._epoch
+        taken = [delivery_from(each) for each in deliveries if each.consumer_epoch == epoch]
+        if len(taken) < len(deliveries):
+            older = (delivery_from(each) for each in deliveries if each.consumer_epoch != epoch)
+            self.add_permits(sum(each.record_count for each in older))
+        if taken:
+            self._deliver(taken)
 
 
 def _error_of_end(end: pb.LinkEnd) -> KledgerError | None:

@@ -1,7 +1,8 @@
 """Streams of producers and consumers, on the server's side.
 
 Rule: batches and deliveries travel as bytes that nobody looks into. A consumer's permits are the
-flow control; what waits for one that reads slowly is bounded by its delivery window.
+flow control; what waits for one that reads slowly is bounded by its delivery window. Deliveries
+carry the consumer epoch (Pulsar's PIP-84); those that wait are dropped when a newer one begins.
 Must not know: who listens, what a broker is made of.
 """
 
@@ -77,6 +78,13 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     ) -> None:
         super().__init__(broker, context, supervisor, config.acknowledgements_max)
         self._window = DeliveryWindow(config.delivery_bytes_max)
+        self._epoch = 0
+
+    def end(self, error: KledgerError | None) -> None:
+        """End the link; after a reset, what was read before must not be delivered any more."""
+        if error is None:
+            self._drop_waiting()
+        super().end(error)
 
     async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
         return await self._broker.open_consumer(
@@ -95,8 +103,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
                     count = len(call.acknowledge.acknowledgements)
                     self._begin(self._acknowledge(link, call.acknowledge), max(1, count))
                 case "redeliver":
-                    pieces = [piece_from(each) for each in call.redeliver.pieces]
-                    link.redeliver(None if call.redeliver.is_all else pieces)
+                    self._redeliver(link, call.redeliver)
                 case _:
                     raise InvalidArgument("a call that this version does not know")
 
@@ -104,7 +111,8 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         response = pb.ConsumeResponse()
         for item in items:
             if isinstance(item, Delivery):
-                response.deliveries.append(delivery_to(item))
+                # What waited in an older epoch was dropped when this one began.
+                response.deliveries.append(delivery_to(item, consumer_epoch=self._epoch))
             else:
                 response.receipts.append(item.receipt)
         return response
@@ -120,6 +128,24 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     def _grant(self, link: ConsumerLink) -> None:
         if count := self._window.take_grant():
             link.add_permits(count)
+
+    def _redeliver(self, link: ConsumerLink, request: pb.Redeliver) -> None:
+        if request.consumer_epoch < self._epoch:
+            raise InvalidArgument(
+                f"consumer epoch {request.consumer_epoch}, expected at least {self._epoch}"
+            )
+        if request.consumer_epoch > self._epoch:
+            self._epoch = request.consumer_epoch
+            self._drop_waiting()
+            self._grant(link)
+        pieces = [piece_from(each) for each in request.pieces]
+        link.redeliver(None if request.is_all else pieces)
+
+    def _drop_waiting(self) -> None:
+        """Forget the deliveries that are not written yet; the answers stay."""
+        for item in self._outbox.discard(lambda item: isinstance(item, Delivery)):
+            assert isinstance(item, Delivery), "an answer was dropped"
+            self._window.dropped(item.record_count, len(item.data))
 
     def _deliver(self, deliveries: Sequence[Delivery]) -> None:
         records = 0

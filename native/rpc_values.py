@@ -114,9 +114,10 @@ def acknowledgement_from(message: pb.Acknowledgement) -> Acknowledgement:
     )
 
 
-def delivery_to(delivery: Delivery) -> pb.Delivery:
+def delivery_to(delivery: Delivery, *, consumer_epoch: int) -> pb.Delivery:
     """Write a delivery."""
     return pb.Delivery(
+        consumer_epoch=consumer_epoch,
         position=position_to(delivery.position),
         data=bytes(delivery.data),
         records=mask_to(delivery.records),

@@ -60,16 +60,18 @@ class Acknowledgement(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., records: _Optional[bytes] = ..., batch_size: _Optional[int] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("position", "data", "records", "redelivery_count")
+    __slots__ = ("position", "data", "records", "redelivery_count", "consumer_epoch")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     REDELIVERY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     position: Position
     data: bytes
     records: bytes
     redelivery_count: int
-    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., data: _Optional[bytes] = ..., records: _Optional[bytes] = ..., redelivery_count: _Optional[int] = ...) -> None: ...
+    consumer_epoch: int
+    def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., data: _Optional[bytes] = ..., records: _Optional[bytes] = ..., redelivery_count: _Optional[int] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class Error(_message.Message):
     __slots__ = ("code", "message")
@@ -222,12 +224,14 @@ class Acknowledge(_message.Message):
     def __init__(self, request: _Optional[int] = ..., is_cumulative: _Optional[bool] = ..., acknowledgements: _Optional[_Iterable[_Union[Acknowledgement, _Mapping]]] = ...) -> None: ...
 
 class Redeliver(_message.Message):
-    __slots__ = ("is_all", "pieces")
+    __slots__ = ("is_all", "pieces", "consumer_epoch")
     IS_ALL_FIELD_NUMBER: _ClassVar[int]
     PIECES_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     is_all: bool
     pieces: _containers.RepeatedCompositeFieldContainer[Piece]
-    def __init__(self, is_all: _Optional[bool] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ...) -> None: ...
+    consumer_epoch: int
+    def __init__(self, is_all: _Optional[bool] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("deliveries", "receipts", "end")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from native.config import NativeConfig
 from native.rpc_client import RpcClient
 from native.rpc_server import RpcServer
+from native.seam import Broker
 from runtime.clock import SystemClock
 from runtime.tasks import Supervisor
 from tests.native.recording_broker import RecordingBroker
@@ -40,7 +41,7 @@ def no_crash(error: BaseException) -> None:
 
 @asynccontextmanager
 async def serving(
-    broker: RecordingBroker | None = None,
+    broker: Broker | None = None,
     *,
     port: int = 0,
     config: NativeConfig | None = None,

@@ -61,6 +61,15 @@ def test_entry_beyond_the_permits_is_counted_against_the_next_ones() -> None:
     assert window.granted > 0
 
 
+def test_what_is_dropped_makes_room_and_gives_its_permits_back() -> None:
+    window = DeliveryWindow(4 * MIB, permits=10)
+    assert 10 == window.take_grant()
+    window.delivered(10, 4 * MIB)
+    window.dropped(10, 4 * MIB)
+    assert (0, 10) == (window.waiting_bytes, window.permits)
+    assert 10 == window.take_grant()
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 500), st.integers(1, 2 * MIB)), min_size=1),
     st.integers(1, 5_000),

@@ -39,6 +39,17 @@ async def test_finished_outbox_gives_out_what_is_there_and_takes_nothing() -> No
     assert [] == await outbox.take()
 
 
+async def test_what_is_discarded_is_not_written_and_takes_no_room() -> None:
+    outbox: Outbox[int] = Outbox(1_000)
+    for number in range(5):
+        outbox.put(number, 100)
+    assert [1, 3] == outbox.discard(lambda number: number % 2 == 1)
+    assert [] == outbox.discard(lambda number: number > 9)
+    assert (3, 3 * (100 + ITEM_BYTES)) == (len(outbox), outbox.waiting_bytes)
+    assert [0, 2, 4] == await outbox.take()
+    assert 0 == outbox.waiting_bytes
+
+
 async def test_finishing_wakes_the_writer() -> None:
     outbox: Outbox[str] = Outbox(1_000)
     taking = asyncio.ensure_future(outbox.take())

@@ -1,6 +1,7 @@
 """Links over a real connection: order, answers, ends."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,12 +11,14 @@ from native.errors import (
     ConsumerBusy,
     InvalidArgument,
     KledgerError,
+    SubscriptionFenced,
     TopicTerminated,
     Unavailable,
 )
 from native.rpc_links import RpcConsumerLink, RpcProducerLink
 from native.seam import EARLIEST, ConsumerRequest, SendReceipt
 from subscriptions.model import Acknowledgement, Piece, SubscriptionType
+from tests.native.held_wire import HeldWire
 from tests.native.recording_broker import Deliveries, Endings, batch, delivery
 from tests.native.rpc_pair import MESSAGE_BYTES_MAX, Pair, pair
 
@@ -112,6 +115,152 @@ async def test_consumer_gets_what_is_delivered_and_its_calls_keep_their_order() 
     assert [] == ended.seen
 
 
+ONE_ACTIVE = replace(REQUEST, type=SubscriptionType.EXCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("request_", "pieces"),
+    [(REQUEST, None), (ONE_ACTIVE, None), (ONE_ACTIVE, [Piece(Position(3, 0))])],
+)
+async def test_nothing_from_before_a_redelivery_is_delivered_after_it(
+    request_: ConsumerRequest, pieces: list[Piece] | None
+) -> None:
+    """What waited on the server, or was on the wire, came in front of what was replayed."""
+    taken = Deliveries()
+    async with pair() as both:
+        link = await both.client.open_consumer(request_, deliver=taken, ended=Endings())
+        link.add_permits(10)
+        await both.broker.happened("c", "permits", 10)
+        served = both.broker.links[0]
+        # Neither the server nor the client has had a tick in which it could write or read.
+        served.deliver([delivery(0), delivery(1, count=4, records=0b1011)])
+        link.redeliver(pieces)
+        await both.broker.happened("c", "redeliver", *([None] if pieces is None else pieces))
+        served.deliver([delivery(2)])
+        assert [delivery(2)] == await taken.first(1)
+        while served.permits < 14:
+            await both.broker.changed.wait()
+        assert 14 == served.permits, "four records were dropped, and their permits came back"
+
+
+@pytest.mark.parametrize("pieces", [[], [Piece(Position(3, 7))]])
+async def test_redelivery_of_some_records_leaves_the_others_on_their_way(
+    pieces: list[Piece],
+) -> None:
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, Endings())
+        both.broker.links[0].deliver([delivery(0)])
+        link.redeliver(pieces)
+        assert [delivery(0)] == await taken.first(1)
+
+
+async def test_what_is_on_the_wire_when_a_redelivery_is_asked_for_is_dropped() -> None:
+    """The server has written it, and the client has not taken it yet."""
+    taken = Deliveries()
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        link = await both.client.open_consumer(ONE_ACTIVE, deliver=taken, ended=Endings())
+        link.add_permits(10)
+        await both.broker.happened("c", "permits", 10)
+        served = both.broker.links[0]
+        wire.hold()
+        served.deliver([delivery(0), delivery(1)])
+        await wire.reached()
+        link.redeliver(None)
+        await both.broker.happened("c", "redeliver", None)
+        served.deliver([delivery(0), delivery(1), delivery(2)])
+        wire.release()
+        assert [delivery(0), delivery(1), delivery(2)] == await taken.first(3)
+        while served.permits < 12:
+            await both.broker.changed.wait()
+        assert (3, 12) == (len(taken.seen), served.permits)
+
+
+@pytest.mark.parametrize("name", ["orders", "persistent://public/default/orders"])
+@pytest.mark.parametrize("kind", ["reset", "skip", "clear"])
+async def test_link_has_ended_when_its_own_client_has_set_the_place(name: str, kind: str) -> None:
+    """The end that the server tells of comes by the link, and may come later than the answer."""
+    taken, ended = Deliveries(), Endings()
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        link = await consumer(both, taken, ended)
+        wire.hold()
+        both.broker.links[0].deliver([delivery(0)])
+        await wire.reached()
+        acknowledging = asyncio.ensure_future(
+            link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        )
+        await asyncio.sleep(0)
+        await set_place(both, name, kind)
+        assert [None] == ended.seen
+        await acknowledging
+        wire.release()
+        await link.close()
+        await both.broker.happened("c", "close")
+    assert ([], [None]) == (taken.seen, ended.seen)
+
+
+async def test_links_outlive_resets_of_other_places_and_those_that_fail() -> None:
+    ended = Endings()
+    async with pair() as both:
+        for other in (
+            replace(REQUEST, partition=1),
+            replace(REQUEST, topic="others"),
+            replace(REQUEST, subscription="others"),
+        ):
+            await both.client.open_consumer(other, deliver=Deliveries(), ended=ended)
+        await producer(both, ended)
+        await set_place(both, "orders", "reset")
+        failing = await consumer(both, Deliveries(), ended)
+        both.broker.fail_next = SubscriptionFenced("somebody else is at it")
+        with pytest.raises(SubscriptionFenced):
+            await set_place(both, "orders", "reset")
+        await failing.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+    assert [] == ended.seen
+
+
+async def test_link_that_was_being_opened_when_the_place_was_set_is_to_be_opened_anew() -> None:
+    """Nobody knows whether it joined before that or behind it."""
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        wire.hold()
+        opening = asyncio.ensure_future(consumer(both, Deliveries(), Endings()))
+        await wire.reached()
+        await set_place(both, "orders", "reset")
+        wire.release()
+        with pytest.raises(SubscriptionFenced):
+            await opening
+        await both.broker.happened("c", "close")
+
+
+async def test_link_is_not_opened_while_its_own_client_sets_the_place() -> None:
+    ended = Endings()
+    async with pair() as both:
+        both.broker.hold_open = hold = asyncio.Event()
+        setting = asyncio.ensure_future(set_place(both, "orders", "reset"))
+        await both.broker.happened("reset_subscription", "orders", "bills", EARLIEST, 2, True)
+        opening = asyncio.ensure_future(consumer(both, Deliveries(), ended))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert ("open_consumer", REQUEST) not in both.broker.calls
+        hold.set()
+        await asyncio.gather(setting, opening)
+    assert [] == ended.seen
+
+
+async def set_place(both: Pair, topic: str, kind: str) -> None:
+    match kind:
+        case "reset":
+            await both.client.reset_subscription(
+                topic, "bills", EARLIEST, partition=2, inclusive=True
+            )
+        case "skip":
+            await both.client.skip_messages(topic, "bills", 1)
+        case _:
+            await both.client.clear_backlog(topic, "bills")
+
+
 async def test_link_that_cannot_be_opened_says_why() -> None:
     async with pair() as both:
         both.broker.fail_next = ConsumerBusy("taken by c")
@@ -146,7 +295,8 @@ async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | N
         both.broker.links[0].ended(error)
         found = await ended.first()
         assert (type(error), str(error)) == (type(found), str(found))
-        assert [delivery(0)] == taken.seen, "what came before the end is there"
+        # Behind a reset nothing comes that was handed out before it.
+        assert ([] if error is None else [delivery(0)]) == taken.seen
         late = link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
         if error is None:
             await late  # as in one process

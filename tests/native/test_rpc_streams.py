@@ -1,15 +1,19 @@
 """Producers and consumers on the server's side: what bounds the memory they take."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
 
 from ledger import Position
 from native.config import NativeConfig
-from native.errors import Unavailable
+from native.errors import KledgerError, Unavailable
 from native.proto import kledger_native_pb2 as pb
-from native.rpc_streams import ProducerStream
+from native.rpc_streams import ConsumerStream, ProducerStream
 from native.seam import ConsumerRequest
 from runtime.tasks import Supervisor
-from subscriptions.model import SubscriptionType
+from subscriptions.model import Piece, SubscriptionType
 from tests.native.recording_broker import (
     Deliveries,
     Endings,
@@ -18,7 +22,7 @@ from tests.native.recording_broker import (
     batch,
     delivery,
 )
-from tests.native.rpc_pair import GRACE_MS, Pair, pair
+from tests.native.rpc_pair import GRACE_MS, TEST_SECONDS, Pair, pair
 
 SIZE = 100_000
 OPEN = pb.OpenConsumer(topic="t", type="shared", start=pb.Target(time_ms=0), consumer_name="c")
@@ -151,6 +155,113 @@ async def test_producer_that_reads_no_answer_is_not_read() -> None:
     await asyncio.wait([running])
     assert ("", "close") == broker.calls[-1]
     await supervisor.close()
+
+
+class SlowContext:
+    """A stream whose client takes one message, then none until the test says so."""
+
+    def __init__(self) -> None:
+        self.requests: asyncio.Queue[pb.ConsumeRequest] = asyncio.Queue()
+        self.responses: list[pb.ConsumeResponse] = []
+        self.gate = asyncio.Event()
+
+    async def read(self) -> pb.ConsumeRequest:
+        return await self.requests.get()
+
+    async def write(self, response: pb.ConsumeResponse) -> None:
+        self.responses.append(response)
+        if response.deliveries:
+            await self.gate.wait()
+
+    def say(self, *calls: pb.ConsumerCall) -> None:
+        self.requests.put_nowait(pb.ConsumeRequest(calls=calls))
+
+    def written(self) -> list[tuple[int, int]]:
+        """Which entries were written, and of which epochs they said that they were."""
+        return [
+            (each.position.entry_id, each.consumer_epoch)
+            for response in self.responses
+            for each in response.deliveries
+        ]
+
+
+@asynccontextmanager
+async def slow_consumer() -> AsyncIterator[tuple[SlowContext, RecordingLink, RecordingBroker]]:
+    """A consumer with 10 permits, of which the link has used 1 for what is being written."""
+    broker, supervisor, context = RecordingBroker(), Supervisor(), SlowContext()
+    stream = ConsumerStream(broker, context, supervisor, NativeConfig())
+    context.requests.put_nowait(pb.ConsumeRequest(open=OPEN))
+    running = asyncio.ensure_future(stream.run())
+    async with asyncio.timeout(TEST_SECONDS):
+        context.say(pb.ConsumerCall(permits=10))
+        await broker.happened("c", "permits", 10)
+        (link,) = broker.links
+        link.permits -= 1
+        link.deliver([delivery(0)])
+        while not context.written():  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        yield context, link, broker
+    running.cancel()
+    await asyncio.wait([running])
+    await supervisor.close()
+
+
+async def test_what_waits_to_be_written_is_dropped_when_everything_is_to_come_again() -> None:
+    async with slow_consumer() as (context, link, _):
+        link.permits -= 5
+        link.deliver([delivery(1), delivery(2, count=4)])
+        context.say(
+            pb.ConsumerCall(acknowledge=pb.Acknowledge(request=7)),
+            pb.ConsumerCall(redeliver=pb.Redeliver(is_all=True, consumer_epoch=1)),
+        )
+        while link.permits < 9:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        assert 9 == link.permits, "of the five that were dropped; the client gives the other one"
+        link.deliver([delivery(0), delivery(1)])
+        context.gate.set()
+        while len(context.written()) < 3:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        assert [(0, 0), (0, 1), (1, 1)] == context.written()
+        receipts = [each.request for response in context.responses for each in response.receipts]
+        assert [7] == receipts
+
+
+async def test_redelivery_of_some_records_drops_nothing() -> None:
+    async with slow_consumer() as (context, link, broker):
+        link.deliver([delivery(1)])
+        piece = pb.Piece(position=pb.Position(ledger_id=3, entry_id=9))
+        context.say(pb.ConsumerCall(redeliver=pb.Redeliver(pieces=[piece])))
+        await broker.happened("c", "redeliver", Piece(Position(3, 9)))
+        context.gate.set()
+        while len(context.written()) < 2:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        assert [(0, 0), (1, 0)] == context.written()
+
+
+@pytest.mark.parametrize(("error", "expected"), [(None, [0]), (Unavailable("no"), [0, 1])])
+async def test_what_waits_to_be_written_is_dropped_by_a_reset(
+    error: KledgerError | None, expected: list[int]
+) -> None:
+    async with slow_consumer() as (context, link, _):
+        link.deliver([delivery(1)])
+        link.ended(error)
+        context.gate.set()
+        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (turns of the loop)
+            await asyncio.sleep(0)
+        assert expected == [entry_id for entry_id, _ in context.written()]
+
+
+async def test_epoch_that_goes_back_is_refused() -> None:
+    async with slow_consumer() as (context, *_):
+        for epoch in (2, 1):
+            redeliver = pb.Redeliver(is_all=True, consumer_epoch=epoch)
+            context.say(pb.ConsumerCall(redeliver=redeliver))
+        context.gate.set()
+        while not context.responses[-1].HasField("end"):  # noqa: ASYNC110 (turns of the loop)
+            await asyncio.sleep(0)
+        error = context.responses[-1].end.error
+        assert "invalid_argument" == error.code
+        assert "consumer epoch 1, expected at least 2" == error.message
 
 
 async def test_two_places_in_a_cumulative_acknowledgement_are_refused() -> None:

@@ -85,7 +85,9 @@ def test_words_of_streams_survive() -> None:
     assert acknowledgement == values.acknowledgement_from(
         values.acknowledgement_to(acknowledgement)
     )
-    assert delivery._replace(data=b"batch") == values.delivery_from(values.delivery_to(delivery))
+    message = values.delivery_to(delivery, consumer_epoch=3)
+    assert 3 == message.consumer_epoch
+    assert delivery._replace(data=b"batch") == values.delivery_from(message)
 
 
 @pytest.mark.parametrize("ranges", [None, (), ((1, 65_535),)])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import kledger
-from tests.native.contract.words import QUIET_MS, SOON_MS, send, values
+from tests.native.contract.words import QUIET_MS, SOON_MS, send, turn_loop, values
 
 
 async def read(reader: kledger.Reader, count: int) -> list[bytes | None]:
@@ -86,6 +86,19 @@ async def test_reader_seeks(client: kledger.Client, topic: str) -> None:
     assert not await reader.has_message_available()
     await reader.seek(0)
     assert values(10) == await read_all(reader)
+
+
+async def test_reader_that_seeks_reads_nothing_from_before(
+    client: kledger.Client, topic: str
+) -> None:
+    """Whatever has got how far when it seeks."""
+    sent = await send(client, topic, values(20), key=b"k")
+    reader = await client.create_reader(topic, "earliest")
+    for count in range(10):
+        assert values(3, first=count) == await read(reader, 3)
+        await turn_loop(3 * count)
+        await reader.seek(sent[count + 1])
+    assert values(10, first=10) == await read_all(reader)
 
 
 async def test_reader_reads_more_than_its_queue_holds(client: kledger.Client, topic: str) -> None:

@@ -12,6 +12,7 @@ from tests.native.contract.words import (
     receive,
     receive_values,
     send,
+    turn_loop,
     values,
 )
 
@@ -99,6 +100,22 @@ async def test_nothing_from_before_comes_after(client: kledger.Client, topic: st
     await receive(consumer, 50)
     await consumer.seek("earliest")
     assert values(100) == await receive_values(consumer, 100)
+
+
+@pytest.mark.parametrize("consumer_type", TYPES)
+async def test_nothing_from_before_a_reset_comes_after_it(
+    client: kledger.Client, topic: str, consumer_type: str
+) -> None:
+    """Whatever has got how far when the reset is asked for, by the same client."""
+    consumer = await client.subscribe(
+        topic, "s", consumer_type=consumer_type, receiver_queue_size=6
+    )
+    await send(client, topic, values(20), key=b"k")
+    for count in range(10):
+        assert values(3) == await receive_values(consumer, 3)
+        await turn_loop(3 * count)
+        await client.reset_subscription(topic, "s", "earliest")
+    assert values(20) == await receive_values(consumer, 20)
 
 
 async def test_acknowledgement_that_meets_a_seek_is_settled_by_it(client: kledger.Client) -> None:

@@ -54,6 +54,12 @@ async def is_quiet(consumer: kledger.Consumer) -> bool:
     return False
 
 
+async def turn_loop(count: int = 30) -> None:
+    """Let the loop turn, so that a timer whose time has come has rung."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 async def until_backlog(client: kledger.Client, topic: str, name: str, expected: int) -> None:
     """Return when a subscription is owed so many messages."""
     deadline = asyncio.get_running_loop().time() + SOON_MS / 1000

@@ -1,0 +1,97 @@
+"""Which consumer links end when the client that has them sets their subscription's position.
+
+Rule: when a client has the answer to a change that it asked for, every link that was open or being
+opened when it asked has ended. The server says so by the link itself, and that may arrive later
+than the answer. A link is not opened while such a change runs; one that overlaps with a change all
+the same counts as older than it.
+Must not know: how a link ends, and how a change is asked for.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from native.seam import ConsumerRequest
+from topics.topic_names import resolve_name
+
+
+class PositionedLink(Protocol):
+    """A consumer link, as far as a change concerns it."""
+
+    @property
+    def request(self) -> ConsumerRequest:
+        """What it was opened for."""
+        ...
+
+    def end_by_reset(self) -> None:
+        """Deliver nothing more and say that a reset was the reason; nothing if it has ended."""
+        ...
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class _Change:
+    topic: str
+    subscription: str
+    partition: int | None
+    links: list[PositionedLink] = field(default_factory=list)
+    over: "asyncio.Future[None]"
+
+    def concerns(self, request: ConsumerRequest) -> bool:
+        return (
+            request.subscription == self.subscription
+            and resolve_name(request.topic) == self.topic
+            and self.partition in {None, request.partition}
+        )
+
+
+class PositionChanges:
+    """The changes that one client has asked for and has no answer to."""
+
+    def __init__(self) -> None:
+        self._running: dict[_Change, None] = {}
+
+    @contextmanager
+    def running(
+        self,
+        topic: str,
+        subscription: str,
+        partition: int | None,
+        links: Iterable[PositionedLink],
+    ) -> Iterator[None]:
+        """Surround the request; when it has succeeded, end the links that it concerns.
+
+        Args:
+            topic: by either of its names.
+            subscription: whose position is set.
+            partition: None: all of them.
+            links: all that the client has, those that are being opened included.
+        """
+        change = _Change(
+            topic=resolve_name(topic),
+            subscription=subscription,
+            partition=partition,
+            over=asyncio.get_running_loop().create_future(),
+        )
+        change.links += (each for each in links if change.concerns(each.request))
+        self._running[change] = None
+        try:
+            yield
+            for link in change.links:
+                link.end_by_reset()
+        finally:
+            del self._running[change]
+            change.over.set_result(None)
+
+    async def wait_before_opening(self, request: ConsumerRequest) -> None:
+        """Wait for the changes that run now; not for later ones, or it might never end."""
+        running = [each.over for each in self._running if each.concerns(request)]
+        if running:
+            await asyncio.wait(running)
+
+    def note_opening(self, link: PositionedLink) -> None:
+        """Count a link as older than the changes that run by now."""
+        for change in self._running:
+            if change.concerns(link.request):
+                change.links.append(link)
