@@ -101,6 +101,7 @@ def embedded(
     *,
     kafka: str | None = None,
     settings: Mapping[str, object] | None = None,
+    operation_timeout_ms: int = 30_000,
 ) -> "EmbeddedClient":
     """Return a native client with the whole server in this process; it starts on entering.
 
@@ -108,6 +109,7 @@ def embedded(
         path: folder of the data; None keeps everything in memory.
         kafka: HOST:PORT for Kafka clients too, port 0 for a free one; see `kafka_address`.
         settings: of the server, by our names, Kafka's or Pulsar's.
+        operation_timeout_ms: as `connect` has it.
 
     Raises:
         ImportError: something hides a part of the server.
@@ -115,14 +117,18 @@ def embedded(
     require_rooms()
     from kledger.embedding import EmbeddedClient
 
-    return EmbeddedClient(path, kafka=kafka, settings=settings)
+    return EmbeddedClient(
+        path, kafka=kafka, settings=settings, operation_timeout_ms=operation_timeout_ms
+    )
 
 
-def connect(url: str) -> "Client":
+def connect(url: str, *, operation_timeout_ms: int = 30_000) -> "Client":
     """Return a native client of a running server; the connection is made on entering.
 
     Args:
         url: kledger://HOST:PORT, the address of the server's native listener.
+        operation_timeout_ms: how long to connect, to subscribe, to seek and the like may take;
+            then they raise `Timeout` or `Unavailable`, and may be tried again.
 
     Raises:
         InvalidArgument: the URL is none.
@@ -131,7 +137,7 @@ def connect(url: str) -> "Client":
     require_rooms()
     from kledger.connecting import connected_client
 
-    return connected_client(url)
+    return connected_client(url, operation_timeout_ms=operation_timeout_ms)
 
 
 def __getattr__(name: str) -> object:

@@ -9,13 +9,14 @@ from types import TracebackType
 from kledger.setting_values import SettingError, split_address
 from native.client import Client
 from native.errors import InvalidArgument
+from native.operations import OPERATION_TIMEOUT_MS
 from native.rpc_client import RpcClient
 from native.seam import Broker
 
 SCHEME = "kledger://"
 
 
-def connected_client(url: str) -> Client:
+def connected_client(url: str, *, operation_timeout_ms: int = OPERATION_TIMEOUT_MS) -> Client:
     """Return what `kledger.connect` does."""
     given: object = url
     if not isinstance(given, str) or not given.startswith(SCHEME):
@@ -25,18 +26,20 @@ def connected_client(url: str) -> Client:
         split_address("url", address)
     except SettingError as error:
         raise InvalidArgument(str(error)) from None
-    return Client(_RemoteServer(address))
+    server = _RemoteServer(address, operation_timeout_ms)
+    return Client(server, operation_timeout_ms=operation_timeout_ms)
 
 
 class _RemoteServer:
     """The connection, as the client enters and leaves it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, operation_timeout_ms: int) -> None:
         self._address = address
+        self._operation_timeout_ms = operation_timeout_ms
         self._connection: RpcClient | None = None
 
     async def __aenter__(self) -> Broker:
-        connection = RpcClient(self._address)
+        connection = RpcClient(self._address, operation_timeout_ms=self._operation_timeout_ms)
         try:
             await connection.connect()
         except BaseException:

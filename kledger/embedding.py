@@ -14,6 +14,7 @@ from types import TracebackType
 import kledger.settings
 import kledger.wiring
 from native.client import Client
+from native.operations import OPERATION_TIMEOUT_MS
 from native.seam import Broker
 
 
@@ -26,10 +27,11 @@ class EmbeddedClient(Client):
         *,
         kafka: str | None = None,
         settings: Mapping[str, object] | None = None,
+        operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
     ) -> None:
         """Prepare; `kledger.embedded` says what the arguments mean."""
         self._embedded = _EmbeddedServer(path, kafka, settings or {}, on_crash=self._crashed)
-        super().__init__(self._embedded)
+        super().__init__(self._embedded, operation_timeout_ms=operation_timeout_ms)
 
     @property
     def kafka_address(self) -> str:

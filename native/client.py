@@ -16,6 +16,7 @@ from native.consumer import Consumer
 from native.errors import AlreadyClosed, InvalidArgument, Unavailable
 from native.message_id import MessageId
 from native.open_together import close_all
+from native.operations import OPERATION_TIMEOUT_MS, Operation, Operations
 from native.producer import Producer
 from native.reader import Reader, places_of_latest
 from native.seam import LATEST, Broker
@@ -49,6 +50,7 @@ class Client(ClientAdmin):
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         partition_refresh_ms: int = PARTITION_REFRESH_MS,
+        operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
     ) -> None:
         """Prepare; `kledger.connect` and `kledger.embedded` call this.
 
@@ -57,11 +59,14 @@ class Client(ClientAdmin):
             clock: for timestamps and everything that waits.
             entropy: for names.
             partition_refresh_ms: how often new partitions are looked for.
+            operation_timeout_ms: how long to subscribe, to seek and the like may take.
         """
         self._server = server
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._partition_refresh_ms = partition_refresh_ms
+        check_number("operation_timeout_ms", operation_timeout_ms, at_least=1)
+        self._operation_timeout_ms = operation_timeout_ms
         self._services: ClientServices | None = None
         self._opened: dict[Producer | Consumer, None] = {}
         self._crash: BaseException | None = None
@@ -69,12 +74,14 @@ class Client(ClientAdmin):
     async def __aenter__(self) -> Self:
         broker = await self._server.__aenter__()
         supervisor = Supervisor(self._crashed)
+        timers = Timers(self._clock, supervisor)
         self._services = ClientServices(
             broker=broker,
             clock=self._clock,
-            timers=Timers(self._clock, supervisor),
+            timers=timers,
             supervisor=supervisor,
             entropy=self._entropy,
+            operations=Operations(timers, self._operation_timeout_ms),
             partition_refresh_ms=self._partition_refresh_ms,
         )
         return self
@@ -88,6 +95,7 @@ class Client(ClientAdmin):
         services, self._services = self._services, None
         assert services is not None, "left without having been entered"
         try:
+            await services.operations.close()
             await close_all(list(self._opened))
         finally:
             try:
@@ -131,7 +139,8 @@ class Client(ClientAdmin):
             max_pending=max_pending,
             closed=self._forget,
         )
-        await producer.open()
+        async with services.operations.run(f"produce to {topic}"):
+            await producer.open()
         self._opened[producer] = None
         return producer
 
@@ -178,6 +187,8 @@ class Client(ClientAdmin):
         Raises:
             ConsumerBusy: another consumer excludes this one, or is of another type.
             ConsumerAssign: key ranges overlap those of another consumer.
+            Timeout: it took longer than `operation_timeout_ms`, as while others reset the
+                subscription again and again; trying again may help.
             TopicNotFound, InvalidArgument: it cannot be.
         """
         services = self._running()
@@ -198,10 +209,11 @@ class Client(ClientAdmin):
             ack_timeout_ms=ack_timeout_ms,
             dead_letter=dead_letter,
         )
-        info = await services.broker.lookup(topic, create=True)
-        made = self.create_producer
-        consumer = Consumer(services, info, options, create_producer=made, closed=self._forget)
-        return await self._opened_consumer(consumer)
+        async with services.operations.run(f"subscribe to {topic}") as operation:
+            info = await services.broker.lookup(topic, create=True)
+            made = self.create_producer
+            consumer = Consumer(services, info, options, create_producer=made, closed=self._forget)
+            return await self._opened_consumer(consumer, operation)
 
     async def create_reader(
         self,
@@ -219,10 +231,18 @@ class Client(ClientAdmin):
 
         Raises:
             TopicNotFound: there is no such topic.
+            Timeout: it took longer than `operation_timeout_ms`; trying again may help.
             InvalidArgument: something cannot be; so an id where there are several partitions.
         """
         services = self._running()
         check_name("topic", topic)
+        async with services.operations.run(f"read {topic}") as operation:
+            return await self._opened_reader(operation, topic, start, inclusive=inclusive)
+
+    async def _opened_reader(
+        self, operation: Operation, topic: str, start: MessageId | int | str, *, inclusive: bool
+    ) -> Reader:
+        services = self._running()
         place = target_of(start)
         info = await services.broker.lookup(topic, create=False)
         partitions = range(info.partition_count)
@@ -254,7 +274,8 @@ class Client(ClientAdmin):
                 create_producer=self.create_producer,
                 closed=self._forget,
                 starts=starts,
-            )
+            ),
+            operation,
         )
         return Reader(services, consumer)
 
@@ -263,7 +284,8 @@ class Client(ClientAdmin):
             raise AlreadyClosed("the client is not open: use it as `async with client:`")
         return self._services
 
-    async def _opened_consumer(self, consumer: Consumer) -> Consumer:
+    async def _opened_consumer(self, consumer: Consumer, operation: Operation) -> Consumer:
+        operation.trouble = consumer.trouble
         await consumer.open()
         self._opened[consumer] = None
         return consumer

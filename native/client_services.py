@@ -6,6 +6,7 @@ Must not know: what is built on it.
 
 from dataclasses import dataclass
 
+from native.operations import Operations
 from native.seam import Broker
 from runtime.clock import Clock
 from runtime.entropy import Entropy
@@ -25,4 +26,5 @@ class ClientServices:
     timers: Timers
     supervisor: Supervisor
     entropy: Entropy
+    operations: Operations
     partition_refresh_ms: int = PARTITION_REFRESH_MS

@@ -106,9 +106,14 @@ class Consumer(ClosedOnLeaving):
         """How many messages are here and not handed out."""
         return len(self._queue)
 
+    def trouble(self) -> KledgerError | None:
+        """Return what a partition that is not connected could not be connected for."""
+        return next((each.trouble for each in self._partitions if each.trouble is not None), None)
+
     async def open(self) -> None:
         """Connect to all partitions; only for `Client`."""
         await open_all(self._partitions)
+        self._check_closed()
         self._watch = self._services.supervisor.spawn(
             watch_partitions(self._services, self._topic, len(self._partitions), self._grow),
             f"partitions of {self._topic}",
@@ -228,8 +233,18 @@ class Consumer(ClosedOnLeaving):
             to: an id (in its partition; the others stay where they are), a time in ms (the first
                 message of then or later), "earliest" or "latest".
             inclusive: whether the message with that id comes, or the one behind it.
+
+        Raises:
+            SubscriptionFenced: somebody else is setting it; trying again soon will work.
+            Timeout: it took longer than the client's `operation_timeout_ms`; trying again may help.
+            Unavailable: the server cannot be reached.
         """
         self._check_usable()
+        async with self._services.operations.run(f"seek {self._topic}") as operation:
+            operation.trouble = self.trouble
+            await self._seek(to, inclusive=inclusive)
+
+    async def _seek(self, to: MessageId | int | str, *, inclusive: bool) -> None:
         place = target_of(to)
         partition = self._known_partition(to) if isinstance(to, MessageId) else None
         options, parts = self._options, self._partitions
@@ -248,12 +263,14 @@ class Consumer(ClosedOnLeaving):
 
     async def begin_at(self, places: Mapping[int, Target], *, inclusive: bool) -> None:
         """Seek where the place belongs to this consumer alone; by partition."""
-        await asyncio.gather(
-            *(
-                self._partitions[partition].begin_at(place, inclusive=inclusive)
-                for partition, place in places.items()
+        async with self._services.operations.run(f"seek {self._topic}") as operation:
+            operation.trouble = self.trouble
+            await asyncio.gather(
+                *(
+                    self._partitions[partition].begin_at(place, inclusive=inclusive)
+                    for partition, place in places.items()
+                )
             )
-        )
 
     async def get_last_message_id(self, *, partition: int | None = None) -> MessageId:
         """Return the id of the newest message; entry -1 when there is none.
@@ -292,7 +309,8 @@ class Consumer(ClosedOnLeaving):
         except KledgerError:
             parts = [self._partition(each.partition, each.start[0]) for each in self._partitions]
             self._partitions = parts
-            await open_all(parts)
+            async with self._services.operations.run(f"go on consuming {self._topic}"):
+                await open_all(parts)
             raise
         await self.close()
 

@@ -61,6 +61,8 @@ class PartitionConsumer:
         self._arrived = arrived
         self._failed = failed
         self._session: ConsumerSession | None = None
+        self.trouble: KledgerError | None = None
+        """What the last try to connect has failed with; None while it is connected."""
         self._reopening: asyncio.Task[None] | None = None
         self._changed = Signal()
         self._is_closed = False
@@ -91,9 +93,7 @@ class PartitionConsumer:
         """Leave; may be repeated."""
         self._is_closed = True
         self._changed.notify()
-        if self._reopening is not None:
-            self._reopening.cancel()
-            await asyncio.wait([self._reopening])
+        await self._stop_reopening()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -133,19 +133,28 @@ class PartitionConsumer:
         Raises:
             KledgerError: there is no way on.
         """
+        self._check_open()
         if ended is not None and self._session is ended:
             self._leave(ended)
         await self._connected()
 
     async def begin_at(self, start: Target, *, inclusive: bool) -> None:
         """Leave, and come back at another place; for what the server forgets on leaving."""
-        if self._reopening is not None:
-            self._reopening.cancel()
-            await asyncio.wait([self._reopening])
+        await self._stop_reopening()
+        self._check_open()
         self._start, self._is_start_inclusive = start, inclusive
         self._last = None
         self._leave(self._session)
         await self._connected()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise AlreadyClosed(f"consumer of {self._topic} is closed")
+
+    async def _stop_reopening(self) -> None:
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
 
     def _leave(self, session: ConsumerSession | None) -> None:
         """End a session as a reset does, and open another one."""
@@ -197,13 +206,22 @@ class PartitionConsumer:
         while self._session is None:
             if self._failure is not None:
                 raise self._failure
-            if self._is_closed:
-                raise AlreadyClosed(f"consumer of {self._topic} is closed")
+            self._check_open()
             await self._changed.wait()
 
     async def _connect(self, *, is_first: bool) -> None:
-        self._session = await open_patiently(self._services, self._open_session, is_first=is_first)
+        session = await open_patiently(
+            self._services, self._open_session, is_first=is_first, failed=self._note_trouble
+        )
+        self.trouble = None
+        if self._is_closed:
+            await session.close()
+            self._check_open()
+        self._session = session
         self._changed.notify()
+
+    def _note_trouble(self, error: KledgerError) -> None:
+        self.trouble = error
 
     async def _open_session(self) -> ConsumerSession:
         options = self._options

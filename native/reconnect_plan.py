@@ -1,7 +1,8 @@
 """Whether a link that could not be opened is tried again.
 
-Rule: what was never connected hears of trouble at once; only a reset under way is waited for. What
-was connected is patient: the server may be starting, or may still think that the old link lives.
+Rule: what was never connected hears of trouble at once; only a reset under way is waited for, for
+as long as the operation may take that opens the link. What was connected is patient: the server may
+be starting, or may still think that the old link lives.
 Must not know: links, clocks.
 """
 
@@ -10,8 +11,6 @@ from native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavai
 DELAY_FIRST_MS = 100
 DELAY_MAX_MS = 5_000
 
-FENCED_PATIENCE_MS = 30_000
-"""How long a first opening waits for a reset to end."""
 BUSY_PATIENCE_MS = 60_000
 """How long a lost link's place may look taken, by itself; after that somebody else has it."""
 
@@ -26,7 +25,7 @@ def may_retry(error: KledgerError, *, is_first: bool, waited_ms: int) -> bool:
     """
     match error:
         case SubscriptionFenced():
-            return not is_first or waited_ms < FENCED_PATIENCE_MS
+            return True
         case Unavailable():
             return not is_first
         case ConsumerBusy():

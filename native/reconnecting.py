@@ -21,6 +21,7 @@ async def open_patiently(
     *,
     is_first: bool,
     patience_ms: int | None = None,
+    failed: Callable[[KledgerError], None] | None = None,
 ) -> Link:
     """Return what `open_link` does, as soon as it does.
 
@@ -29,6 +30,7 @@ async def open_patiently(
         open_link: one try.
         is_first: there was no link before.
         patience_ms: how long to try at most; None leaves that to the kind of error.
+        failed: told what a try has failed with.
 
     Raises:
         KledgerError: trying again does not help, or did not within the time.
@@ -40,6 +42,8 @@ async def open_patiently(
         try:
             return await open_link()
         except KledgerError as error:
+            if failed is not None:
+                failed(error)
             waited_ms = clock.monotonic_ms() - begin_ms
             if patience_ms is not None and waited_ms >= patience_ms:
                 raise

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from ledger import Position
+from native.operations import OPERATION_TIMEOUT_MS
 from native.position_changes import PositionChanges
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_connection import KEEPALIVE_MS, RpcConnection
@@ -48,8 +49,6 @@ from runtime.entropy import Entropy, SystemEntropy
 from runtime.tasks import Supervisor
 from subscriptions.model import Deliver
 
-CONNECT_TIMEOUT_MS = 10_000
-"""How long the first connection may take."""
 CONNECT_PATIENCE_MS = 1_000
 """How long the first connection is tried again when it is refused: mostly there is no server."""
 
@@ -65,6 +64,7 @@ class RpcClient:
         entropy: Entropy | None = None,
         keepalive_ms: int = KEEPALIVE_MS,
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+        operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
     ) -> None:
         """Prepare, on the event loop that will be used; nothing is sent yet.
 
@@ -74,6 +74,7 @@ class RpcClient:
             entropy: spreads the pauses.
             keepalive_ms: how long a silent server is left alone, and may then take to answer.
             versions: the protocol versions to speak, lowest and highest.
+            operation_timeout_ms: how long to connect, to open a link or a call may take.
         """
         self._supervisor = Supervisor()
         self._connection = RpcConnection(
@@ -83,6 +84,7 @@ class RpcClient:
             supervisor=self._supervisor,
             keepalive_ms=keepalive_ms,
             versions=versions,
+            operation_timeout_ms=operation_timeout_ms,
         )
         self._links: set[RpcLink[Any, Any]] = set()
         self._changes = PositionChanges()
@@ -90,14 +92,15 @@ class RpcClient:
     async def connect(
         self,
         *,
-        timeout_ms: int = CONNECT_TIMEOUT_MS,
+        timeout_ms: int | None = None,
         patience_ms: int | None = CONNECT_PATIENCE_MS,
     ) -> None:
         """Make the connection and agree on a version.
 
         Args:
-            timeout_ms: how long to wait.
-            patience_ms: how long to try again when tries fail; None: for all that time.
+            timeout_ms: how long to wait; None: for the operation timeout, as later when the
+                connection is lost.
+            patience_ms: how long to try again when tries are refused; None: for all that time.
 
         Raises:
             Unavailable: nobody answers.

@@ -3,7 +3,8 @@
 Rule: it is used only while both sides have agreed on a version. When it is lost, whoever needs it
 waits for it, all together and not for ever, while it is tried again with growing pauses; nobody
 waiting, nobody tries. An address that does not answer is Unavailable, a server that speaks other
-versions is NotAllowed.
+versions is NotAllowed. A silent server is waited for by everybody alike, within the operation
+timeout; only what refuses the first connection is given up sooner.
 Must not know: what is called.
 """
 
@@ -16,6 +17,7 @@ import grpc.aio
 
 from native.backoff import Backoff
 from native.errors import AlreadyClosed, KledgerError, Unavailable
+from native.operations import OPERATION_TIMEOUT_MS
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_errors import error_of_call, is_lost
 from native.rpc_protocol import (
@@ -34,10 +36,11 @@ from runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
 
-CALL_TIMEOUT_MS = 30_000
-"""How long a call may take; also how long it waits for a connection that is lost."""
 HELLO_TIMEOUT_MS = 5_000
 """How long one try to connect may take."""
+REFUSED_WITHIN_MS = 1_000
+"""A try that fails sooner was refused: mostly there is no server. One that takes longer has met a
+silent server, which may be starting or busy."""
 RECONNECT_FIRST_MS = 100
 RECONNECT_MAX_MS = 5_000
 KEEPALIVE_MS = 5_000
@@ -56,8 +59,13 @@ class RpcConnection:
         supervisor: Supervisor,
         keepalive_ms: int = KEEPALIVE_MS,
         versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+        operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
     ) -> None:
-        """Prepare; nothing is sent yet."""
+        """Prepare; nothing is sent yet.
+
+        Args: operation_timeout_ms: how long a call may take, with what it waits for a connection.
+        """
+        self.operation_timeout_ms = operation_timeout_ms
         self.address = address
         self.clock = clock
         self.supervisor = supervisor
@@ -74,14 +82,12 @@ class RpcConnection:
         self.message_bytes_max = 0
         """What the server takes."""
 
-    async def ready(
-        self, timeout_ms: int = CALL_TIMEOUT_MS, *, patience_ms: int | None = None
-    ) -> None:
+    async def ready(self, timeout_ms: int | None = None, *, patience_ms: int | None = None) -> None:
         """Return when both sides have agreed, at once if they have.
 
         Args:
-            timeout_ms: how long to wait.
-            patience_ms: how long to try again when tries fail; None: for all that time.
+            timeout_ms: how long to wait; None: for the operation timeout.
+            patience_ms: how long to try again when tries are refused; None: for all that time.
 
         Raises:
             Unavailable: there was no connection in that time.
@@ -97,7 +103,8 @@ class RpcConnection:
         self._waiters[waiter] = until_ms
         if self._trying is None:
             self._trying = self.supervisor.spawn(self._try(), "native connection")
-        timer = self.timers.call_after(timeout_ms, lambda: self._give_up(waiter, timeout_ms))
+        limit_ms = self.operation_timeout_ms if timeout_ms is None else timeout_ms
+        timer = self.timers.call_after(limit_ms, lambda: self._give_up(waiter, limit_ms))
         try:
             await waiter
         finally:
@@ -110,9 +117,11 @@ class RpcConnection:
         Raises:
             KledgerError: what the server says, or Unavailable.
         """
+        begun_ms = self.clock.monotonic_ms()
         await self.ready()
+        waited_ms = self.clock.monotonic_ms() - begun_ms
         try:
-            return await self._unary(name, request, CALL_TIMEOUT_MS)
+            return await self._unary(name, request, max(1, self.operation_timeout_ms - waited_ms))
         except grpc.aio.AioRpcError as error:
             raise self.explain(error) from None
         except asyncio.CancelledError:
@@ -147,15 +156,21 @@ class RpcConnection:
         await self._channel.close()
 
     async def _try(self) -> None:
+        is_silent = False
         try:
             while self._waiters:
+                begun_ms = self.clock.monotonic_ms()
                 failure = await self._hello()
                 if not isinstance(failure, Unavailable):
                     self._wake(failure)
                     return
                 self._failure = failure
                 pause_ms = self._backoff.next_ms()
-                self._tell_impatient(failure, self.clock.monotonic_ms() + pause_ms)
+                now_ms = self.clock.monotonic_ms()
+                # The library repeats the failure of a long try at once, while it pauses itself.
+                is_silent = is_silent or now_ms - begun_ms >= REFUSED_WITHIN_MS
+                if not is_silent:
+                    self._tell_impatient(failure, now_ms + pause_ms)
                 if self._waiters:
                     await self.clock.sleep(pause_ms)
         finally:

@@ -42,8 +42,6 @@ from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionTyp
 
 logger = logging.getLogger(__name__)
 
-OPEN_TIMEOUT_MS = 30_000
-"""How long opening a link may take."""
 CLOSE_TIMEOUT_MS = 5_000
 """How long the server may take to end a link that was closed; then it is cut."""
 MESSAGE_OVERHEAD_BYTES = 1024
@@ -99,10 +97,12 @@ class RpcLink(ABC, Generic[Item, Answer]):
             raise
 
     async def _open(self, request: Any) -> None:
+        clock, timers = self._connection.clock, self._connection.timers
+        timeout_ms = self._connection.operation_timeout_ms
+        deadline_ms = clock.monotonic_ms() + timeout_ms
         await self._connection.ready()
         self._call = call = self._connection.stream(self.call_name)
-        timers = self._connection.timers
-        timer = timers.call_after(OPEN_TIMEOUT_MS, call.cancel)
+        timer = timers.call_at(deadline_ms, call.cancel)
         try:
             await call.write(request)
             response = await call.read()
@@ -114,7 +114,7 @@ class RpcLink(ABC, Generic[Item, Answer]):
                 raise
             if timer.is_pending:
                 raise self._connection.closed() from None
-            raise Unavailable(f"not open within {OPEN_TIMEOUT_MS} ms") from None
+            raise Unavailable(f"not open within {timeout_ms} ms") from None
         finally:
             timer.cancel()
         if response is grpc.aio.EOF:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from batches.builder import NewRecord, build_batch
 from ledger import Position
 from native.client_services import ClientServices
+from native.operations import Operations
 from runtime.entropy import SeededEntropy
 from runtime.manual_clock import ManualClock
 from runtime.tasks import Supervisor
@@ -39,10 +40,12 @@ async def rig(broker: RecordingBroker | None = None) -> AsyncIterator[Rig]:
     clock = ManualClock(1_000_000)
     crashes: list[BaseException] = []
     supervisor = Supervisor(crashes.append)
+    timers = Timers(clock, supervisor)
     services = ClientServices(
         broker=broker,
         clock=clock,
-        timers=Timers(clock, supervisor),
+        timers=timers,
+        operations=Operations(timers),
         supervisor=supervisor,
         entropy=SeededEntropy(0),
     )

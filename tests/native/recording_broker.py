@@ -110,6 +110,7 @@ class RecordingBroker:
         self.fail_next: Exception | None = None
         self.fail_all: Exception | None = None
         self.hold_open: asyncio.Event | None = None
+        self.fail_open: Exception | None = None
 
     def note(self, *what: Any) -> None:
         self.calls.append(what)
@@ -148,6 +149,8 @@ class RecordingBroker:
         self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
     ) -> RecordingLink:
         await self._answer(None, "open_consumer", request)
+        if self.fail_open is not None:
+            raise self.fail_open
         link = self._linked(request.consumer_name, ended)
         link.deliver = deliver
         return link

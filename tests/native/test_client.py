@@ -1,12 +1,13 @@
 """Entering and leaving a client; what it offers is in the contract's tests."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from native.client import Client
-from native.errors import AlreadyClosed, Unavailable
+from native.errors import AlreadyClosed, SubscriptionFenced, Timeout, Unavailable
 from native.seam import Broker
 from runtime.manual_clock import ManualClock
 from tests.native.client_words import turns
@@ -107,3 +108,61 @@ async def test_error_of_the_program_is_not_hidden_by_ours() -> None:
     client = await opened(Server()).__aenter__()
     client._crashed(ZeroDivisionError())
     await client.__aexit__(KeyError, KeyError(), None)
+
+
+@pytest.mark.parametrize("kind", ["consumer", "reader"])
+async def test_what_is_being_opened_ends_with_its_client(kind: str) -> None:
+    """The server's stop ended its link later, and a task was begun that nobody could own."""
+    server = Server()
+    client = opened(server)
+    async with client:
+        server.broker.hold_open = asyncio.Event()
+        making = asyncio.ensure_future(
+            client.subscribe("orders", "s", consumer_name="c")
+            if kind == "consumer"
+            else client.create_reader("orders", "earliest")
+        )
+        await turns()
+        server.broker.hold_open.set()
+        while not server.broker.links:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+    with pytest.raises(AlreadyClosed):
+        await making
+    assert all(each.is_closed for each in server.broker.links)
+    assert ("leave",) == server.broker.calls[-1]
+    for link in server.broker.links:
+        link.ended(Unavailable("the server is stopping"))
+
+
+async def test_operation_ends_in_time_while_others_reset_the_subscription() -> None:
+    """To subscribe, or to come back after a seek, took as long as they went on."""
+    server, clock = Server(), ManualClock()
+    client = Client(server, clock=clock, operation_timeout_ms=20_000)
+
+    async def over(call: Coroutine[Any, Any, object]) -> str:
+        running = asyncio.ensure_future(call)
+        begun_ms = clock.monotonic_ms()
+        while not running.done():
+            await turns()
+            clock.advance(100)
+        assert clock.monotonic_ms() - begun_ms <= 20_100
+        with pytest.raises(Timeout) as caught:
+            await running
+        return str(caught.value)
+
+    async with client:
+        consumer = await client.subscribe("orders", "s")
+        reader = await client.create_reader("orders", "earliest")
+        server.broker.fail_open = SubscriptionFenced("it is being reset")
+        reason = "orders: not done within 20000 ms: it is being reset"
+        assert f"subscribe to {reason}" == await over(client.subscribe("orders", "t"))
+        assert f"read {reason}" == await over(client.create_reader("orders", "earliest"))
+        server.broker.links[0].ended(None)
+        assert f"seek {reason}" == await over(consumer.seek("earliest"))
+        assert f"seek {reason}" == await over(reader.seek("earliest"))
+        server.broker.fail_open = None
+        seeking = asyncio.ensure_future(consumer.seek("earliest"))
+        while not seeking.done():
+            await turns()
+            clock.advance(100)
+        await seeking

@@ -254,3 +254,18 @@ async def test_close_ends_trying() -> None:
             await waiting
         await it.rig.pass_ms(60_000)
         assert 1 == len(it.requests)
+
+
+async def test_opening_that_meets_the_closing_lets_go_of_its_link() -> None:
+    async with consumer() as it:
+        it.rig.broker.hold_open = hold = asyncio.Event()
+        opening = asyncio.ensure_future(it.consumer.open())
+        await turns()
+        await it.consumer.close()
+        hold.set()
+        with pytest.raises(AlreadyClosed):
+            await opening
+        assert it.link.is_closed
+        it.link.ended(Unavailable("the server is stopping"))
+        await it.rig.pass_ms(60_000)
+        assert 1 == len(it.rig.broker.links)

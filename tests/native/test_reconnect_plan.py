@@ -10,7 +10,7 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.reconnect_plan import BUSY_PATIENCE_MS, FENCED_PATIENCE_MS, may_retry
+from native.reconnect_plan import BUSY_PATIENCE_MS, may_retry
 
 LONG_MS = 10**9
 
@@ -20,8 +20,7 @@ LONG_MS = 10**9
     [
         (Unavailable, True, 0, False),
         (Unavailable, False, LONG_MS, True),
-        (SubscriptionFenced, True, FENCED_PATIENCE_MS - 1, True),
-        (SubscriptionFenced, True, FENCED_PATIENCE_MS, False),
+        (SubscriptionFenced, True, LONG_MS, True),
         (SubscriptionFenced, False, LONG_MS, True),
         (ConsumerBusy, True, 0, False),
         (ConsumerBusy, False, BUSY_PATIENCE_MS - 1, True),

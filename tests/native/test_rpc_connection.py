@@ -2,6 +2,8 @@
 
 import asyncio
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import grpc.aio
 import pytest
@@ -118,6 +120,65 @@ async def test_first_connection_that_is_refused_is_told_within_a_second() -> Non
         await client.close()
         with pytest.raises(AlreadyClosed):
             await patient
+
+
+@asynccontextmanager
+async def silent(port: int = 0) -> AsyncIterator[int]:
+    """Accept connections and say nothing."""
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", port)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+async def test_first_connection_waits_for_a_silent_server_as_a_later_one_does(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It failed after the first try, of five seconds; a lost connection is tried for longer."""
+    monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", 50)
+    monkeypatch.setattr("native.rpc_connection.REFUSED_WITHIN_MS", 20)
+    clock = ImpatientClock()
+    client = RpcClient(f"127.0.0.1:{port}", clock=clock, operation_timeout_ms=PATIENCE_MS)
+    async with asyncio.timeout(TEST_SECONDS):
+        async with silent(port):
+            connecting = asyncio.ensure_future(client.connect(patience_ms=1))
+            await clock.enough.wait()
+            assert not connecting.done()
+        monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", 1_000 * TEST_SECONDS)
+        async with serving(port=port):
+            await connecting
+            assert ["a", "ü"] == await client.topics()
+            await client.close()
+
+
+async def test_connecting_to_a_silent_server_ends_within_the_operation_timeout() -> None:
+    async with asyncio.timeout(TEST_SECONDS), silent() as port:
+        client = RpcClient(f"127.0.0.1:{port}", operation_timeout_ms=20)
+        for call in (client.connect(), client.topics()):
+            with pytest.raises(Unavailable, match="no connection within 20 ms"):
+                await call
+        with pytest.raises(Unavailable, match="no connection within 20 ms"):
+            await client.open_producer("orders", 0, name="p", ended=Endings())
+        await client.close()
+
+
+async def test_call_that_is_not_answered_ends_within_the_operation_timeout() -> None:
+    broker = RecordingBroker()
+    async with asyncio.timeout(TEST_SECONDS), serving(broker) as (_, port):
+        client = RpcClient(f"127.0.0.1:{port}", operation_timeout_ms=50)
+        await client._connection.ready(PATIENCE_MS)
+        broker.hold_open = asyncio.Event()
+        with pytest.raises(Unavailable):
+            await client.topics()
+        with pytest.raises(Unavailable, match="not open within 50 ms"):
+            await client.open_producer("orders", 0, name="p", ended=Endings())
+        broker.hold_open.set()
+        await client.close()
 
 
 async def test_closing_ends_every_wait() -> None:

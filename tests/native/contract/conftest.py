@@ -16,7 +16,6 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection has the time that a slow machine takes: none of its deadlines comes."""
     monkeypatch.setattr("native.rpc_client.SystemClock", PatientClock)
     monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", SOON_MS)
-    monkeypatch.setattr("native.rpc_connection.CALL_TIMEOUT_MS", SOON_MS)
 
 
 @pytest.fixture

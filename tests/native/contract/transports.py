@@ -9,12 +9,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import kledger
 from kledger.testing import Server
+from tests.native.contract.words import SOON_MS
 
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[kledger.Client]:
     """The server in this process."""
-    async with kledger.embedded(None) as client:
+    async with kledger.embedded(None, operation_timeout_ms=SOON_MS) as client:
         yield client
 
 
@@ -23,7 +24,9 @@ async def remote() -> AsyncIterator[kledger.Client]:
     """A server behind a socket; in this process too, so that a failure shows both sides."""
     async with (
         Server(native="127.0.0.1:0") as server,
-        kledger.connect(f"kledger://{server.native_address}") as client,
+        kledger.connect(
+            f"kledger://{server.native_address}", operation_timeout_ms=SOON_MS
+        ) as client,
     ):
         yield client
 
