@@ -2,15 +2,18 @@
 
 Rule: the place of each partition is a durable subscription of the source, with this as its only
 consumer. What one partition cannot get over ends all of them, in order. The target has at least
-the partitions of the source; one that does not exist is made so.
+the partitions of the source; one that does not exist is made so, one that is away is waited for.
 Must not know: how the two brokers are reached.
 """
 
 import asyncio
+import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
-from native.errors import InvalidArgument, TopicExists, TopicNotFound, Unavailable
+from native.backoff import Backoff
+from native.errors import InvalidArgument, Timeout, TopicExists, TopicNotFound, Unavailable
 from native.forward_source import LinkSource
 from native.forward_target import LinkTarget
 from native.forwarder import Forwarder, PrepareEntry, as_it_is
@@ -21,8 +24,13 @@ from runtime.entropy import Entropy
 from runtime.tasks import Supervisor
 from subscriptions.model import SubscriptionType
 
+logger = logging.getLogger(__name__)
+
 CATCH_UP_LOOK_MS = 100
 """How often it is asked whether everything is forwarded."""
+TARGET_RETRY_FIRST_MS = 500
+TARGET_RETRY_MAX_MS = 30_000
+"""How long to wait before a target that is away is looked for again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,7 @@ class TopicForwarder:
         self._prepare = prepare
         self._limits = limits
         self._is_closed = False
+        self._opening: asyncio.Task[Any] | None = None
         self._ends: list[MessagePlace] = []
         self._forwarders: list[Forwarder] = []
 
@@ -76,14 +85,30 @@ class TopicForwarder:
     async def open(self) -> None:
         """Find the topics and make what is missing; nothing is forwarded yet.
 
+        It waits for a target whose server is away, until `close`: then `run` has nothing to do.
+
         Raises:
             TopicNotFound: there is no such source.
             InvalidArgument: the target is the source, or has too few partitions.
         """
+        if self._is_closed:
+            return
+        task = self._opening = asyncio.current_task()
+        assert task is not None, "it is opened by a task"
+        cancelling_before = task.cancelling()
+        try:
+            await self._open()
+        except asyncio.CancelledError:
+            if not self._is_closed or task.uncancel() > cancelling_before:
+                raise  # somebody else has cancelled it
+        finally:
+            self._opening = None
+
+    async def _open(self) -> None:
         request = self._request
         source = await self._source.lookup(request.source, create=False)
         count = source.partition_count
-        target = await self._find_target(source)
+        target = await self._wait_for_target(source)
         await self._source.create_subscription(source.name, request.subscription, request.start)
         for partition in range(count):
             self._ends.append(await self._source.last_place(source.name, partition))
@@ -107,8 +132,11 @@ class TopicForwarder:
                 raise result
 
     def close(self) -> None:
-        """Let `run` end when what was sent is acknowledged."""
+        """Let `open` end, and `run` when what was sent is acknowledged."""
         self._is_closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
         for each in self._forwarders:
             each.close()
 
@@ -123,6 +151,18 @@ class TopicForwarder:
         while not self._is_closed and not await self._is_caught_up():
             await self._clock.sleep(CATCH_UP_LOOK_MS)
         self.close()
+
+    async def _wait_for_target(self, source: TopicInfo) -> str:
+        """Find the target as soon as it can be asked for; what comes until then is not missed."""
+        request = self._request
+        backoff = Backoff(self._entropy, first_ms=TARGET_RETRY_FIRST_MS, max_ms=TARGET_RETRY_MAX_MS)
+        while True:
+            try:
+                return await self._find_target(source)
+            except (Unavailable, Timeout) as error:
+                logger.warning("forwarding to %s waits for its server: %s", request.target, error)
+            await self._source.create_subscription(source.name, request.subscription, request.start)
+            await self._clock.sleep(backoff.next_ms())
 
     async def _find_target(self, source: TopicInfo) -> str:
         """Return the target's name. It may have more partitions; keys stay where they are."""

@@ -2,7 +2,8 @@
 
 `forward` copies a topic to another one, of this server or of another, in order and at least once,
 for as long as it runs. Its place is a durable subscription of the source, so it goes on where it
-ended; message keys, headers, times and partitions stay as they are.
+ended; message keys, headers, times and partitions stay as they are. A server of the target that is
+away is waited for, at the start too.
 """
 
 import argparse
@@ -17,11 +18,16 @@ from kledger.cli import live, mistake
 from kledger.cli.live import tell
 from kledger.cli.plain_text import table
 from native.client import Client
-from native.errors import KledgerError
+from native.errors import KledgerError, Unavailable
 from native.rpc_client import RpcClient
 from native.topic_forwarder import ForwardRequest, TopicForwarder
 from runtime.clock import SystemClock
 from runtime.entropy import SystemEntropy
+
+logger = logging.getLogger(__name__)
+
+TARGET_LOOK_MS = 2_000
+"""How long `forward` waits for the server of its target before it says that it waits."""
 
 _VERBS = {
     "list": "every topic, one a line",
@@ -140,15 +146,20 @@ def forward(arguments: argparse.Namespace) -> int:
 async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: str) -> None:
     async with AsyncExitStack() as stack:
         here = await stack.enter_async_context(_broker(arguments.native))
+        await here.connect()
         is_one_server = to == arguments.native
         there = here if is_one_server else await stack.enter_async_context(_broker(to))
         forwarder = TopicForwarder(
             request, here, there, clock=SystemClock(), entropy=SystemEntropy()
         )
-        await forwarder.open()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, forwarder.close)
+        try:
+            await there.connect(timeout_ms=TARGET_LOOK_MS)
+        except Unavailable as error:
+            logger.warning("the server of %s is waited for: %s", request.target, error)
+        await forwarder.open()
         try:
             await forwarder.run(until_caught_up=arguments.until_caught_up)
         except live.MISTAKES as error:
@@ -169,9 +180,9 @@ def _ended(error: KledgerError) -> KledgerError:
 
 @asynccontextmanager
 async def _broker(address: str) -> AsyncIterator[RpcClient]:
+    """Provide a server that connects when it is first asked, unless it is told to before."""
     broker = RpcClient(address)
     try:
-        await broker.connect()
         yield broker
     finally:
         await broker.close()

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,18 @@ from batches.reader import iterate_records
 from batches.record import Record
 from ledger import Buffer
 from ledger.testing import FaultyEngine, ManualClock
-from native.errors import InvalidArgument, TopicNotFound, TopicTerminated
+from native.errors import (
+    InvalidArgument,
+    KledgerError,
+    NotAllowed,
+    Timeout,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+)
 from native.forward_batch import copied
 from native.forwarder_state import SourceEntry
+from native.seam import TopicInfo
 from native.topic_forwarder import ForwardRequest, TopicForwarder
 from runtime.clock import SystemClock
 from runtime.entropy import SystemEntropy
@@ -114,6 +125,79 @@ async def test_from_latest_forwards_what_comes_later(here: Serving, there: Servi
     forwarding.close()
     await running
     assert ["new"] == await values(there)
+
+
+class Away:
+    """A broker that is away while it is asked for a topic so often."""
+
+    def __init__(self, there: Serving, failures: list[KledgerError]) -> None:
+        self._service = there.service
+        self._failures = failures
+        self.asked = asyncio.Event()
+
+    async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
+        self.asked.set()
+        if self._failures:
+            raise self._failures.pop(0)
+        return await self._service.lookup(topic, create=create)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._service, name)
+
+
+def forwarder_to(away: Away, here: Serving, clock: ManualClock) -> TopicForwarder:
+    return TopicForwarder(
+        replace(REQUEST, start="latest"), here.service, away,
+        clock=clock, entropy=SystemEntropy(),
+    )  # fmt: skip
+
+
+async def test_target_that_is_away_at_the_start_is_waited_for(
+    here: Serving, there: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And what comes meanwhile is not missed, whatever the start says."""
+    await here.append("old")
+    clock = ManualClock()
+    away = Away(there, [Unavailable("refused"), Timeout("silent"), Unavailable("refused")])
+    forwarding = forwarder_to(away, here, clock)
+    opening = asyncio.ensure_future(forwarding.open())
+    await until(lambda: "waits for its server: refused" in caplog.text)
+    await turns()
+    await here.append("new")
+    while not opening.done():
+        clock.advance(100)
+        await turns()
+    await opening
+    assert 3 == caplog.text.count("forwarding to copy waits for its server")
+    running = asyncio.ensure_future(forwarding.run())
+    await until(lambda: forwarding.forwarded_count == 1)
+    forwarding.close()
+    await running
+    assert ["new"] == await values(there)
+
+
+async def test_waiting_for_a_target_ends_with_the_forwarder(here: Serving, there: Serving) -> None:
+    await here.append("a")
+    away = Away(there, [Unavailable("refused")] * 1_000)
+    forwarding = forwarder_to(away, here, ManualClock())
+    opening = asyncio.ensure_future(forwarding.open())
+    await away.asked.wait()
+    forwarding.close()
+    await opening
+    await forwarding.run()
+    opening = asyncio.ensure_future(forwarder_to(away, here, ManualClock()).open())
+    await turns()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+
+
+async def test_target_that_cannot_be_is_not_waited_for(here: Serving, there: Serving) -> None:
+    await here.append("a")
+    away = Away(there, [NotAllowed("another version")])
+    with pytest.raises(NotAllowed):
+        await forwarder_to(away, here, ManualClock()).open()
+    assert [] == await here.service.subscriptions("orders")
 
 
 async def test_only_records_that_are_owed_are_forwarded(here: Serving, there: Serving) -> None:

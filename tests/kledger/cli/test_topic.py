@@ -190,6 +190,25 @@ def test_forward_runs_until_it_is_told_to_stop(topics: Shell, topic: str) -> Non
     assert (0, f"topic {topic}: forwarded to {copy}, batches: 2\n") == (code, said)
 
 
+def test_forward_waits_for_a_target_that_is_down(
+    topics: Shell, topic: str, unused_tcp_port: int
+) -> None:
+    topics.send(topic, b"a")
+    there = f"127.0.0.1:{unused_tcp_port}"
+    with Forwarding(topics.address, topic, topic, to=there) as forwarding:
+        assert forwarding.process.stdout is not None
+        said = forwarding.process.stdout.readline()
+        assert said.startswith(f"kledger: the server of {topic} is waited for: {there}: ")
+        with ServerProcess("--memory", native=there):
+            assert [b"a"] == forwarding.wait_for(topic, 1)
+            assert 0 == forwarding.stop()[0]
+    with Forwarding(topics.address, topic, topic, to=there) as forwarding:
+        assert forwarding.process.stdout is not None
+        forwarding.process.stdout.readline()
+        code, said = forwarding.stop()
+    assert (0, f"topic {topic}: forwarded to {topic}, batches: 0\n") == (code, said)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["source", "target", "forwarder"])
 def test_forward_goes_on_when_one_of_three_was_killed(
