@@ -1,7 +1,9 @@
 """The four codecs of record batches, by the library.
 
 Rule: output never grows beyond the limit the caller sets, so that a small batch cannot claim the
-memory of the process; whatever a codec finds wrong becomes CorruptBatch.
+memory of the process; whatever a codec finds wrong becomes CorruptBatch. The library decompresses
+without the interpreter's lock; large outputs get pages of their own, because filling a bytearray
+with zeros, and giving it back, would hold the lock for a hundred times as long.
 Must not know: what the bytes mean.
 
 Kafka's snappy is the framing of snappy-java ("xerial": a 16-byte head, then length-prefixed raw
@@ -9,15 +11,20 @@ blocks); some clients send one raw block instead, and both are read. Kafka's lz4
 frame; its Java client refuses frames with dependent blocks, so frames are written block by block.
 """
 
+from contextlib import suppress
 from enum import IntEnum
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 
 import cramjam
 
 from batches.buffers import Buffer
 from batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 
 OUTPUT_SIZE_MAX = 128 << 20
+MAPPED_SIZE_MIN = 1 << 20
+"""From this size on an output gets pages that exist only once they are written to."""
 _OUTPUT_SIZE_FIRST = 64 << 10
 _GROWTH = 4
 _FULL_MESSAGE = "write whole buffer"  # how the library says that the output is full; pinned by test
@@ -66,13 +73,16 @@ def compress(codec: int, data: Buffer) -> bytes:
             raise UnsupportedCompression(f"compression codec {codec}, expected 0 to 4")
 
 
-def decompress(codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Buffer:
+def decompress(
+    codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX, pause: Pause = no_pause
+) -> Buffer:
     """Undo `compress`; for `NONE` the same buffer comes back.
 
     Args:
         codec: the number from the attributes field.
         data: one block of records, compressed.
         size_max: how many bytes may come out.
+        pause: see `batches.pacing`.
 
     Raises:
         CorruptBatch: the data is damaged.
@@ -85,15 +95,34 @@ def decompress(codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Buf
                 raise HoldsTooMuch(f"records of {len(data)} bytes, expected at most {size_max}")
             return data
         case Codec.SNAPPY:
-            return _decompress_snappy(memoryview(data), size_max)
+            return _decompress_snappy(memoryview(data), size_max, pause)
         case Codec.GZIP | Codec.LZ4 | Codec.ZSTD:
             return _decompress_growing(Codec(codec), data, size_max)
         case _:
             raise UnsupportedCompression(f"compression codec {codec}, expected 0 to 4")
 
 
+def release(body: Buffer) -> None:
+    """Give back the memory of what `decompress` returned, if it has pages of its own.
+
+    Closing the pages leaves the interpreter to others meanwhile; collecting them would not. Parts
+    of the body that are still in use keep it.
+    """
+    if isinstance(body, memoryview) and isinstance(pages := body.obj, mmap):
+        with suppress(BufferError):
+            body.release()
+            pages.close()
+
+
+def _output(size: int) -> mmap | bytearray:
+    """Return memory to decompress into."""
+    if size < MAPPED_SIZE_MIN:
+        return bytearray(size)
+    return mmap(-1, size, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+
+
 def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
-    """Decompress into a buffer that grows only when it proved too small."""
+    """Decompress into a small buffer, and when that is too small into one of all that may come."""
     run = {
         Codec.GZIP: cramjam.gzip.decompress_into,
         Codec.LZ4: cramjam.lz4.decompress_into,
@@ -101,27 +130,48 @@ def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
     }[codec]
     size = min(max(_OUTPUT_SIZE_FIRST, _GROWTH * len(data)), size_max)
     while True:
-        out = bytearray(size)
+        out = memoryview(_output(size))
         try:
             count = int(run(data, out))
         except cramjam.DecompressionError as error:
+            release(out)
             if _FULL_MESSAGE not in str(error):
                 raise CorruptBatch(f"{codec.name.lower()} records: {error}") from None
         else:
-            return memoryview(out)[:count]
+            return out[:count]
         if size == size_max:
             name = codec.name.lower()
             raise HoldsTooMuch(f"{name} records hold more than {size_max} bytes, the limit")
-        size = min(size * _GROWTH, size_max)
+        size = size_max
 
 
-def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
-        return _decompress_snappy_block(data, size_max)
-    out = bytearray()
+def _decompress_snappy(data: memoryview, size_max: int, pause: Pause) -> Buffer:
+    blocks = [data]
+    if data[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        blocks = _xerial_blocks(data, pause)
+    sizes = [_snappy_size(blocks[index]) for index in paced(len(blocks), pause)]
+    total = sum(sizes)
+    if total > size_max:
+        raise HoldsTooMuch(f"snappy records hold {total} bytes, expected at most {size_max}")
+    out = memoryview(_output(total))
+    position = 0
+    try:
+        for index in paced(len(blocks), pause):
+            size = sizes[index]
+            cramjam.snappy.decompress_raw_into(blocks[index], out[position : position + size])
+            position += size
+    except cramjam.DecompressionError as error:
+        release(out)
+        raise CorruptBatch(f"snappy records: {error}") from None
+    return out
+
+
+def _xerial_blocks(data: memoryview, pause: Pause) -> list[memoryview]:
+    """Take the framing of snappy-java apart."""
     position = len(_XERIAL_HEAD)
     if len(data) < position:
         raise CorruptBatch(f"snappy frame of {len(data)} bytes, expected at least {position}")
+    blocks = []
     while position < len(data):
         if position + 4 > len(data):
             raise CorruptBatch(f"snappy frame ends inside a block length at byte {position}")
@@ -129,21 +179,22 @@ def _decompress_snappy(data: memoryview, size_max: int) -> Buffer:
         position += 4
         if not 0 <= size <= len(data) - position:
             raise CorruptBatch(f"snappy block of {size} bytes, {len(data) - position} left")
-        out += _decompress_snappy_block(data[position : position + size], size_max - len(out))
+        blocks.append(data[position : position + size])
         position += size
-    return out
+        if not len(blocks) % STEPS_PER_PAUSE:
+            pause()
+    return blocks
 
 
-def _decompress_snappy_block(data: memoryview, size_max: int) -> bytes:
+def _snappy_size(block: memoryview) -> int:
+    """Return how many bytes a block says that it holds, as far as that can be."""
     try:
-        size = int(cramjam.snappy.decompress_raw_len(data))
-        if size > _SNAPPY_RATIO_MAX * len(data):
-            raise CorruptBatch(f"snappy block of {len(data)} bytes claims to hold {size}")
-        if size > size_max:
-            raise HoldsTooMuch(f"snappy block of {size} bytes, expected at most {size_max}")
-        return bytes(cramjam.snappy.decompress_raw(data))
+        size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:
         raise CorruptBatch(f"snappy records: {error}") from None
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise CorruptBatch(f"snappy block of {len(block)} bytes claims to hold {size}")
+    return size
 
 
 def _compress_xerial(data: memoryview) -> bytes:

@@ -6,13 +6,15 @@ Must not know: which records a consumer may see; it gets all of them, control re
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from batches.buffers import Buffer
 from batches.builder import ABORT, COMMIT
-from batches.compression import OUTPUT_SIZE_MAX, decompress
+from batches.compression import OUTPUT_SIZE_MAX, decompress, release
 from batches.errors import CorruptBatch
 from batches.header import BATCH_OVERHEAD, BatchHeader, read_header
+from batches.pacing import Pause, no_pause, paced
 from batches.record import Record, RecordFields, locate_fields, read_rest
 
 
@@ -74,27 +76,51 @@ def read_is_commit(batch: Buffer) -> bool:
     return kind == COMMIT
 
 
-def iterate_times(batch: Buffer, size_max: int = OUTPUT_SIZE_MAX) -> Iterator[RecordTime]:
+def iterate_times(
+    batch: Buffer, size_max: int = OUTPUT_SIZE_MAX, pause: Pause = no_pause
+) -> Iterator[RecordTime]:
     """Yield offset and timestamp of every record of one batch, skipping over the contents."""
     header = read_header(batch)
-    body = open_body(batch, header, size_max)
-    for fields in iterate_fields(body, header.record_count):
-        yield RecordTime(header.base_offset + fields.offset_delta, record_timestamp(header, fields))
+    with opened_body(batch, header, size_max, pause) as body:
+        for fields in iterate_fields(body, header.record_count, pause):
+            timestamp = record_timestamp(header, fields)
+            yield RecordTime(header.base_offset + fields.offset_delta, timestamp)
 
 
-def open_body(batch: Buffer, header: BatchHeader, size_max: int = OUTPUT_SIZE_MAX) -> Buffer:
+def open_body(
+    batch: Buffer,
+    header: BatchHeader,
+    size_max: int = OUTPUT_SIZE_MAX,
+    pause: Pause = no_pause,
+) -> Buffer:
     """Return the uncompressed records of a batch, without a copy when they were not compressed."""
-    return decompress(header.codec, memoryview(batch)[BATCH_OVERHEAD : header.size], size_max)
+    block = memoryview(batch)[BATCH_OVERHEAD : header.size]
+    return decompress(header.codec, block, size_max, pause)
 
 
-def iterate_fields(body: Buffer, count: int) -> Iterator[RecordFields]:
+@contextmanager
+def opened_body(
+    batch: Buffer,
+    header: BatchHeader,
+    size_max: int = OUTPUT_SIZE_MAX,
+    pause: Pause = no_pause,
+) -> Iterator[Buffer]:
+    """Open the body for the length of a block; its memory goes back at once at the end."""
+    body = open_body(batch, header, size_max, pause)
+    try:
+        yield body
+    finally:
+        release(body)
+
+
+def iterate_fields(body: Buffer, count: int, pause: Pause = no_pause) -> Iterator[RecordFields]:
     """Yield where each of `count` records lies.
 
     Raises:
         CorruptBatch: there are fewer or more records than `count`.
     """
     position = 0
-    for index in range(count):
+    for index in paced(count, pause):
         if position >= len(body):
             raise CorruptBatch(f"records end after {index}, expected {count}")
         fields = locate_fields(body, position)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from batches.buffers import Buffer
 from batches.errors import CorruptBatch
+from batches.pacing import Pause, no_pause, paced
 
 Header = tuple[str, bytes | None]
 VARINT_SIZE_MAX = 10
@@ -125,6 +126,40 @@ def read_rest(
     if position != end:
         raise CorruptBatch(f"record ends at byte {end}, its fields at byte {position}")
     return key, value, tuple(headers)
+
+
+def check_rest(body: Buffer, fields: RecordFields, pause: Pause = no_pause) -> None:
+    """Check what `read_rest` would read, and keep nothing: a record may be all headers.
+
+    Raises:
+        CorruptBatch: as `read_rest`.
+    """
+    end = fields.end
+    position = _behind(fields.key_start, fields.key_size, end)
+    size, position = read_varint(body, position)
+    position = _behind(position, size, end)
+    count, position = read_varint(body, position)
+    if count == 0 and position == end:
+        return
+    if not 0 <= count <= end - position:
+        raise CorruptBatch(f"header count {count} at byte {position}, record ends at {end}")
+    for _ in paced(count, pause):
+        size, position = read_varint(body, position)
+        if size < 0:
+            raise CorruptBatch(f"header without a name at byte {position}")
+        position = _behind(position, size, end)
+        size, position = read_varint(body, position)
+        position = _behind(position, size, end)
+    if position != end:
+        raise CorruptBatch(f"record ends at byte {end}, its fields at byte {position}")
+
+
+def _behind(position: int, size: int, end: int) -> int:
+    """Return where a field of that size ends, which has to be inside of the record."""
+    stop = position + max(size, 0)
+    if stop > end:
+        raise CorruptBatch(f"field of {size} bytes at byte {position}, record ends at {end}")
+    return stop
 
 
 def _slice(body: Buffer, position: int, size: int, end: int) -> tuple[bytes | None, int]:

@@ -11,8 +11,9 @@ from batches.buffers import Buffer
 from batches.compression import OUTPUT_SIZE_MAX
 from batches.errors import BatchError, CorruptBatch, InvalidBatch, InvalidTimestamp
 from batches.header import BatchHeader
-from batches.reader import iterate_fields, open_body
-from batches.record import read_rest
+from batches.pacing import Pause, no_pause
+from batches.reader import iterate_fields, opened_body
+from batches.record import check_rest
 
 NO_TIMESTAMP = -1
 RECORD_ERRORS_MAX = 100
@@ -33,7 +34,30 @@ class RecordRules(NamedTuple):
     size_max: int = OUTPUT_SIZE_MAX
 
 
-def check_records(batch: Buffer, header: BatchHeader, rules: RecordRules) -> int:
+class RecordFaults:
+    """The records that break one rule: all are counted, the first hundred are named."""
+
+    __slots__ = ("count", "named")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.named: list[tuple[int, str]] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next one is only counted."""
+        return self.count >= RECORD_ERRORS_MAX
+
+    def add(self, index: int, message: str) -> None:
+        """Take in a record at fault."""
+        if not self.is_full:
+            self.named.append((index, message))
+        self.count += 1
+
+
+def check_records(
+    batch: Buffer, header: BatchHeader, rules: RecordRules, pause: Pause = no_pause
+) -> int:
     """Walk all records of a produced batch.
 
     Returns:
@@ -44,43 +68,43 @@ def check_records(batch: Buffer, header: BatchHeader, rules: RecordRules) -> int
         InvalidBatch: count, offsets or keys are wrong.
         InvalidTimestamp: a record's time lies outside the range.
     """
-    body = open_body(batch, header, rules.size_max)
-    key_errors: list[tuple[int, str]] = []
-    time_errors: list[tuple[int, str]] = []
+    with opened_body(batch, header, rules.size_max, pause) as body:
+        return _check_body(body, header, rules, pause)
+
+
+def _check_body(body: Buffer, header: BatchHeader, rules: RecordRules, pause: Pause) -> int:
+    keyless, untimely = RecordFaults(), RecordFaults()
+    is_key_required, earliest, latest, _ = rules
     timestamp_largest = NO_TIMESTAMP
     index = 0
     try:
-        for index, fields in enumerate(iterate_fields(body, header.record_count)):
+        for index, fields in enumerate(iterate_fields(body, header.record_count, pause)):
             if fields.offset_delta != index:
                 raise InvalidBatch(f"offset delta {fields.offset_delta}, expected {index}")
-            read_rest(body, fields)
-            if rules.is_key_required and fields.key_size < 0:
-                key_errors.append((index, "record without a key in a compacted topic"))
+            check_rest(body, fields, pause)
+            if is_key_required and fields.key_size < 0:
+                keyless.add(index, "record without a key in a compacted topic")
             timestamp = header.base_timestamp + fields.timestamp_delta
             timestamp_largest = max(timestamp_largest, timestamp)
-            is_in_range = rules.timestamp_min <= timestamp <= rules.timestamp_max
-            if not is_in_range and timestamp != NO_TIMESTAMP:
-                time_errors.append((index, _time_message(timestamp, rules)))
+            if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
+                untimely.add(index, "" if untimely.is_full else _time_message(timestamp, rules))
     except CorruptBatch as error:
         raise InvalidBatch(f"record {index} cannot be read: {error}") from None
-    problem = _first_problem(key_errors, time_errors)
+    problem = _first_problem(keyless, untimely)
     if problem is not None:
         raise problem
     return timestamp_largest
 
 
-def _first_problem(
-    key_errors: list[tuple[int, str]], time_errors: list[tuple[int, str]]
-) -> BatchError | None:
-    """The kind of answer for the records at fault; one answer names at most a hundred."""
-    if key_errors:
-        count = len(key_errors)
-        kept = tuple(key_errors[:RECORD_ERRORS_MAX])
-        return InvalidBatch(f"{count} records without a key in a compacted topic", kept)
-    if time_errors:
-        kept = tuple(time_errors[:RECORD_ERRORS_MAX])
-        first = time_errors[0][1]
-        return InvalidTimestamp(f"{len(time_errors)} times out of range, the first: {first}", kept)
+def _first_problem(keyless: RecordFaults, untimely: RecordFaults) -> BatchError | None:
+    """The kind of answer for the records at fault."""
+    if keyless.count:
+        message = f"{keyless.count} records without a key in a compacted topic"
+        return InvalidBatch(message, tuple(keyless.named))
+    if untimely.count:
+        first = untimely.named[0][1]
+        message = f"{untimely.count} times out of range, the first: {first}"
+        return InvalidTimestamp(message, tuple(untimely.named))
     return None
 
 

@@ -1,6 +1,7 @@
 """Codecs: round trips, other programs, damage, and bombs within bounded memory."""
 
 import tracemalloc
+from mmap import mmap
 
 import cramjam
 import pytest
@@ -8,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import codec as kafka_codec
 
-from batches.compression import Codec, compress, decompress
+from batches.compression import MAPPED_SIZE_MIN, Codec, compress, decompress, release
 from batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from batches.pacing import STEPS_PER_PAUSE
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 
@@ -103,3 +105,33 @@ def test_lz4_and_snappy_are_read_by_the_library_and_lz4_blocks_are_independent()
     assert packed[4] & 0x20
     noise = bytes(cramjam.zstd.compress(plain))
     assert noise == bytes(cramjam.lz4.decompress(compress(Codec.LZ4, noise)))
+
+
+@pytest.mark.parametrize("codec", COMPRESSING)
+def test_large_output_has_pages_of_its_own_that_are_given_back(codec: Codec) -> None:
+    """A bytearray of 128 MiB takes half a second of the interpreter's lock to be filled."""
+    plain = bytes(range(256)) * (MAPPED_SIZE_MIN // 128)
+    body = decompress(codec, compress(codec, plain))
+    assert isinstance(body, memoryview)
+    pages = body.obj
+    assert isinstance(pages, mmap)
+    assert plain == body
+    release(body)
+    assert pages.closed
+
+
+def test_a_part_of_the_output_that_is_in_use_keeps_it() -> None:
+    body = decompress(Codec.GZIP, compress(Codec.GZIP, bytes(2 * MAPPED_SIZE_MIN)))
+    part = memoryview(body)[:4]
+    release(body)
+    assert bytes(4) == part
+
+
+def test_snappy_blocks_without_end_pause_the_reader() -> None:
+    block = bytes(cramjam.snappy.compress_raw(b"x"))
+    framed = compress(Codec.SNAPPY, b"")[:16]
+    framed += (len(block).to_bytes(4, "big") + block) * (4 * STEPS_PER_PAUSE)
+    pauses: list[int] = []
+    plain = decompress(Codec.SNAPPY, framed, pause=lambda: pauses.append(1))
+    assert 4 * STEPS_PER_PAUSE == len(plain)
+    assert len(pauses) >= 6

@@ -1,12 +1,14 @@
 """Checks that need the records."""
 
 import struct
+import tracemalloc
 
 import pytest
 
 from batches.builder import NewRecord, build_batch
 from batches.errors import CorruptBatch, InvalidBatch, InvalidTimestamp
 from batches.header import BATCH_OVERHEAD, check, refresh_checksum, set_max_timestamp
+from batches.pacing import STEPS_PER_PAUSE
 from batches.validation import RECORD_ERRORS_MAX, RecordRules, check_records
 from tests.batches.words import NOW_MS, batch
 
@@ -77,3 +79,39 @@ def test_damaged_block_and_bomb_are_corrupt() -> None:
         checked(data)
     with pytest.raises(CorruptBatch):
         checked(batch("a" * 1000, codec=1), RecordRules(size_max=500))
+
+
+def test_records_at_fault_beyond_the_hundredth_are_counted_and_take_no_memory() -> None:
+    count = 20_000
+    data = build_batch([NewRecord(b"v", timestamp=NOW_MS + each) for each in range(count)])
+    header = check(data)
+    rules = RecordRules(is_key_required=False, timestamp_max=NOW_MS - 1)
+    tracemalloc.start()
+    with pytest.raises(InvalidTimestamp, match=f"{count} times out of range") as caught:
+        check_records(data, header, rules)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [*range(RECORD_ERRORS_MAX)] == [index for index, _ in caught.value.record_errors]
+    assert peak < 100_000
+
+
+def test_a_record_that_is_all_headers_takes_no_memory_and_pauses_the_walk() -> None:
+    """Two bytes make a header: a megabyte of them were half a million strings and tuples."""
+    headers = [("", None)] * 50_000
+    data = build_batch([NewRecord(b"v", headers=headers)])
+    header = check(data)
+    pauses: list[int] = []
+    tracemalloc.start()
+    check_records(data, header, RecordRules(), lambda: pauses.append(1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+    assert len(pauses) >= 50_000 // STEPS_PER_PAUSE - 1
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_walk_pauses_every_so_many_records(codec: int) -> None:
+    data = build_batch([NewRecord(b"v")] * (10 * STEPS_PER_PAUSE), codec=codec)
+    pauses: list[int] = []
+    check_records(data, check(data), RecordRules(), lambda: pauses.append(1))
+    assert 9 == len(pauses)

@@ -1,0 +1,26 @@
+"""Pacing: a long walk in a thread that lets other threads have the interpreter in between.
+
+Rule: whoever walks records or headers by the million calls `pause` every `STEPS_PER_PAUSE` of them.
+Must not know: what a pause does; by default nothing, for walks that are short.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+Pause: TypeAlias = Callable[[], None]
+
+STEPS_PER_PAUSE = 64
+"""Records, headers or blocks between two pauses: some tenths of a millisecond."""
+
+
+def no_pause() -> None:
+    """Go on at once."""
+
+
+def paced(count: int, pause: Pause) -> Iterator[int]:
+    """Yield 0 to `count - 1`, with a pause before every `STEPS_PER_PAUSE` of them but the first."""
+    first = min(count, STEPS_PER_PAUSE)
+    yield from range(first)
+    for start in range(first, count, STEPS_PER_PAUSE):
+        pause()
+        yield from range(start, min(start + STEPS_PER_PAUSE, count))
