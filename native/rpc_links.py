@@ -272,7 +272,7 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         Where that is all of them, what was handed out before belongs to an older epoch.
         """
         brings_all = pieces is None or (pieces and self.request.type in ONE_GETS_EVERYTHING)
-        if brings_all:
+        if brings_all:  # some of them in a shared subscription leave alone what is on its way
             self._epoch += 1
         request = pb.Redeliver(
             is_all=pieces is None,

@@ -137,9 +137,9 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         if request.consumer_epoch > self._epoch:
             self._epoch = request.consumer_epoch
             self._drop_waiting()
-            self._grant(link)
         pieces = [piece_from(each) for each in request.pieces]
         link.redeliver(None if request.is_all else pieces)
+        self._grant(link)
 
     def _drop_waiting(self) -> None:
         """Forget the deliveries that are not written yet; the answers stay."""

@@ -1,8 +1,12 @@
 """A client of a server that runs elsewhere; what it does is in tests/native/contract."""
 
+import inspect
+from collections.abc import Callable
+
 import pytest
 
 import kledger
+from native.operations import OPERATION_TIMEOUT_MS
 
 
 @pytest.mark.parametrize(
@@ -18,3 +22,17 @@ def test_what_is_no_url_is_refused_at_once(url: str) -> None:
 @pytest.mark.parametrize("url", ["kledger://127.0.0.1:9093", "kledger://[::1]:9093/"])
 def test_making_a_client_connects_to_nothing(url: str) -> None:
     assert isinstance(kledger.connect(url), kledger.Client)
+
+
+@pytest.mark.parametrize("make", [kledger.connect, kledger.embedded])
+def test_operation_timeout_is_the_clients_unless_it_is_given(make: Callable[..., object]) -> None:
+    signature = inspect.signature(make)
+    assert OPERATION_TIMEOUT_MS == signature.parameters["operation_timeout_ms"].default
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 1.5, None])
+def test_operation_timeout_that_cannot_be_is_refused_at_once(wrong: int) -> None:
+    with pytest.raises(kledger.InvalidArgument, match="operation_timeout_ms"):
+        kledger.connect("kledger://127.0.0.1:9093", operation_timeout_ms=wrong)
+    with pytest.raises(kledger.InvalidArgument, match="operation_timeout_ms"):
+        kledger.embedded(None, operation_timeout_ms=wrong)
