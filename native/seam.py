@@ -241,7 +241,11 @@ class Admin(Protocol):
     async def reset_subscription(
         self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
     ) -> None:
-        """Set where it stands, in one partition or all; its consumers connect again."""
+        """Set where it stands, in one partition or all; its consumers connect again.
+
+        When it returns, links of this client from before have ended and deliver nothing more; so
+        with the two below.
+        """
         ...
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
