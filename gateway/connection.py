@@ -296,7 +296,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         # The usual header ends here; any other one is read with care.
         start = HEAD.size + client_id_size
-        if version >= route.flexible_since and start < len(frame) and frame[start] == 0:
+        if version >= route.flexible_since and HEAD.size <= start < len(frame) and not frame[start]:
             start += 1
         elif version >= route.flexible_since or client_id_size < 0:
             start = decode_request_header(frame).body_start

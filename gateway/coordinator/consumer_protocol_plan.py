@@ -121,8 +121,8 @@ class _Reader:
     def skip_bytes(self) -> None:
         length = self.number(_I32)
         self._position += max(length, 0)
-        if self._position > len(self._content):
-            raise ValueError("bytes end early")
+        if length < -1 or self._position > len(self._content):
+            raise ValueError(f"{length} bytes")
 
     def partitions(self) -> tuple[tuple[str, int], ...]:
         found: list[tuple[str, int]] = []

@@ -1,5 +1,7 @@
 """Bytes of members of the classic protocol: read with distrust, written as they expect."""
 
+import struct
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +48,25 @@ def test_bytes_that_end_early_are_something_else(whole: bytes) -> None:
             subscription = read_subscription(part)
             without_owned = len(subscribed("t", version=0))
             assert subscription is None or size == without_owned
+
+
+@pytest.mark.parametrize("value", [-2, -(2**31), 2**31 - 1])
+def test_bytes_with_a_length_that_cannot_be_are_something_else(value: int) -> None:
+    count = struct.pack(">i", value)
+    name = struct.pack(">h", max(min(value, 2**15 - 1), -(2**15)))
+    topics, user_data, owned = b"\0\0\0\1\0\1t", b"\xff" * 4, b"\0\0\0\1\0\1t\0\0\0\0"
+    assert read_subscription(b"\0\1" + topics + user_data + owned) is not None
+    for broken in (
+        count,
+        b"\0\0\0\1" + name + b"t",
+        topics + count,
+        topics + user_data + count,
+        topics + user_data + b"\0\0\0\1" + name + b"t",
+        topics + user_data + owned[:-4] + count,
+    ):
+        assert read_subscription(b"\0\1" + broken) is None, broken
+    for broken in (count, b"\0\0\0\1" + name + b"t", owned[:-4] + count):
+        assert read_assignment(b"\0\1" + broken) is None, broken
 
 
 @given(st.binary(max_size=60))
