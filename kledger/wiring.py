@@ -106,7 +106,7 @@ class Server:
             self._supervisor.spawn(self._keep_house(self._services), "retention")
         except BaseException as error:
             await self.stop()
-            raise _explained(error, settings.data) from error
+            raise _explained(error, None if settings.memory else settings.data) from error
         if self.kafka_address:
             logger.info("serving Kafka clients on %s", self.kafka_address)
         if self.native_address:
@@ -263,20 +263,26 @@ async def _check_address_free(name: str, address: str) -> None:
         raise CannotStart(f"{name} {address}: {error.strerror or error}", is_mistake=True) from None
 
 
-def _explained(error: BaseException, data: str) -> BaseException:
-    """Turn what a start can end with into one line; anything else is a fault of ours."""
+def _explained(error: BaseException, data: str | None) -> BaseException:
+    """Turn what a start can end with into one line; anything else is a fault of ours.
+
+    Args:
+        error: what ended the start.
+        data: the folder, None without one: then there is nothing for the doctor to look at.
+    """
     match error:
         case CannotStart():
             return error
         case StoreInUse() | StoreUnusable():
             return CannotStart(str(error), is_mistake=True)
-        case Corrupt():
+        case Corrupt() if data is not None:
             return CannotStart(
                 f"{error}; `kledger doctor --data {data}` tells more", is_mistake=False
             )
         case LedgerError() | TopicsError():
             return CannotStart(str(error), is_mistake=False)
         case OSError():
-            return CannotStart(f"{data}: {error.strerror or error}", is_mistake=True)
+            where = f"{data}: " if data is not None else ""
+            return CannotStart(f"{where}{error.strerror or error}", is_mistake=True)
         case _:
             return error

@@ -52,6 +52,7 @@ class RocksdbTable:
         Raises:
             FolderUnusable, IndexCorrupt, StorageWriteFailed: it cannot be opened.
         """
+        _check_whole(folder)
         try:
             self._db = Rdict(str(folder), options=_options(write_buffer_bytes))
         except Exception as error:
@@ -75,11 +76,15 @@ class RocksdbTable:
         return True
 
     def get(self, key: bytes) -> bytes | None:
-        """Return a value."""
+        """Return a value.
+
+        Raises:
+            TableFailed, IndexCorrupt: it could not be read.
+        """
         try:
             value: bytes | None = self._db.get(key)
         except Exception as error:
-            raise TableFailed(f"the index could not be read: {error}") from error
+            raise _unreadable("read", error) from error
         return value
 
     def rows(
@@ -90,14 +95,14 @@ class RocksdbTable:
         An iterator pins the database: drain this generator or let it go, never keep it.
 
         Raises:
-            TableFailed: a part could not be read; what was yielded before is right.
+            TableFailed, IndexCorrupt: a part could not be read; what was yielded before is right.
         """
         options = ReadOptions()
         options.set_iterate_upper_bound(end)  # the lower bound is not what it says in rocksdict
         try:
             iterator: RdictIter = self._db.iter(options)
         except Exception as error:
-            raise TableFailed(f"the index could not be read: {error}") from error
+            raise _unreadable("read", error) from error
         if reverse:
             iterator.seek_to_last()
             step = iterator.prev
@@ -110,7 +115,7 @@ class RocksdbTable:
         try:
             iterator.status()
         except Exception as error:
-            raise TableFailed(f"the index could not be scanned: {error}") from error
+            raise _unreadable("scanned", error) from error
 
     def unflushed_bytes(self) -> int:
         """Return the size of what the next flush writes."""
@@ -148,10 +153,29 @@ def new_batch() -> WriteBatch:
     return WriteBatch(raw_mode=True)
 
 
+def _check_whole(folder: Path) -> None:
+    """Refuse table files without the file that names them: RocksDB would begin an empty index."""
+    if any(folder.glob("*.sst")) and not (folder / "CURRENT").exists():
+        raise IndexCorrupt(f"index {folder} cannot be opened: CURRENT is missing")
+
+
+def _unreadable(what: str, error: Exception) -> StorageError:
+    """Tell a damaged index from a system that cannot read it now, such as without descriptors."""
+    kind = IndexCorrupt if _is_damage(str(error)) else TableFailed
+    return kind(f"the index could not be {what}: {error}")
+
+
+def _is_damage(reason: str) -> bool:
+    """Tell whether a file of the index is broken or missing; rocksdict has one type of error."""
+    return reason.startswith("Corruption") or (
+        reason.startswith("IO error") and "No such file" in reason
+    )
+
+
 def _cannot_open(folder: Path, reason: str) -> StorageError:
     """Tell three cases apart by the text, as rocksdict has one type: damaged, full, unusable."""
     text = f"index {folder} cannot be opened: {' '.join(reason.split())}"
-    if reason.startswith("Corruption"):
+    if _is_damage(reason):
         return IndexCorrupt(text)
     if _NO_SPACE in reason:
         return StorageWriteFailed(text, full=True)

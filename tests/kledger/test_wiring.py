@@ -228,6 +228,18 @@ async def test_damaged_store_is_no_mistake_of_the_caller(
     assert not caught.value.is_mistake
 
 
+async def test_doctor_is_named_only_where_there_is_a_folder_to_look_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def damaged(self: Server) -> None:
+        raise Corrupt("row 1: checksum 1, expected 2")
+
+    monkeypatch.setattr(Server, "_open_store", damaged)
+    with pytest.raises(CannotStart) as caught:
+        await Server(settings(), on_crash=no_crash).start()
+    assert "row 1: checksum 1, expected 2" == str(caught.value)
+
+
 async def test_crash_in_the_background_is_reported() -> None:
     class StoppedClock(ManualClock):
         """A clock that cannot be waited for."""

@@ -153,16 +153,25 @@ def test_damaged_log_is_a_failure_that_names_file_and_position(
     assert before == log.read_bytes()
 
 
-def test_damaged_index_is_a_failure_that_names_the_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("damage", ["cut", "changed", "missing"])
+def test_damaged_index_is_a_failure_that_names_the_file_and_the_doctor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
+    """RocksDB notices the first when it opens the table, the second when it reads a row."""
     data = tmp_path / "data"
     with ServerProcess("--data", str(data)) as server:
         asyncio.run(_produce(server.kafka_address))
     for table in (data / "index").glob("*.sst"):
-        table.write_bytes(table.read_bytes()[:-7])
+        content = bytearray(table.read_bytes())
+        content[3] ^= 0xFF
+        table.write_bytes(content if damage == "changed" else content[:-7])
+    if damage == "missing":
+        (data / "index" / "CURRENT").unlink()
     assert 1 == run(["serve", "--data", str(data), "--kafka", "127.0.0.1:0"])
-    assert one_line(capsys).startswith(f"kledger: index {data / 'index'} cannot be opened: ")
+    said = one_line(capsys)
+    assert str(data / "index") in said
+    assert said.endswith(f"; `kledger doctor --data {data}` tells more\n")
+    assert 1 == run(["doctor", "--data", str(data)]), "the doctor must find it, too"
 
 
 def test_storage_that_cannot_be_closed_is_a_failure(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 
-from ledger.engine.errors import FolderUnusable
+from ledger.engine.errors import FolderUnusable, IndexCorrupt
 from ledger.engine.rocksdb_table import RocksdbTable, TableFailed, new_batch, write_options
 
 
@@ -145,9 +145,23 @@ def test_plain_iteration_ends_early_on_damage_and_the_table_does_not(tmp_path: P
     database.close()
 
     table = RocksdbTable(folder)
-    with pytest.raises(TableFailed, match="scanned"):
+    with pytest.raises(IndexCorrupt, match=r"scanned: Corruption"):
         list(table.rows(b"", b"\xff"))
     table.close()
+
+
+@pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_folder_with_a_missing_file_is_a_damaged_index(tmp_path: Path, pattern: str) -> None:
+    """RocksDB tells these three in three ways; without CURRENT it would begin an empty index."""
+    folder = tmp_path / "index"
+    table = RocksdbTable(folder)
+    put(table, (b"a", b"b"))
+    table.flush()
+    table.close()
+    for file in folder.glob(pattern):
+        file.unlink()
+    with pytest.raises(IndexCorrupt, match=f"index {folder} cannot be opened: "):
+        RocksdbTable(folder)
 
 
 def test_lower_bound_of_read_options_acts_as_an_upper_one(tmp_path: Path) -> None:
