@@ -20,8 +20,9 @@ class GatewayConfig:
     node_id: int = 1
     cluster_id: str = ""
     """Empty: the id that the store keeps, made at the first start."""
-    advertised_host: str = "127.0.0.1"
-    """What clients are told to connect to; unless it is set, the host that the listener names."""
+    advertised_host: str = ""
+    """What clients are told to connect to. Empty: the host that the listener names; the name of
+    this machine, with a warning, where that is every address (`0.0.0.0`)."""
     advertised_port: int = 0
     """0: the port of the listener."""
 

@@ -6,6 +6,8 @@ Must not know: requests and responses.
 """
 
 import asyncio
+import logging
+import socket
 
 from gateway.broker_entries import plaintext
 from gateway.broker_settings import LISTENERS
@@ -13,7 +15,10 @@ from gateway.connection import Connection
 from gateway.services import Services
 from gateway.switchboard import Switchboard
 
+logger = logging.getLogger(__name__)
+
 BACKLOG = 1024
+EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
 
 class GatewayServer:
@@ -27,7 +32,8 @@ class GatewayServer:
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen on host and port (0: a free one); return the address that was bound.
 
-        An advertised port of 0 in the configuration becomes the port of the listener.
+        An advertised port of 0 in the configuration becomes the port of the listener, and an empty
+        advertised host the listener's.
         """
         switchboard = self._switchboard = Switchboard(self._services)
         self._server = await asyncio.get_running_loop().create_server(
@@ -37,6 +43,8 @@ class GatewayServer:
         config = self._services.config
         if config.advertised_port == 0:
             config.advertised_port = bound_port
+        if not config.advertised_host:
+            config.advertised_host = _host_for_clients(host, config.advertised_port)
         self._services.broker_settings.facts[LISTENERS] = plaintext(host, bound_port)
         switchboard.start_idle_sweeps()
         return bound_host, bound_port
@@ -66,3 +74,16 @@ class GatewayServer:
         while switchboard.connections:
             await switchboard.connection_closed.wait()
         deadline.cancel()
+
+
+def _host_for_clients(host: str, port: int) -> str:
+    """Return the host that clients are told; every address is none that a client can connect to."""
+    if host not in EVERY_ADDRESS:
+        return host
+    name = socket.gethostname()
+    logger.warning(
+        "listening on every address (%s): clients are told to connect to this machine as %s:%d; "
+        "advertised.listeners=PLAINTEXT://HOST:PORT tells them something else",
+        host, name, port,
+    )  # fmt: skip
+    return name

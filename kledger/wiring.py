@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GRACE_MS = 5_000
-ANY_HOST = ("0.0.0.0", "::", "")
 _RETENTION = Unit("background work", "retention, until its next time")
 
 
@@ -206,14 +205,8 @@ class Server:
                 )
 
     async def _listen(self, services: Services, address: str) -> str:
-        host, port = split_address("server.kafka", address)
-        if (
-            host not in ANY_HOST
-            and services.config.advertised_host == Settings().kafka.advertised_host
-        ):
-            services.config.advertised_host = host
         self._gateway = GatewayServer(services)
-        return joined_address(*await self._gateway.start(host, port))
+        return joined_address(*await self._gateway.start(*split_address("server.kafka", address)))
 
     async def _listen_natively(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.

@@ -1,10 +1,13 @@
 """Listening, and the orderly end."""
 
 import asyncio
+import logging
+import socket
 
 import pytest
 
 from gateway.config import GatewayConfig
+from gateway.server import GatewayServer
 from gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
@@ -14,6 +17,32 @@ async def test_advertised_port_is_the_bound_one_unless_it_was_set() -> None:
         assert gateway.port == gateway.services.config.advertised_port > 0
     async with running_gateway(GatewayConfig(advertised_port=9)) as gateway:
         assert 9 == gateway.services.config.advertised_port != gateway.port
+
+
+async def test_advertised_host_is_the_listeners_unless_it_was_set() -> None:
+    async with running_gateway() as gateway:
+        assert "127.0.0.1" == gateway.services.config.advertised_host
+    async with running_gateway(GatewayConfig(advertised_host="broker.example")) as gateway:
+        assert "broker.example" == gateway.services.config.advertised_host
+
+
+@pytest.mark.parametrize(("host_set", "told"), [("", socket.gethostname()), ("127.0.0.1", None)])
+async def test_listener_on_every_address_advertises_this_machine_and_warns(
+    caplog: pytest.LogCaptureFixture, host_set: str, told: str | None
+) -> None:
+    """0.0.0.0 is nothing that a client can connect to; an address that was set is left alone."""
+    caplog.set_level(logging.WARNING, "gateway.server")
+    async with running_gateway() as gateway:
+        config = gateway.services.config
+        config.advertised_host, config.advertised_port = host_set, 0
+        server = GatewayServer(gateway.services)
+        _, port = await server.start("0.0.0.0", 0)
+        await server.stop()
+        assert (told or host_set) == config.advertised_host
+    warnings = [record.getMessage() for record in caplog.records]
+    assert (told is not None) == any(
+        f"as {told}:{port}; advertised.listeners" in w for w in warnings
+    )
 
 
 async def test_stop_refuses_new_connections_and_closes_idle_ones() -> None:
