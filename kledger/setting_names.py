@@ -1,8 +1,9 @@
 """Names of settings that users bring from Apache Kafka and Apache Pulsar, and what they mean here.
 
-Rule: where one of them has the same setting, its name works wherever ours does, in its own unit.
-Every field of the `kafka` section has Kafka's name by replacing underscores with dots; the table
-below holds what differs.
+Rule: where one of them has the same setting, its name works wherever ours does, in its own unit:
+alone, and in the section of what it means. Every field of the `kafka` section has Kafka's name by
+replacing underscores with dots; the table below holds what differs. All names of Kafka also work in
+the sections `kafka` and `topics`, as its users do not know which of the two they belong to here.
 Must not know: values, or where they come from.
 """
 
@@ -75,7 +76,8 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     """Say what one assignment means in our own names.
 
     Args:
-        name: ours (`kafka.num_partitions`) or theirs (`num.partitions`).
+        name: ours (`kafka.num_partitions`, or `num_partitions` where no other section has it) or
+            theirs (`num.partitions`), also behind a section (`kafka.num.partitions`).
         value: text or a TOML value.
         own_names: every name of ours.
 
@@ -84,6 +86,21 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     """
     if name in own_names:
         return {name: value}
+    meaning = _theirs(name, value, own_names)
+    section, dot, rest = name.partition(".")
+    if meaning is None and dot and (inside := _theirs(rest, value, own_names)) is not None:
+        is_home = all(own.startswith(f"{section}.") for own in inside)
+        if is_home or (section in {"kafka", "topics"} and _is_kafkas(rest)):
+            meaning = inside
+    if meaning is None:
+        meaning = _without_section(name, value, own_names)
+    if meaning is None:
+        raise SettingError(f"{name}: there is no such setting{_suggestion(name, own_names)}")
+    return meaning
+
+
+def _theirs(name: str, value: object, own_names: Mapping[str, object]) -> Assignments | None:
+    """Return what a name of Kafka's or Pulsar's means, None if they have no such name."""
     if name in SPECIAL:
         return SPECIAL[name](name, value)
     if name in RENAMED:
@@ -93,7 +110,27 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
         kafka_name = f"{section}.{name.replace('.', '_')}"
         if "." in name and "_" not in name and kafka_name in own_names:
             return {kafka_name: value}
-    raise SettingError(f"{name}: there is no such setting{_suggestion(name, own_names)}")
+    return None
+
+
+def _is_kafkas(name: str) -> bool:
+    """Tell Kafka's names from Pulsar's, which have no dots."""
+    return "." in name or name in SPECIAL
+
+
+def _without_section(
+    name: str, value: object, own_names: Mapping[str, object]
+) -> Assignments | None:
+    """Return what a name of ours without its section means, if only one section has it.
+
+    Raises:
+        SettingError: several have it.
+    """
+    sections = {own.partition(".")[0] for own in own_names}
+    meant = [own for own in own_names if own.partition(".")[2] == name and name not in sections]
+    if len(meant) > 1:
+        raise SettingError(f"{name}: expected one of {', '.join(meant)}")
+    return {meant[0]: value} if meant else None
 
 
 def _scaled(name: str, value: object, factor: int) -> int:

@@ -18,6 +18,7 @@ kledger.require_rooms()
 
 from gateway.address_limits import parse_overrides
 from gateway.config import GatewayConfig
+from kledger.service_variables import is_service_variable
 from kledger.setting_names import translate
 from kledger.setting_values import (
     INT32_MAX,
@@ -35,8 +36,6 @@ from topics.errors import InvalidConfig
 from topics.topic_config import TopicDefaults
 
 ENVIRONMENT_PREFIX = "KLEDGER_"
-# What Kubernetes puts into every container beside a service that is called kledger.
-FOREIGN_PREFIXES = ("KLEDGER_PORT", "KLEDGER_SERVICE_")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +127,11 @@ def own_names() -> dict[str, Any]:
     return kinds
 
 
+def variable_of(name: str) -> str:
+    """Return the environment's name for a setting of ours, `section.field`."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper()
+
+
 def load(
     *,
     file: Path | None = None,
@@ -139,7 +143,8 @@ def load(
 
     Args:
         file: a TOML file.
-        environment: all variables of the process; those of other programs are skipped.
+        environment: all variables of the process; those of other programs and of Kubernetes
+            services are skipped.
         assignments: `KEY=VALUE` of each --set.
         flags: values by own name that the command line has flags for.
 
@@ -239,11 +244,11 @@ def _flattened(prefix: str, table: Mapping[str, object]) -> Iterator[tuple[str, 
 def _from_environment(
     environment: Mapping[str, str], kinds: Mapping[str, object]
 ) -> Iterator[tuple[str, str, object]]:
-    by_variable = {ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper(): name for name in kinds}
+    by_variable = {variable_of(name): name for name in kinds}
     for variable, value in sorted(environment.items()):
         if variable in by_variable:
             yield variable, by_variable[variable], value
-        elif variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(FOREIGN_PREFIXES):
+        elif variable.startswith(ENVIRONMENT_PREFIX) and not is_service_variable(variable, value):
             raise SettingError(f"{variable}: there is no such setting (from the environment)")
 
 

@@ -22,12 +22,16 @@ Given to `kledger serve`; of several sources the later one wins:
 
 | source | form |
 |---|---|
-| `--config FILE`, TOML | `[kafka]` and `num_partitions = 3`, or Kafka's `num.partitions = 3` |
+| `--config FILE`, TOML | below `[kafka]` or above all sections: `num_partitions = 3` or Kafka's \
+`num.partitions = 3` |
 | environment | `KLEDGER_KAFKA_NUM_PARTITIONS=3`: section and name |
-| `--set`, as often as wanted | `--set kafka.num_partitions=3`, `--set num.partitions=3` |
+| `--set`, as often as wanted | `--set kafka.num_partitions=3`, `--set num_partitions=3`, \
+`--set num.partitions=3` |
 | the other flags | `--data`, `--memory`, `--kafka`, `--native`, `--admin`, `--durability` |
 
-A name that does not exist, or a value outside its limits, ends the start with one line. A name with
+A name that does not exist, or a value outside its limits, ends the start with one line; so does a
+name without its section that two sections have. Variables that Kubernetes makes of a service called
+kledger or kledger-something are no settings: they are left aside, with a warning. A name with
 `max` in it is the limit of something that grows with what clients do; limits that cannot be set are
 constants called `…_MAX`, beside the code that keeps them.
 
@@ -38,11 +42,13 @@ PARTS = {
     "storage": "The store of all managed ledgers.",
     "kafka": (
         "The Kafka façade. Every name also works with dots, as Apache Kafka has it"
-        " (`num.partitions`); one without words is what it is there."
+        " (`num.partitions`), here and without the section; one without words is what it is there."
     ),
     "topics": (
-        "Topics. The defaults of their own settings go by Kafka's broker-level names"
-        " (`log.retention.ms`), which stand in [CONFIGS.md](CONFIGS.md)."
+        "Topics. The defaults of their own settings go by Kafka's broker-level names, which stand"
+        " in [CONFIGS.md](CONFIGS.md): `log.retention.ms` here, in `[kafka]` or without a section;"
+        " in the environment `KLEDGER_TOPICS_LOG_RETENTION_MS`, but"
+        " `KLEDGER_KAFKA_MESSAGE_MAX_BYTES`."
     ),
     "native": "The listener for native clients.",
 }
@@ -96,7 +102,9 @@ def _shown(value: Any) -> str:
 def _renamed() -> str:
     """Return the names of others that are called differently here."""
     head = (
-        "\n## Names of Apache Kafka and Apache Pulsar for these\n\n| theirs | here |\n|---|---|\n"
+        "\n## Names of Apache Kafka and Apache Pulsar for these\n\n"
+        "In the file above all sections or in that of what they stand for, and with `--set`;"
+        " Kafka's also in `[kafka]`.\n\n| theirs | here |\n|---|---|\n"
     )
     return head + "".join(_renamed_lines())
 

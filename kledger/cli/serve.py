@@ -2,6 +2,9 @@
 
 Settings come from --config FILE, then KLEDGER_<SECTION>_<KEY>, then --set KEY=VALUE, then the other
 flags; later ones win. Names of Apache Kafka's and Pulsar's settings are accepted.
+
+SIGTERM, SIGINT and SIGHUP stop it in order, with exit code 0; under nohup a SIGHUP is ignored.
+There is nothing to be loaded anew: what can change while it runs is changed by Kafka's own tools.
 """
 
 import argparse
@@ -16,8 +19,9 @@ import uvloop
 
 from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, mistake
+from kledger.service_variables import service_variables
 from kledger.setting_values import SettingError
-from kledger.settings import Settings, load
+from kledger.settings import Settings, load, own_names, variable_of
 from kledger.wiring import CannotStart, Server
 from ledger import LedgerError
 
@@ -68,6 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     logging.basicConfig(
         stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
     )
+    _warn_of_service_variables()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
@@ -75,6 +80,22 @@ def run(arguments: argparse.Namespace) -> int:
         return mistake(str(error)) if error.is_mistake else failure(str(error))
     except LedgerError as error:
         return failure(f"not everything could be closed: {error}")
+
+
+def _warn_of_service_variables() -> None:
+    if names := service_variables(os.environ, map(variable_of, own_names())):
+        logger.warning(
+            "variables of Kubernetes services are no settings and are left aside: %s",
+            ", ".join(names),
+        )
+
+
+def _signals_to_end() -> list[signal.Signals]:
+    """Return the signals that stop the server; a SIGHUP that nohup ignores stays ignored."""
+    found = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
 
 
 async def _serve(settings: Settings) -> int:
@@ -87,7 +108,8 @@ async def _serve(settings: Settings) -> int:
             logger.info("stopping: %s", reason)
             ending.set_result(code)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    signals = _signals_to_end()
+    for number in signals:
         loop.add_signal_handler(number, end, 0, number.name)
     server = Server(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
     try:
@@ -96,7 +118,7 @@ async def _serve(settings: Settings) -> int:
         print(server.ready_line(), flush=True)
         code = await ending
         # Whoever is in a hurry sends the signal again.
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in signals:
             loop.remove_signal_handler(number)
     finally:
         await server.stop()

@@ -36,6 +36,16 @@ OWN = own_names()
         ("managedLedgerCacheSizeMB", "2", {"storage.cache_bytes": 2 * 1024 * 1024}),
         ("managedLedgerMaxLedgerRolloverTimeMinutes", 2, {"topics.log_roll_ms": 120_000}),
         ("managedLedgerMaxLedgerRolloverTimeMinutes", -1, {"topics.log_roll_ms": -1}),
+        ("node_id", "0", {"kafka.node_id": "0"}),
+        ("log_level", "error", {"server.log_level": "error"}),
+        ("kafka.num.partitions", 3, {"kafka.num_partitions": 3}),
+        ("kafka.broker.id", 3, {"kafka.node_id": 3}),
+        ("kafka.listeners", "h:1", {"server.kafka": "h:1"}),
+        ("kafka.log.retention.ms", 3, {"topics.log_retention_ms": 3}),
+        ("topics.log.retention.ms", 3, {"topics.log_retention_ms": 3}),
+        ("topics.message.max.bytes", 3, {"kafka.message_max_bytes": 3}),
+        ("topics.defaultRetentionSizeInMB", 1, {"topics.log_retention_bytes": 1 << 20}),
+        ("server.log.dirs", "/data", {"server.data": "/data"}),
     ],
 )
 def test_names_mean_ours(name: str, value: object, meaning: dict[str, object]) -> None:
@@ -51,7 +61,11 @@ def test_every_renamed_setting_exists() -> None:
     [
         ("num.partition", "num.partition: there is no such setting; did you mean num.partitions?"),
         ("kafka.nod_id", "kafka.nod_id: there is no such setting; did you mean kafka.node_id?"),
-        ("num_partitions", "num_partitions: there is no such setting"),
+        ("num_partition", "num_partition: there is no such setting; did you mean"),
+        ("max_connections", "max_connections: expected one of kafka.max_connections, native.max"),
+        ("storage.num.partitions", "storage.num.partitions: there is no such setting"),
+        ("kafka.managedLedgerCacheSizeMB", "kafka.managedLedgerCacheSizeMB: there is no such"),
+        ("kafka", "kafka: there is no such setting"),
         ("zzz", "zzz: there is no such setting"),
     ],
 )

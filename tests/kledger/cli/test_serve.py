@@ -37,7 +37,7 @@ def test_ready_line_names_every_listener_and_the_server_answers() -> None:
             process.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_stops_in_order_and_data_can_be_opened_again(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -45,6 +45,38 @@ def test_signal_stops_in_order_and_data_can_be_opened_again(
         with ServerProcess("--data", str(tmp_path / "data")) as server:
             os.kill(server.pid, number)
             assert 0 == server.wait(60), server.log_text()
+            assert f"stopping: {number.name}" in server.log_text()
+
+
+def test_hangup_that_is_ignored_already_does_not_stop_it() -> None:
+    """Under nohup a server lives on when its terminal goes."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        server = ServerProcess("--memory")
+        with server:
+            os.kill(server.pid, signal.SIGHUP)
+            assert check(server.kafka_address, 60) is None
+            os.kill(server.pid, signal.SIGTERM)
+            assert 0 == server.wait(60)
+            assert "SIGHUP" not in server.log_text()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_variables_of_kubernetes_services_are_one_line_of_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A service called kledger-kafka puts its address into every container beside it."""
+    monkeypatch.setenv("KLEDGER_KAFKA_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KLEDGER_KAFKA_PORT_9092_TCP_ADDR", "10.0.0.1")
+    monkeypatch.setenv("KLEDGER_KAFKA_ADVERTISED_PORT", "9099")
+    with ServerProcess("--memory") as server:
+        said = [line for line in server.log_text().splitlines() if "WARNING" in line]
+    assert 1 == len(said), said
+    assert said[0].endswith(
+        "variables of Kubernetes services are no settings and are left aside: "
+        "KLEDGER_KAFKA_PORT_9092_TCP_ADDR, KLEDGER_KAFKA_SERVICE_HOST"
+    )
 
 
 def test_data_folder_in_use_is_a_mistake(
