@@ -1,13 +1,16 @@
 """ManualClock: a clock that stands still until a test moves it.
 
 Rule: time moves only in `advance`, which wakes the sleepers that became due in the order of their
-deadlines; sleepers of one deadline wake in the order in which they began to sleep.
+deadlines; sleepers of one deadline wake in the order in which they began to sleep. Any thread may
+move it, also while sleepers of another thread's loop wait; sleepers of one loop keep their order.
 Must not know: the real time.
 """
 
 import asyncio
 import heapq
+from contextlib import suppress
 from itertools import count
+from threading import Lock
 
 
 class ManualClock:
@@ -18,6 +21,7 @@ class ManualClock:
         self._monotonic_ms = 0
         self._order = count()
         self._sleepers: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._lock = Lock()
 
     def now_ms(self) -> int:
         """Return the wall time that was set and advanced."""
@@ -30,21 +34,30 @@ class ManualClock:
     @property
     def sleeper_count(self) -> int:
         """How many sleepers wait; lets a test see that its subject went to sleep."""
-        return sum(not future.done() for _, _, future in self._sleepers)
+        with self._lock:
+            return sum(not future.done() for _, _, future in self._sleepers)
 
     def advance(self, ms: int) -> None:
         """Move both times on by `ms` and wake who is due. The woken run on the next loop turn."""
         assert ms >= 0, f"time cannot go back by {-ms} ms"
-        self._now_ms += ms
-        self._monotonic_ms += ms
-        while self._sleepers and self._sleepers[0][0] <= self._monotonic_ms:
-            _, _, future = heapq.heappop(self._sleepers)
-            if not future.done():
-                future.set_result(None)
+        due: list[asyncio.Future[None]] = []
+        with self._lock:
+            self._now_ms += ms
+            self._monotonic_ms += ms
+            while self._sleepers and self._sleepers[0][0] <= self._monotonic_ms:
+                due.append(heapq.heappop(self._sleepers)[2])
+        for future in due:
+            loop = future.get_loop()
+            if loop is _running_loop() or not loop.is_running():
+                _wake(future)
+            else:
+                with suppress(RuntimeError):  # the loop ended just now, and its sleepers with it
+                    loop.call_soon_threadsafe(_wake, future)
 
     def jump_wall(self, ms: int) -> None:
         """Move the wall time alone, in either direction, as an operator or NTP would."""
-        self._now_ms += ms
+        with self._lock:
+            self._now_ms += ms
 
     async def sleep(self, ms: int) -> None:
         """Wait until advances add up to `ms`; at once, but with a yield, for <= 0."""
@@ -52,5 +65,19 @@ class ManualClock:
         if ms <= 0:
             await asyncio.sleep(0)
             return
-        heapq.heappush(self._sleepers, (self._monotonic_ms + ms, next(self._order), future))
+        with self._lock:
+            heapq.heappush(self._sleepers, (self._monotonic_ms + ms, next(self._order), future))
         await future
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop of this thread, None in a thread without one."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,6 +1,7 @@
 """The clock of tests: nothing happens until advance()."""
 
 import asyncio
+from threading import Event, Thread
 
 from runtime.manual_clock import ManualClock
 
@@ -54,6 +55,26 @@ async def test_cancelled_sleeper_is_skipped() -> None:
     clock.advance(10)
     await turn()
     assert [] == woken
+
+
+def test_other_threads_may_advance_while_a_loop_sleeps() -> None:
+    """A future that is settled in the wrong thread leaves its loop asleep."""
+    clock, woken, began, ended = ManualClock(), list[int](), Event(), Event()
+
+    async def program() -> None:
+        sleepers = [asyncio.ensure_future(sleeper(clock, ms, woken)) for ms in (30, 10, 20)]
+        await turn()
+        began.set()
+        await asyncio.gather(*sleepers)
+        ended.set()
+
+    thread = Thread(target=asyncio.run, args=(program(),), daemon=True)
+    thread.start()
+    assert began.wait(60)
+    clock.advance(30)
+    assert ended.wait(60)
+    thread.join()
+    assert [10, 20, 30] == woken
 
 
 async def test_sleep_of_nothing_returns_without_advance() -> None:
