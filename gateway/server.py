@@ -8,6 +8,8 @@ Must not know: requests and responses.
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
+from typing import TypeAlias
 
 from gateway.broker_entries import plaintext
 from gateway.broker_settings import LISTENERS
@@ -17,6 +19,8 @@ from gateway.switchboard import Switchboard
 
 logger = logging.getLogger(__name__)
 
+ConnectionMaker: TypeAlias = Callable[[Switchboard], Connection]
+
 BACKLOG = 1024
 EVERY_ADDRESS = ("0.0.0.0", "::", "")
 
@@ -24,8 +28,10 @@ EVERY_ADDRESS = ("0.0.0.0", "::", "")
 class GatewayServer:
     """One Kafka listener."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, make_connection: ConnectionMaker | None = None) -> None:
+        """Args: make_connection: makes what serves one socket, if not a `Connection`."""
         self._services = services
+        self._make_connection = make_connection or Connection
         self._server: asyncio.Server | None = None
         self._switchboard: Switchboard | None = None
 
@@ -37,7 +43,7 @@ class GatewayServer:
         """
         switchboard = self._switchboard = Switchboard(self._services)
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(switchboard), host, port, backlog=BACKLOG
+            lambda: self._make_connection(switchboard), host, port, backlog=BACKLOG
         )
         bound_host, bound_port = self._server.sockets[0].getsockname()[:2]
         config = self._services.config

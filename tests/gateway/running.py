@@ -9,7 +9,7 @@ from uuid import UUID
 from batches.builder import NewRecord, build_batch
 from gateway.config import GatewayConfig
 from gateway.opening import open_services
-from gateway.server import GatewayServer
+from gateway.server import ConnectionMaker, GatewayServer
 from gateway.services import Services
 from gateway.wire.messages.k00_produce import (
     PartitionProduceData,
@@ -74,6 +74,7 @@ async def running_gateway(
     engine: FaultyEngine | None = None,
     queue_count_max: int = 100_000,
     cache_bytes: int = 64 << 20,
+    make_connection: ConnectionMaker | None = None,
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
@@ -95,7 +96,7 @@ async def running_gateway(
             supervisor=supervisor,
             entropy=SeededEntropy(1),
         )
-        server = GatewayServer(services)
+        server = GatewayServer(services, make_connection)
         host, port = await server.start("127.0.0.1", 0)
         try:
             yield RunningGateway(server, services, clock, engine, crashes, host, port)
