@@ -62,3 +62,18 @@ def test_native_snippet_prints_what_it_wrote(kledger_native_server: str, is_embe
     address = f'kledger.connect("{kledger_native_server}")'
     text = text.replace(connecting, "kledger.embedded(None)" if is_embedded else address)
     assert "0 b'one from kledger' {'source': 'readme'}" in run(language, text, ADDRESS)
+
+
+def test_tests_of_the_readme_pass(tmp_path: Path) -> None:
+    """A project that has pytest-asyncio and kledger runs them as they stand."""
+    language, text = snippets()["pytest"]
+    assert language == "python"
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+    )
+    (tmp_path / "test_orders.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rA"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PROGRAM_S, check=False, cwd=tmp_path
+    )
+    assert f"{text.count('def test_')} passed" in done.stdout, done.stdout

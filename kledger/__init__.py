@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kledger.embedding import EmbeddedClient
+    from ledger import StorageEngine
     from native.client import Client
     from native.consumer import Consumer
     from native.errors import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from native.reader import Reader
     from native.seam import SubscriptionStats, TopicStats
     from native.subscribe_options import DeadLetterPolicy
+    from runtime.clock import Clock
 
 __version__ = "0.1.0"
 
@@ -102,6 +104,8 @@ def embedded(
     kafka: str | None = None,
     settings: Mapping[str, object] | None = None,
     operation_timeout_ms: int = 30_000,
+    engine: "StorageEngine | None" = None,
+    clock: "Clock | None" = None,
 ) -> "EmbeddedClient":
     """Return a native client with the whole server in this process; it starts on entering.
 
@@ -110,6 +114,9 @@ def embedded(
         kafka: HOST:PORT for Kafka clients too, port 0 for a free one; see `kafka_address`.
         settings: of the server, by our names, Kafka's or Pulsar's.
         operation_timeout_ms: as `connect` has it.
+        engine: stores everything in place of the usual one, such as a `FaultyEngine`; it is not
+            closed with the client.
+        clock: where the time of server and client comes from, such as a `ManualClock`.
 
     Raises:
         ImportError: something hides a part of the server.
@@ -118,8 +125,9 @@ def embedded(
     from kledger.embedding import EmbeddedClient
 
     return EmbeddedClient(
-        path, kafka=kafka, settings=settings, operation_timeout_ms=operation_timeout_ms
-    )
+        path, kafka=kafka, settings=settings, operation_timeout_ms=operation_timeout_ms,
+        engine=engine, clock=clock,
+    )  # fmt: skip
 
 
 def connect(url: str, *, operation_timeout_ms: int = 30_000) -> "Client":

@@ -13,9 +13,11 @@ from types import TracebackType
 
 import kledger.settings
 import kledger.wiring
+from ledger import StorageEngine
 from native.client import Client
 from native.operations import OPERATION_TIMEOUT_MS
 from native.seam import Broker
+from runtime.clock import Clock
 
 
 class EmbeddedClient(Client):
@@ -28,10 +30,14 @@ class EmbeddedClient(Client):
         kafka: str | None = None,
         settings: Mapping[str, object] | None = None,
         operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
+        engine: StorageEngine | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Prepare; `kledger.embedded` says what the arguments mean."""
-        self._embedded = _EmbeddedServer(path, kafka, settings or {}, on_crash=self._crashed)
-        super().__init__(self._embedded, operation_timeout_ms=operation_timeout_ms)
+        self._embedded = _EmbeddedServer(
+            path, kafka, settings or {}, on_crash=self._crashed, engine=engine, clock=clock
+        )
+        super().__init__(self._embedded, clock=clock, operation_timeout_ms=operation_timeout_ms)
 
     @property
     def kafka_address(self) -> str:
@@ -49,6 +55,8 @@ class _EmbeddedServer:
         settings: Mapping[str, object],
         *,
         on_crash: Callable[[BaseException], None],
+        engine: StorageEngine | None,
+        clock: Clock | None,
     ) -> None:
         flags: dict[str, object] = {**settings, "server.memory": path is None}
         if path is not None:
@@ -58,7 +66,7 @@ class _EmbeddedServer:
         loaded = kledger.settings.load(flags=flags)
         if kafka is None:
             loaded = replace(loaded, server=replace(loaded.server, kafka=None))
-        self._server = kledger.wiring.Server(loaded, on_crash=on_crash)
+        self._server = kledger.wiring.Server(loaded, on_crash=on_crash, engine=engine, clock=clock)
 
     @property
     def kafka_address(self) -> str:

@@ -1,20 +1,29 @@
-"""pytest plugin: a Kafka server for a test, started as a process of its own.
+"""pytest plugin: a Kafka server for a test.
 
     def test_orders(kledger_server):
         producer = KafkaProducer(bootstrap_servers=kledger_server)
+
+    def test_failed_sync(kledger_broker):
+        producer = KafkaProducer(bootstrap_servers=kledger_broker.kafka_address)
+        kledger_broker.fail_next("sync")
 
     async def test_bills(kledger_native_server):
         async with kledger.connect(kledger_native_server) as client:
             ...
 
-Rule: a test gets a fresh server with nothing in it, on a free port, which is gone afterwards. The
-process is started so that no folder of the test's project can hide kledger's packages.
+Rule: a test gets a fresh server with nothing in it, on a free port, which is gone afterwards. It is
+a process of its own, started so that no folder of the test's project can hide kledger's packages;
+`kledger_broker` alone is a thread in the test's process.
 Must not know: asyncio; and importing it must cost nothing, because every pytest run does.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from kledger.testing import FaultyServer
 
 
 @pytest.fixture
@@ -33,3 +42,12 @@ def kledger_native_server() -> Iterator[str]:
 
     with ServerProcess("--memory", native="127.0.0.1:0") as server:
         yield f"kledger://{server.native_address}"
+
+
+@pytest.fixture
+def kledger_broker() -> "Iterator[FaultyServer]":
+    """Yield a server in this process, whose requests and storage fail where the test wants it."""
+    from kledger.testing import FaultyServer
+
+    with FaultyServer() as server:
+        yield server

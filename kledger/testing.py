@@ -6,20 +6,30 @@
     with kledger.testing.ServerThread(data=folder) as server:   # on a loop of its own
         ...
 
+    with kledger.testing.FaultyServer() as server:      # the same, with faults on demand
+        server.fail_next("sync")
+
 Rule: it is the server that `kledger serve` runs, with the same settings; a free port unless one is
 asked for; everything in memory unless there is a folder. A crash is raised on leaving.
 Must not know: anything that the wiring knows.
 """
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import kledger.settings
 import kledger.wiring
+from gateway.faulty_requests import RequestFaults, RequestHold, api_key_of
+from gateway.server import ConnectionMaker
+from ledger import LedgerError, StorageEngine
+from ledger.testing import OPERATIONS, FaultyEngine, Hold
+from runtime.clock import Clock
 
 
 class _Addresses:
@@ -54,6 +64,9 @@ class Server(_Addresses):
         native: str | None = None,
         admin: str | None = None,
         settings: dict[str, object] | None = None,
+        engine: StorageEngine | None = None,
+        clock: Clock | None = None,
+        make_connection: ConnectionMaker | None = None,
     ) -> None:
         """Prepare; nothing is opened yet.
 
@@ -63,6 +76,10 @@ class Server(_Addresses):
             native: where to listen for native clients; None: nowhere.
             admin: where to listen for administrators; None: nowhere.
             settings: further ones by our names, Kafka's or Pulsar's.
+            engine: stores everything in place of the usual one, such as a `FaultyEngine`; it is
+                not closed with the server.
+            clock: where the time comes from, such as a `ManualClock`, which any thread may move.
+            make_connection: serves Kafka clients in place of the usual connection.
 
         Raises:
             SettingError: a setting does not exist or cannot have that value.
@@ -75,13 +92,36 @@ class Server(_Addresses):
         }
         if data is not None:
             flags["server.data"] = str(data)
-        self._crash: BaseException | None = None
+        self.crash: BaseException | None = None
+        """What the server could not go on after."""
+        self.on_crash: Callable[[], None] = lambda: None
+        """Called on the server's loop when that has happened."""
         self._server: kledger.wiring.Server = kledger.wiring.Server(
-            kledger.settings.load(flags={**(settings or {}), **flags}), on_crash=self._crashed
+            kledger.settings.load(flags={**(settings or {}), **flags}),
+            on_crash=self._crashed,
+            engine=engine,
+            clock=clock,
+            make_connection=make_connection,
         )
 
-    async def __aenter__(self) -> Self:
+    async def start(self) -> None:
+        """Accept connections.
+
+        Raises:
+            CannotStart: and nothing is left behind.
+        """
         await self._server.start()
+
+    async def stop(self) -> None:
+        """Stop in order. May be repeated.
+
+        Raises:
+            LedgerError: something could not be flushed; everything was closed all the same.
+        """
+        await self._server.stop()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
         return self
 
     async def __aexit__(
@@ -90,12 +130,13 @@ class Server(_Addresses):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._server.stop()
-        if self._crash is not None and error is None:
-            raise self._crash
+        await self.stop()
+        if self.crash is not None and error is None:
+            raise self.crash
 
     def _crashed(self, error: BaseException) -> None:
-        self._crash = self._crash or error
+        self.crash = self.crash or error
+        self.on_crash()
 
 
 class ServerThread(_Addresses):
@@ -109,11 +150,15 @@ class ServerThread(_Addresses):
         native: str | None = None,
         admin: str | None = None,
         settings: dict[str, object] | None = None,
+        engine: StorageEngine | None = None,
+        clock: Clock | None = None,
+        make_connection: ConnectionMaker | None = None,
     ) -> None:
         """Args: as for `Server`."""
         self._server: Server = Server(
-            data, kafka=kafka, native=native, admin=admin, settings=settings
-        )
+            data, kafka=kafka, native=native, admin=admin, settings=settings,
+            engine=engine, clock=clock, make_connection=make_connection,
+        )  # fmt: skip
         self._started: Future[None] = Future()
         self._ended: Future[None] = Future()
         self._end: asyncio.Event | None = None
@@ -156,3 +201,151 @@ class ServerThread(_Addresses):
         async with self._server:
             self._started.set_result(None)
             await self._end.wait()
+
+
+class FaultyServer(ServerThread):
+    """A server in a thread whose requests and storage fail, wait or come late on demand.
+
+    A fault is used up by the next request, or operation of the storage, of its kind. What the
+    storage makes the server fail of ends it, as it ends `kledger serve`; `restart` begins anew.
+    Every method may be called in any thread but the server's own.
+
+    Attributes:
+        engine: stores everything of the server; it is closed with it.
+    """
+
+    def __init__(
+        self,
+        data: Path | str | None = None,
+        *,
+        kafka: str = "127.0.0.1:0",
+        native: str | None = None,
+        settings: dict[str, object] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """Args: as for `Server`."""
+        self.engine = FaultyEngine(data)
+        self._requests = RequestFaults()
+        self._again: dict[str, Any] = {
+            "data": data, "native": native, "settings": settings, "clock": clock,
+            "engine": self.engine, "make_connection": self._requests.make_connection,
+        }  # fmt: skip
+        super().__init__(**self._again, kafka=kafka)
+        self._lock = asyncio.Lock()
+        self._is_left = False
+        self._has_storage_faults = False
+
+    def fail_next(self, what: str | int, error: str | int | BaseException | None = None) -> None:
+        """Let the next request of an API, or operation of the storage, fail.
+
+        Args:
+            what: Kafka's name of an API or its key (`Produce`, 0): it is answered with the error,
+                and nothing of it is done. Or `commit`, `sync` or `read`.
+            error: of a request, Kafka's name or number (`NOT_LEADER_OR_FOLLOWER`, 6); without one
+                its connection is closed. Of the storage, an exception, such as an OSError.
+
+        Raises:
+            ValueError: there is nothing of that name; the message says what there is.
+        """
+        if what in OPERATIONS:
+            assert not isinstance(error, str | int), f"{what}: expected an exception, got {error!r}"
+            self._has_storage_faults = True
+            self.engine.fail_next(what, error)
+        else:
+            assert not isinstance(error, BaseException), f"{what}: expected a name, got {error!r}"
+            self._requests.fail_next(_known(what), error)
+
+    def hold_next(self, what: str | int) -> Hold | RequestHold:
+        """Stop the next request or operation of a kind at its beginning, until it is released.
+
+        The result is `reached()`, to be awaited, or `wait_reached()`, and then goes on with
+        `release()` or `fail()`.
+        """
+        if what in OPERATIONS:
+            self._has_storage_faults = True
+            return self.engine.hold_next(what)
+        return self._requests.hold_next(_known(what))
+
+    def delay_next(self, what: str | int, ms: int) -> None:
+        """Let the next request or operation of a kind begin so much later.
+
+        A request waits by the clock of the server, an operation of the storage in real time.
+        """
+        if what in OPERATIONS:
+            self.engine.delay_next(what, ms)
+        else:
+            self._requests.delay_next(_known(what), ms)
+
+    def disarm(self) -> None:
+        """Take back every fault that was not used yet, and let go on what is held."""
+        self._requests.clear()
+        self.engine.disarm()
+
+    def restart(self) -> None:
+        """Cut the server's power and start it again at the same address, without any fault.
+
+        What was not synced is gone. Returns when it accepts connections.
+        """
+        assert self._loop is not None, "the server was not started"
+        asyncio.run_coroutine_threadsafe(self._restart(), self._loop).result()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.disarm()
+        self._is_left = True
+        try:
+            super().__exit__(kind, error, traceback)
+        finally:
+            self.engine.close()
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        self._server.on_crash = self._end.set
+        await self._server.start()
+        self._started.set_result(None)
+        while not self._is_left:
+            await self._end.wait()
+            self._end.clear()
+            async with self._lock:
+                await self._stop_if_over()
+
+    async def _stop_if_over(self) -> None:
+        """Stop a server that crashed or was left; a crash that no test asked for is raised."""
+        crash = self._server.crash
+        if crash is None and not self._is_left:
+            return
+        try:
+            await self._server.stop()
+        except LedgerError:
+            if not self._has_storage_faults:
+                raise
+        if crash is not None and not (self._has_storage_faults and isinstance(crash, LedgerError)):
+            raise crash
+
+    async def _restart(self) -> None:
+        async with self._lock:
+            # What is held must not go on, so the power goes first.
+            self.engine.drop_unsynced()
+            with suppress(LedgerError):
+                await self._server.stop()
+            self._requests.clear()
+            self._server = Server(**self._again, kafka=self._server.kafka_address)
+            assert self._end is not None
+            self._server.on_crash = self._end.set
+            await self._server.start()
+
+
+def _known(api: str | int) -> str | int:
+    """Return an API that there is.
+
+    Raises:
+        ValueError: there is none, and no operation of the storage of that name.
+    """
+    try:
+        return api_key_of(api)
+    except ValueError as error:
+        raise ValueError(f"{error}; and of the storage {', '.join(OPERATIONS)}") from None

@@ -14,12 +14,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.opening import open_services
-from gateway.server import GatewayServer
+from gateway.server import ConnectionMaker, GatewayServer
 from gateway.service_metrics import show_services
 from gateway.services import Services, load_cluster_id
 from kledger.setting_values import joined_address, split_address
 from kledger.settings import Settings
-from ledger import Corrupt, LedgerError, LedgerStore, StoreInUse, StoreUnusable
+from ledger import (
+    Corrupt,
+    LedgerError,
+    LedgerStore,
+    StorageEngine,
+    StoreInUse,
+    StoreUnusable,
+)
 from runtime.clock import Clock, SystemClock
 from runtime.containment import Unit
 from runtime.entropy import Entropy, SystemEntropy
@@ -61,12 +68,25 @@ class Server:
         on_crash: Callable[[BaseException], None],
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        engine: StorageEngine | None = None,
+        make_connection: ConnectionMaker | None = None,
     ) -> None:
-        """Args: on_crash: told that the server cannot go on; whoever owns it then stops it."""
+        """Prepare; nothing is opened yet.
+
+        Args:
+            settings: all of them.
+            on_crash: told that the server cannot go on; whoever owns it then stops it.
+            clock: where the time comes from, if not from the machine.
+            entropy: where ids come from, if not from the machine.
+            engine: stores everything in place of the usual one; it is not closed with the server.
+            make_connection: serves Kafka clients in place of `Connection`.
+        """
         self._settings = settings
         self._on_crash = on_crash
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
+        self._engine = engine
+        self._make_connection = make_connection
         self._supervisor = Supervisor(on_crash)
         self._store: LedgerStore | None = None
         self._services: Services | None = None
@@ -171,7 +191,9 @@ class Server:
     async def _open_store(self) -> LedgerStore:
         settings = self._settings
         path = None if settings.server.memory else settings.server.data
-        store = await LedgerStore.open(path, config=settings.storage, clock=self._clock)
+        store = await LedgerStore.open(
+            path, config=settings.storage, clock=self._clock, engine=self._engine
+        )
         store.on_fatal = self._on_crash
         return store
 
@@ -205,7 +227,7 @@ class Server:
                 )
 
     async def _listen(self, services: Services, address: str) -> str:
-        self._gateway = GatewayServer(services)
+        self._gateway = GatewayServer(services, self._make_connection)
         return joined_address(*await self._gateway.start(*split_address("server.kafka", address)))
 
     async def _listen_natively(self, services: Services, address: str) -> str:

@@ -10,7 +10,7 @@ from ledger.cursors.cursor import Cursor
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.cursors.cursor_stats import CursorStats
-from ledger.engine.base import Buffer
+from ledger.engine.base import Buffer, StorageEngine
 from ledger.entry import Entry
 from ledger.errors import (
     AlreadyClosed,
@@ -73,6 +73,7 @@ __all__ = [
     "ResetInProgress",
     "Row",
     "RowsDone",
+    "StorageEngine",
     "StorageFailed",
     "StoreConfig",
     "StoreInUse",

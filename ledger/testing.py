@@ -5,11 +5,11 @@ Must not know: test frameworks.
 """
 
 from ledger.engine import faulty
-from ledger.engine.faulty import Hold
+from ledger.engine.faulty import OPERATIONS, Hold
 from ledger.store import abandon_engine
 from runtime.manual_clock import ManualClock
 
-__all__ = ["FaultyEngine", "Hold", "ManualClock"]
+__all__ = ["OPERATIONS", "FaultyEngine", "Hold", "ManualClock"]
 
 
 class FaultyEngine(faulty.FaultyEngine):

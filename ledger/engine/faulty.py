@@ -28,6 +28,7 @@ from ledger.engine.memory import MemoryEngine
 
 Operation: TypeAlias = Literal["commit", "read", "sync"]
 OPERATIONS: tuple[Operation, ...] = ("commit", "read", "sync")
+REACHED_TIMEOUT_MS = 60_000
 
 
 class Hold:
@@ -36,7 +37,7 @@ class Hold:
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
         self._lock = Lock()
-        self._is_reached = False
+        self._has_reached = Event()
         self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._decided = Event()
         self._error: BaseException | None = None
@@ -46,15 +47,24 @@ class Hold:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
-            if self._is_reached:
+            if self._has_reached.is_set():
                 return
             self._waiters.append((loop, waiter))
         await waiter
 
+    def wait_reached(self, timeout_ms: int = REACHED_TIMEOUT_MS) -> None:
+        """Do the same in a program without an event loop; never on the loop of the store.
+
+        Raises:
+            TimeoutError: no such operation began in time.
+        """
+        if not self._has_reached.wait(timeout_ms / 1000):
+            raise TimeoutError(f"no {self._operation} began within {timeout_ms} ms")
+
     @property
     def is_waiting(self) -> bool:
         """Whether an operation stands here now."""
-        return self._is_reached and not self._decided.is_set()
+        return self._has_reached.is_set() and not self._decided.is_set()
 
     def end(self) -> None:
         """Let the operation end, for an owner who is not there any more.
@@ -78,7 +88,7 @@ class Hold:
     def pass_through(self) -> None:
         """Stand here, in the thread of the operation."""
         with self._lock:
-            self._is_reached = True
+            self._has_reached.set()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
             loop.call_soon_threadsafe(_wake, waiter)
@@ -136,6 +146,14 @@ class FaultyEngine:
     def delay_next(self, op: Operation, ms: int) -> None:
         """Let the next operation of a kind take this long, in real time."""
         self._arm(op, lambda: _wait(ms))
+
+    def disarm(self) -> None:
+        """Take back every fault that was not used yet, and let go on what is held."""
+        with self._lock:
+            self._armed.clear()
+            holds, self._holds = self._holds, []
+        for hold in holds:
+            hold.release()
 
     def drop_unsynced(self) -> None:
         """Lose what no sync covered, as a power cut does; the engine then serves a new store.

@@ -9,8 +9,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 import kledger
 from kledger.setting_values import SettingError
+from ledger.testing import FaultyEngine, ManualClock
 from native.client_services import PARTITION_REFRESH_MS
 from runtime.clock import SystemClock
+
+YEAR_2100_MS = 4_102_444_800_000
 
 
 async def test_places_and_messages_survive_a_restart(tmp_path: Path) -> None:
@@ -50,6 +53,24 @@ async def test_folder_in_use_is_said_on_entering(tmp_path: Path) -> None:
     async with kledger.embedded(tmp_path):
         with pytest.raises(CannotStart):
             await kledger.embedded(tmp_path).__aenter__()
+
+
+async def test_given_engine_and_clock_are_the_servers() -> None:
+    engine, clock = FaultyEngine(None), ManualClock(YEAR_2100_MS)
+    async with kledger.embedded(None, engine=engine, clock=clock) as client:
+        producer = await client.create_producer("orders")
+        await producer.send(b"one")
+        consumer = await client.subscribe("orders", "s", initial_position="earliest")
+        assert YEAR_2100_MS == (await consumer.receive()).publish_timestamp
+        hold = engine.hold_next("sync")
+        sending = asyncio.ensure_future(producer.send(b"two"))
+        await hold.reached()
+        assert not sending.done()
+        hold.release()
+        await sending
+    async with kledger.embedded(None, engine=engine) as client:
+        assert ["orders"] == await client.topics()
+    engine.close()
 
 
 def test_bad_settings_are_refused_at_once() -> None:

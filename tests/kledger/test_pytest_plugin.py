@@ -3,6 +3,7 @@
 import pytest
 
 from kledger.healthcheck import check
+from kledger.testing import FaultyServer
 from native.rpc_client import RpcClient
 
 pytest_plugins = ["pytester"]
@@ -41,3 +42,59 @@ def test_fixture_works_beside_folders_with_our_names(
     )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1)
+
+
+def test_broker_in_this_process_answers(kledger_broker: FaultyServer) -> None:
+    assert check(kledger_broker.kafka_address, 60) is None
+
+
+def test_broker_serves_both_kinds_of_programs_where_warnings_are_errors(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
+    pytester.makeini(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+        "filterwarnings = error"
+    )
+    pytester.makepyfile(
+        """
+        import asyncio
+        import pytest
+
+        async def test_on_a_loop(kledger_broker):
+            from aiokafka import AIOKafkaProducer
+
+            address = kledger_broker.kafka_address
+            async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+                hold = kledger_broker.hold_next("Produce")
+                sending = asyncio.ensure_future(producer.send_and_wait("orders", b"one"))
+                await hold.reached()
+                hold.release()
+                assert (await sending).offset == 0
+
+        @pytest.mark.parametrize("turn", range(3))
+        def test_without_one(kledger_broker, turn):
+            import kledger.healthcheck
+
+            assert kledger.healthcheck.check(kledger_broker.kafka_address, 60) is None
+            kledger_broker.fail_next("sync")
+            kledger_broker.hold_next("Fetch")
+            kledger_broker.restart()
+            assert kledger.healthcheck.check(kledger_broker.kafka_address, 60) is None
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=4)
+
+
+def test_broker_says_which_folder_hides_its_packages(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
+    (pytester.path / "ledger").mkdir()
+    (pytester.path / "ledger" / "__init__.py").write_text("balance = 3\n")
+    pytester.makepyfile("import ledger\n\ndef test_server(kledger_broker): pass")
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*ImportError: *ledger* hides kledger's own package 'ledger'*"])

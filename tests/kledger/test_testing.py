@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import TopicPartition
 
 from kledger.healthcheck import check
 from kledger.setting_values import SettingError
-from kledger.testing import Server, ServerThread
+from kledger.testing import FaultyServer, Server, ServerThread
+from ledger.testing import FaultyEngine, ManualClock
 from native.rpc_client import RpcClient
 
 
@@ -90,3 +92,112 @@ def test_thread_that_cannot_start_raises(tmp_path: Path) -> None:
 def test_wrong_setting_is_refused_before_anything_starts() -> None:
     with pytest.raises(SettingError, match="no such setting"):
         Server(settings={"nonsense": 1})
+
+
+YEAR_2100_MS = 4_102_444_800_000
+QUICK = {"request_timeout_ms": 1_000}
+"""How long a producer tries; nothing is measured by it, as no server is there to answer."""
+
+
+async def test_given_engine_stores_and_outlives_the_server() -> None:
+    engine = FaultyEngine(None)
+    async with Server(engine=engine) as server:
+        await produce(server.kafka_address, [b"one"])
+    assert engine.calls["sync"] > 0
+    async with Server(engine=engine) as server:
+        assert [b"one"] == await consume(server.kafka_address, 1)
+    engine.close()
+
+
+async def test_given_clock_is_the_servers_and_may_be_moved_from_another_thread() -> None:
+    clock = ManualClock(YEAR_2100_MS)
+    settings: dict[str, object] = {"log.message.timestamp.type": "LogAppendTime"}
+    with ServerThread(clock=clock, settings=settings) as server:
+        clock.advance(5)
+        async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
+            stored = await producer.send_and_wait("orders", b"one")
+        assert YEAR_2100_MS + 5 == stored.timestamp
+
+
+async def test_request_that_fails_is_tried_again_by_its_client() -> None:
+    with FaultyServer() as server:
+        async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
+            server.fail_next("Produce", error="NOT_LEADER_OR_FOLLOWER")
+            server.fail_next("Produce")
+            assert 0 == (await producer.send_and_wait("orders", b"one")).offset
+            server.fail_next("Produce", error="MESSAGE_TOO_LARGE")
+            with pytest.raises(MessageSizeTooLargeError):
+                await producer.send_and_wait("orders", b"two")
+        assert [b"one"] == await consume(server.kafka_address, 1)
+
+
+@pytest.mark.parametrize("what", ["Produce", "sync"])
+async def test_held_request_or_operation_goes_on_when_it_is_released(what: str) -> None:
+    with FaultyServer() as server:
+        async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
+            await producer.send_and_wait("orders", b"one")
+            hold = server.hold_next(what)
+            sending = asyncio.ensure_future(producer.send_and_wait("orders", b"two"))
+            await hold.reached()
+            assert not sending.done()
+            hold.release()
+            assert 1 == (await sending).offset
+
+
+async def test_server_that_is_left_lets_go_on_what_is_held() -> None:
+    with FaultyServer() as server:
+        producer = AIOKafkaProducer(bootstrap_servers=server.kafka_address)
+        await producer.start()
+        await producer.send_and_wait("orders", b"one")
+        hold = server.hold_next("sync")
+        sending = asyncio.ensure_future(producer.send_and_wait("orders", b"two"))
+        await hold.reached()
+    assert 1 == (await sending).offset
+    await producer.stop()
+
+
+async def test_failed_sync_ends_the_server_and_a_restart_has_what_was_acknowledged() -> None:
+    with FaultyServer() as server:
+        address = server.kafka_address
+        async with AIOKafkaProducer(bootstrap_servers=address, **QUICK) as producer:
+            await producer.send_and_wait("orders", b"one", partition=0)
+            server.fail_next("sync")
+            with pytest.raises(KafkaError):
+                await producer.send_and_wait("orders", b"two", partition=0)
+            server.restart()
+            assert address == server.kafka_address
+            stored = await producer.send_and_wait("orders", b"three", partition=0)
+            assert 1 == stored.offset, "what was not synced is gone"
+        assert [b"one", b"three"] == await consume(address, 2)
+
+
+@pytest.mark.parametrize("what", ["Produce", "sync"])
+async def test_restart_cuts_off_what_is_held(what: str) -> None:
+    with FaultyServer() as server:
+        address = server.kafka_address
+        async with AIOKafkaProducer(bootstrap_servers=address) as producer:
+            await producer.send_and_wait("orders", b"one", partition=0)
+            hold = server.hold_next(what)
+            sending = asyncio.ensure_future(producer.send_and_wait("orders", b"two", partition=0))
+            await hold.reached()
+            await asyncio.get_running_loop().run_in_executor(None, server.restart)
+            assert 1 == (await sending).offset
+        assert [b"one", b"two"] == await consume(address, 2)
+
+
+async def test_restart_loses_what_was_not_synced() -> None:
+    with FaultyServer(settings={"storage.durability": "os"}) as server:
+        await produce(server.kafka_address, [b"one"])
+        server.restart()
+        async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
+            assert 0 == (await producer.send_and_wait("orders", b"again", partition=0)).offset
+
+
+def test_fault_of_an_unknown_kind_is_refused_with_those_that_there_are() -> None:
+    with (
+        FaultyServer() as server,
+        pytest.raises(
+            ValueError, match=r"did you mean Produce\?.* of the storage commit, read, sync"
+        ),
+    ):
+        server.fail_next("Prodcue")

@@ -188,6 +188,28 @@ async def test_hold_released_before_it_is_reached_is_passed(engine: FaultyEngine
     await hold.reached()
 
 
+def test_program_without_a_loop_waits_for_a_held_operation(engine: FaultyEngine) -> None:
+    hold = engine.hold_next("commit")
+    with pytest.raises(TimeoutError, match="no commit began within 1 ms"):
+        hold.wait_reached(timeout_ms=1)
+    attempt = Attempt(lambda: engine.commit(group_of(0), sync=False))
+    hold.wait_reached()
+    assert hold.is_waiting
+    hold.release()
+    assert attempt.end() is None
+
+
+def test_disarmed_engine_has_no_fault_left(engine: FaultyEngine) -> None:
+    hold = engine.hold_next("commit")
+    engine.fail_next("commit")
+    engine.fail_next("sync")
+    attempt = Attempt(lambda: engine.commit(group_of(0), sync=True))
+    hold.wait_reached()
+    engine.disarm()
+    assert attempt.end() is None
+    engine.commit(group_of(1), sync=True)
+
+
 async def test_hold_on_the_loop_is_told_instead_of_hanging(engine: FaultyEngine) -> None:
     engine.hold_next("commit")
     with pytest.raises(RuntimeError, match="helper thread"):
