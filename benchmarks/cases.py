@@ -13,7 +13,7 @@ Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
     "transactions", "rebalance", "many-topics", "session-fetches",
-    "ledger", "many-ledgers", "cursor-holes",
+    "ledger", "many-ledgers", "cursor-holes", "server-in-process",
     "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
@@ -99,6 +99,7 @@ def _native(kind: Kind, size: str, records: int, *, consumers: int = 1) -> Case:
 CASES = (
     # What the targets hold comes first: behind the time limit a case gets one round only.
     Case(name="start", kind="start", subjects=_PAIR),
+    Case(name="server-in-process", kind="server-in-process", subjects=(FSYNC,)),
     _produce("produce-1k", 1000, 250_000),
     _produce("produce-100b", 100, 1_000_000),
     Case(name="request-100b", kind="request", client="raw", record_bytes=100, seconds=3),

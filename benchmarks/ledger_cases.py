@@ -1,4 +1,4 @@
-"""Ledger cases: the ledger itself, in a process that does nothing else; no server, no Kafka."""
+"""Ledger cases: what one program measures in its own process; no server elsewhere, no Kafka."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def cursor_holes(case: Case, subject: str, testbed: Testbed) -> Figures:
     """Acknowledge every second entry of a log, and recover that."""
     words = ("--holes", str(case.records), "--ranges-max", str(case.ranges_max))
     return _measure("cursor_holes", subject, testbed, *words)
+
+
+def server_in_process(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Start a whole server in a thread, as the fixture of tests does."""
+    return _measure("server_in_process", subject, testbed)
 
 
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:

@@ -49,6 +49,8 @@ _UNITS = {
     "cursor_open_s": "managed ledger open after a kill s",
     "first_read_s": "first 100 owed entries read s", "holes_kept": "holes found after it",
     "owed_again": "acknowledged entries owed again",
+    "import_ms": "imported ms", "first_ready_ms": "first one ready ms", "ready_ms": "ready ms",
+    "left_ms": "left ms",
 }  # fmt: skip
 _NATIVE_WORK = {
     "native-produce": "sent one by one, 1,000 at a time",
@@ -63,6 +65,7 @@ _WORK = {
     "latency": "librdkafka, 1,000 records/s, from produce() to the consumer",
     "restart": "killed with {gib:.1f} GiB of log",
     "start": "an empty folder; memory two seconds later",
+    "server-in-process": "a server in a thread of a test's process, 50 one after the other",
     "idle-connections": "1,000 connections that asked once, then nothing",
     "idle-fetches": "{case.partitions:,} partitions parked in fetches of 1,000",
     "session-fetches": "{case.records:,} fetches of 1 ms over {case.partitions:,} empty partitions",

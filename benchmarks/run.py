@@ -49,6 +49,7 @@ _MEASURES: dict[str, _Measure] = {
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
     "cursor-holes": ledger_cases.cursor_holes,
+    "server-in-process": ledger_cases.server_in_process,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,

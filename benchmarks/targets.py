@@ -73,9 +73,11 @@ def _ours(what: str, case: str, figure: str) -> Target:
     return _time(what, case, figure, OS, KAFKA)
 
 
-def _plain(what: str, case: str, figure: str, limit: float, unit: str) -> Target:
+def _plain(
+    what: str, case: str, figure: str, limit: float, unit: str, *, subject: str = OS
+) -> Target:
     return Target(
-        what=what, case=case, figure=figure, subject=OS, against=None, limit=limit, unit=unit
+        what=what, case=case, figure=figure, subject=subject, against=None, limit=limit, unit=unit
     )
 
 
@@ -133,6 +135,8 @@ def _all() -> Iterator[Target]:
     yield _rate("cold consume 1 KB", "cold-consume-1k", 0.8)
     yield _plain("start to first answered Metadata", "start", "start_s", 0.3, " s")
     yield _plain("idle memory", "start", "idle_rss_mb", 80, " MB")
+    what = "a server in a test's process is ready"
+    yield _plain(what, "server-in-process", "ready_ms", 50, " ms", subject=FSYNC)
     what = "disk use below 1.3 of what is alive, after deleting 90 % of 2 GiB"
     yield _plain(what, "space-2g", "idle_s", 60, " s")
     yield _plain("open a store of 10,000 managed ledgers", "many-ledgers", "store_open_s", 2, " s")
