@@ -227,10 +227,10 @@ class FaultyServer(ServerThread):
         self.engine = FaultyEngine(data)
         self._requests = RequestFaults()
         self._again: dict[str, Any] = {
-            "data": data, "native": native, "settings": settings, "clock": clock,
+            "data": data, "settings": settings, "clock": clock,
             "engine": self.engine, "make_connection": self._requests.make_connection,
         }  # fmt: skip
-        super().__init__(**self._again, kafka=kafka)
+        super().__init__(**self._again, kafka=kafka, native=native)
         self._lock = asyncio.Lock()
         self._is_left = False
         self._has_storage_faults = False
@@ -245,14 +245,17 @@ class FaultyServer(ServerThread):
                 its connection is closed. Of the storage, an exception, such as an OSError.
 
         Raises:
-            ValueError: there is nothing of that name; the message says what there is.
+            ValueError: there is nothing of that name, and the message says what there is; or the
+                error is of the other kind.
         """
         if what in OPERATIONS:
-            assert not isinstance(error, str | int), f"{what}: expected an exception, got {error!r}"
+            if isinstance(error, str | int):
+                raise ValueError(f"{what}: expected an exception, got {error!r}")
             self._has_storage_faults = True
             self.engine.fail_next(what, error)
         else:
-            assert not isinstance(error, BaseException), f"{what}: expected a name, got {error!r}"
+            if isinstance(error, BaseException):
+                raise ValueError(f"{what}: expected the name of an error, got {error!r}")
             self._requests.fail_next(_known(what), error)
 
     def hold_next(self, what: str | int) -> Hold | RequestHold:
@@ -282,12 +285,19 @@ class FaultyServer(ServerThread):
         self.engine.disarm()
 
     def restart(self) -> None:
-        """Cut the server's power and start it again at the same address, without any fault.
+        """Cut the server's power and start it again at the same addresses, without any fault.
 
         What was not synced is gone. Returns when it accepts connections.
         """
         assert self._loop is not None, "the server was not started"
         asyncio.run_coroutine_threadsafe(self._restart(), self._loop).result()
+
+    def __enter__(self) -> Self:
+        try:
+            return super().__enter__()
+        except BaseException:
+            self.engine.close()
+            raise
 
     def __exit__(
         self,
@@ -333,7 +343,8 @@ class FaultyServer(ServerThread):
             with suppress(LedgerError):
                 await self._server.stop()
             self._requests.clear()
-            self._server = Server(**self._again, kafka=self._server.kafka_address)
+            kafka, native = self.kafka_address, self.native_address or None
+            self._server = Server(**self._again, kafka=kafka, native=native)
             assert self._end is not None
             self._server.on_crash = self._end.set
             await self._server.start()

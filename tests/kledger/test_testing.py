@@ -193,6 +193,22 @@ async def test_restart_loses_what_was_not_synced() -> None:
             assert 0 == (await producer.send_and_wait("orders", b"again", partition=0)).offset
 
 
+def test_faulty_server_that_cannot_start_lets_go_of_its_folder(tmp_path: Path) -> None:
+    from kledger.wiring import CannotStart
+
+    with ServerThread() as other:
+        with pytest.raises(CannotStart), FaultyServer(tmp_path, kafka=other.kafka_address):
+            raise AssertionError("two servers on one port")
+        with FaultyServer(tmp_path) as server:
+            assert check(server.kafka_address, 60) is None
+
+
+@pytest.mark.parametrize(("what", "error"), [("sync", "NOT_CONTROLLER"), ("Produce", OSError())])
+def test_error_of_the_other_kind_is_refused(what: str, error: str | OSError) -> None:
+    with FaultyServer() as server, pytest.raises(ValueError, match=f"{what}: expected"):
+        server.fail_next(what, error)
+
+
 def test_fault_of_an_unknown_kind_is_refused_with_those_that_there_are() -> None:
     with (
         FaultyServer() as server,
