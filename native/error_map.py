@@ -21,6 +21,7 @@ _KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
     topics_errors.TopicExists: errors.TopicExists,
     topics_errors.TopicTerminated: errors.TopicTerminated,
     topics_errors.StorageFailed: errors.Unavailable,
+    topics_errors.OutOfOrderSequence: errors.NotInSequence,
     # Whatever else is wrong with a topic, a batch or a setting is wrong with what was asked for.
     topics_errors.TopicsError: errors.InvalidArgument,
     subscriptions_errors.InvalidRequest: errors.InvalidArgument,

@@ -38,6 +38,10 @@ class InvalidArgument(KledgerError, ValueError):
     """An argument cannot be; trying again does not help."""
 
 
+class NotInSequence(InvalidArgument):
+    """The batch does not follow the last one of its producer, and was not stored."""
+
+
 class SubscriptionNotFound(KledgerError):
     """The topic has no subscription of that name."""
 
@@ -56,6 +60,10 @@ class NotAllowed(KledgerError):
 
 class Unavailable(KledgerError):
     """The server cannot be reached, or cannot do it now; trying again may help."""
+
+
+class Full(KledgerError):
+    """As much is under way as may be; nothing was sent."""
 
 
 class Unreadable(KledgerError):

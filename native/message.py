@@ -84,7 +84,13 @@ class Message:
         """Its coordinates."""
         ledger_id, entry_id = self._position
         return MessageId(
-            ledger_id, entry_id, self._index, self.partition, self._batch_size, self._link
+            ledger_id,
+            entry_id,
+            self._index,
+            self.partition,
+            self._batch_size,
+            self._link,
+            self.offset,
         )
 
     @property

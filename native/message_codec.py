@@ -8,7 +8,7 @@ Must not know: links, and who waits for what.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from batches.builder import NewRecord, build_batch
+from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
 from batches.errors import BatchError
 from batches.header import read_header
 from batches.reader import iterate_fields, open_body
@@ -47,10 +47,11 @@ class Outgoing(NamedTuple):
 def outgoing(
     value: bytes | None,
     *,
-    key: bytes | None,
+    key: bytes | str | None,
     properties: Mapping[str, str] | None,
     event_timestamp: int | None,
     deliver_at: int | None,
+    deliver_after_ms: int | None,
     sequence_id: int | None,
     producer_name: str | None,
     now_ms: int,
@@ -63,7 +64,7 @@ def outgoing(
     if type(value) is not bytes and value is not None:
         value = _bytes_of("value", value)
     if type(key) is not bytes and key is not None:
-        key = _bytes_of("key", key)
+        key = _key_of(key)
     size = RECORD_OVERHEAD + len(value or b"") + len(key or b"")
     attributes, timestamp = NATIVE_BIT, now_ms
     headers = _headers_of(properties) if properties else ()
@@ -72,6 +73,8 @@ def outgoing(
     if sequence_id is not None:
         check_number("sequence_id", sequence_id)
         headers += ((SEQUENCE_ID, b"%d" % sequence_id),)
+    if deliver_after_ms is not None:
+        deliver_at = _due_ms(deliver_at, deliver_after_ms, now_ms)
     if deliver_at is not None:
         check_number("deliver_at", deliver_at, at_most=DUE_MAX_MS)
         headers += ((DELIVER_AT, b"%d" % deliver_at),)
@@ -101,9 +104,9 @@ def resent(message: Message, properties: Mapping[str, str], *, now_ms: int) -> O
     return Outgoing(record, message.key, size)
 
 
-def encode(messages: Iterable[Outgoing]) -> bytearray:
+def encode(messages: Iterable[Outgoing], producer: BatchProducer = NO_PRODUCER) -> bytearray:
     """Build the batch that is sent."""
-    return build_batch(message.record for message in messages)
+    return build_batch((message.record for message in messages), producer=producer)
 
 
 def decode(delivery: Delivery, *, topic: str, partition: int, link: object | None) -> list[Message]:
@@ -148,6 +151,14 @@ def decode(delivery: Delivery, *, topic: str, partition: int, link: object | Non
     return found
 
 
+def _due_ms(deliver_at: int | None, deliver_after_ms: int, now_ms: int) -> int:
+    if deliver_at is not None:
+        raise InvalidArgument("deliver_at and deliver_after_ms: expected one of them, got both")
+    if type(deliver_after_ms) is not int or deliver_after_ms < 0:
+        raise InvalidArgument(f"deliver_after_ms: expected 0 or more, got {deliver_after_ms!r}")
+    return now_ms + deliver_after_ms
+
+
 def _headers_of(properties: Mapping[str, str]) -> tuple[Header, ...]:
     given: object = properties  # callers may be untyped
     if not isinstance(given, Mapping):
@@ -164,6 +175,15 @@ def _headers_of(properties: Mapping[str, str]) -> tuple[Header, ...]:
         except UnicodeEncodeError as error:
             raise InvalidArgument(f"property {name!r}: {error.reason}") from None
     return tuple(headers)
+
+
+def _key_of(given: object) -> bytes:
+    if not isinstance(given, str):
+        return _bytes_of("key", given)
+    try:
+        return given.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"key {given!r}: {error.reason}") from None
 
 
 def _bytes_of(what: str, given: object) -> bytes:

@@ -36,6 +36,7 @@ class MessageId:
         batch_index: which record of the entry; -1 means all of them.
         batch_size: how many records the entry has; 0 when whoever made the id did not know.
         link: by which link of a consumer the record came, None when it is not from there.
+        offset: the Kafka offset of the record; None when whoever made the id did not know.
     """
 
     ledger_id: int
@@ -44,6 +45,7 @@ class MessageId:
     partition: int = 0
     batch_size: int = field(default=0, compare=False, repr=False)
     link: object | None = field(default=None, compare=False, repr=False)
+    offset: int | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.ledger_id}:{self.entry_id}:{self.batch_index}:{self.partition}"

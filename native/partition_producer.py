@@ -1,21 +1,32 @@
 """One partition of a producer: groups what comes into batches and sends them in order.
 
 Rule: one flight at a time, so that nothing overtakes; what comes meanwhile leaves with the next
-one. Every message hears its own outcome. A batch whose link was lost is sent again: it may then be
-there twice. One that the server refused is not.
+one. Every message hears its own outcome. A batch whose link was lost is sent again under the same
+producer id, epoch and sequence, so the server stores it once. After a batch that was not stored
+the next one begins a new epoch; what the server refused only because it came behind such a batch
+is sent again in that epoch, in order.
 Must not know: how partitions are chosen.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import NamedTuple
 
+from batches.builder import NO_PRODUCER
 from native.client_services import ClientServices
-from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
+from native.errors import (
+    AlreadyClosed,
+    InvalidArgument,
+    KledgerError,
+    NotInSequence,
+    Unavailable,
+)
 from native.flight_plan import plan_flight
 from native.message_codec import Outgoing, encode
 from native.message_id import MessageId
+from native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
 from native.reconnecting import is_final, open_patiently
 from native.seam import ProducerLink, SendReceipt
 
@@ -28,6 +39,22 @@ class Pending(NamedTuple):
 
     message: Outgoing
     outcome: asyncio.Future[MessageId]
+
+
+class _Batch:
+    """Messages that are sent together.
+
+    Attributes:
+        numbers: producer id, epoch and sequence under which it is sent.
+        is_unanswered: it was sent over a link that was lost; nobody knows whether it is stored.
+    """
+
+    __slots__ = ("is_unanswered", "numbers", "pending")
+
+    def __init__(self, pending: Sequence[Pending]) -> None:
+        self.pending = pending
+        self.numbers = NO_PRODUCER
+        self.is_unanswered = False
 
 
 class PartitionProducer:
@@ -65,9 +92,11 @@ class PartitionProducer:
         self._waiting: deque[Pending] = deque()
         self._flying: Sequence[Pending] = ()
         self._task: asyncio.Task[None] | None = None
+        self._idle: asyncio.Future[None] | None = None  # the task waits for it while nothing waits
         self._link: ProducerLink | None = None
         self._link_number = 0
-        self._reopening = asyncio.Lock()
+        self._sequence = ProducerSequence(services.entropy.below(PRODUCER_IDS))
+        self._is_out_of_step = False
         self._failure: KledgerError | None = None
 
     @property
@@ -84,9 +113,10 @@ class PartitionProducer:
         """Send this behind all that were added before."""
         self._waiting.append(pending)
         if self._task is None:
-            self._task = self._services.supervisor.spawn(
-                self._send_all(), f"producer of {self._topic}-{self._partition}"
-            )
+            name = f"producer of {self._topic}-{self._partition}"
+            self._task = self._services.supervisor.spawn(self._send_all(), name)
+        elif self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     def fail(self, error: KledgerError) -> None:
         """Give everything this outcome, now and later."""
@@ -105,7 +135,11 @@ class PartitionProducer:
 
     async def _send_all(self) -> None:
         try:
-            while self._waiting:
+            while True:
+                if not self._waiting:
+                    self._idle = asyncio.get_running_loop().create_future()
+                    await self._idle
+                    self._idle = None
                 messages = (pending.message for pending in self._waiting)
                 count, is_together = plan_flight(messages, is_batching=self._is_batching)
                 taken = [self._waiting.popleft() for _ in range(count)]
@@ -113,66 +147,98 @@ class PartitionProducer:
                 self._left(self._partition)
                 # Whoever was cancelled before its message left does not want it sent.
                 wanted = [pending for pending in taken if not pending.outcome.done()]
-                if is_together:
-                    await self._fly_together(wanted)
-                else:
-                    await self._fly_singly(wanted)
+                if wanted:
+                    await self._fly([_Batch(wanted)] if is_together else _singly(wanted))
                 self._flying = ()
                 self._settled(taken)
-        except BaseException:
+        except BaseException:  # also of `close`, which cancels
             closed = AlreadyClosed(
                 f"producer of {self._topic} was closed before the server answered"
             )
             fail([*self._flying, *self._waiting], closed)
             raise
         finally:
-            self._task = None
+            self._task = self._idle = None
 
-    async def _fly_together(self, pending: Sequence[Pending]) -> None:
-        if not pending:
-            return
+    async def _fly(self, batches: "list[_Batch]") -> None:
+        """Send batches in their order, over as many links as it takes."""
+        begin_ms = self._services.clock.monotonic_ms()
+        while batches:
+            try:
+                link = self._link or await self._reconnect()
+            except KledgerError as error:
+                for batch in batches:
+                    self._refused(batch, error)
+                return
+            number = self._link_number
+            sent = self._next_of(batches)
+            if len(batches) == 1:
+                batches = await self._send(link, number, sent[0], begin_ms)
+            else:
+                # What is sent at once is appended in that order, with one sync for many.
+                sends = (self._send(link, number, batch, begin_ms) for batch in sent)
+                batches = _replaced(batches, sent, await asyncio.gather(*sends))
+
+    def _next_of(self, batches: "list[_Batch]") -> "list[_Batch]":
+        """Return which batches are sent next.
+
+        Two cases:
+        1. The last link was lost with batches whose answers nobody has heard. They keep their
+           numbers and go alone: the others are sent when it is known what became of these.
+        2. No batch may be stored already: all get the next numbers.
+        """
+        unanswered = [batch for batch in batches if batch.is_unanswered]
+        if unanswered:
+            return unanswered
+        if self._is_out_of_step:
+            self._is_out_of_step = False
+            self._sequence.begin_epoch(self._services.entropy.below(PRODUCER_IDS))
+        for batch in batches:
+            batch.numbers = self._sequence.take(len(batch.pending))
+        return batches
+
+    async def _send(
+        self, link: ProducerLink, number: int, batch: "_Batch", begin_ms: int
+    ) -> "list[_Batch]":
+        """Send one batch once; return what is to be sent again of it, perhaps in parts."""
+        pending = batch.pending
         try:
-            receipt = await self._send(pending)
+            data = encode((each.message for each in pending), batch.numbers)
+            receipt = await link.send(data, is_resent=batch.is_unanswered)
+        except NotInSequence as error:
+            if batch.numbers.base_sequence == 0:  # It could follow anything.
+                return self._refused(batch, error)
+            self._is_out_of_step = True
+            batch.is_unanswered = False
+            return [batch]
         except InvalidArgument as error:
             if len(pending) == 1:
-                fail(pending, error)
-            else:  # The fault of one of them is not that of all.
-                await self._fly_singly(pending)
+                return self._refused(batch, error)
+            # The fault of one of them is not that of all.
+            self._is_out_of_step = True
+            return _singly(pending)
+        except Unavailable as error:
+            is_link_alive = number == self._link_number and self._link is not None
+            waited_ms = self._services.clock.monotonic_ms() - begin_ms
+            if is_link_alive or waited_ms >= RESEND_PATIENCE_MS:
+                return self._refused(batch, error)
+            batch.is_unanswered = True
+            return [batch]
         except KledgerError as error:
-            fail(pending, error)
-        else:
-            self._confirm(pending, receipt)
+            return self._refused(batch, error)
+        self._confirm(pending, receipt)
+        return []
 
-    async def _fly_singly(self, pending: Sequence[Pending]) -> None:
-        if len(pending) == 1:
-            await self._fly_together(pending)
-        elif pending:
-            # What is sent at once is appended in that order, with one sync for many.
-            await asyncio.gather(*(self._fly_together([each]) for each in pending))
-
-    async def _send(self, pending: Sequence[Pending]) -> SendReceipt:
-        """Send one batch, over as many links as it takes."""
-        begin_ms = self._services.clock.monotonic_ms()
-        while True:
-            number, link = self._link_number, self._link
-            if link is None:
-                link = await self._reconnect()
-                number = self._link_number
-            try:
-                return await link.send(encode(each.message for each in pending))
-            except Unavailable:
-                waited_ms = self._services.clock.monotonic_ms() - begin_ms
-                if number == self._link_number and self._link is not None:
-                    raise  # The link is alive: it was the server that refused.
-                if waited_ms >= RESEND_PATIENCE_MS:
-                    raise
+    def _refused(self, batch: "_Batch", error: KledgerError) -> "list[_Batch]":
+        """Tell the senders of a batch; nothing of it is to be sent again."""
+        self._is_out_of_step = True
+        fail(batch.pending, error)
+        return []
 
     async def _reconnect(self) -> ProducerLink:
-        async with self._reopening:
-            if self._link is None:
-                await self._connect(is_first=False)
-            assert self._link is not None
-            return self._link
+        await self._connect(is_first=False)
+        assert self._link is not None, "connected without a link"
+        return self._link
 
     async def _connect(self, *, is_first: bool) -> None:
         if self._failure is not None:
@@ -199,10 +265,26 @@ class PartitionProducer:
 
     def _confirm(self, pending: Sequence[Pending], receipt: SendReceipt) -> None:
         ledger_id, entry_id = receipt.position
-        size, partition = len(pending), self._partition
+        size, partition, offset = len(pending), self._partition, receipt.base_offset
         for index, (_, outcome) in enumerate(pending):
             if not outcome.done():
-                outcome.set_result(MessageId(ledger_id, entry_id, index, partition, size))
+                outcome.set_result(
+                    MessageId(ledger_id, entry_id, index, partition, size, None, offset + index)
+                )
+
+
+def _replaced(
+    batches: list[_Batch], sent: list[_Batch], left: Sequence[list[_Batch]]
+) -> list[_Batch]:
+    """Put in place of batches that were sent what is left of them, in order."""
+    if sent is batches:
+        return list(chain.from_iterable(left))
+    left_of = dict(zip(sent, left, strict=True))
+    return list(chain.from_iterable(left_of.get(batch, [batch]) for batch in batches))
+
+
+def _singly(pending: Iterable[Pending]) -> list[_Batch]:
+    return [_Batch([each]) for each in pending]
 
 
 def fail(pending: Iterable[Pending], error: KledgerError) -> None:

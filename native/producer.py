@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from native.client_services import ClientServices
 from native.closing import ClosedOnLeaving, Closing
-from native.errors import AlreadyClosed, InvalidArgument, KledgerError
+from native.errors import AlreadyClosed, Full, KledgerError
 from native.message import Message
 from native.message_codec import Outgoing, outgoing, resent
 from native.message_id import MessageId
@@ -71,20 +71,20 @@ class Producer(ClosedOnLeaving):
         self,
         value: bytes | None,
         *,
-        key: bytes | None = None,
+        key: bytes | str | None = None,
         properties: Mapping[str, str] | None = None,
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after_ms: int | None = None,
         sequence_id: int | None = None,
     ) -> MessageId:
-        """Send one message; return its id when it is durable.
+        """Send one message; return its id, with its `offset`, when it is durable.
 
         When the caller is cancelled, the message may have been sent or not.
 
         Args:
             value: None makes a tombstone.
-            key: decides the partition, as with Kafka.
+            key: decides the partition, as with Kafka; text is stored as UTF-8.
             properties: become headers.
             event_timestamp: when it happened, in ms; the record's timestamp in place of now.
             deliver_at: shared subscriptions hand it out at this time in ms, not earlier.
@@ -97,24 +97,54 @@ class Producer(ClosedOnLeaving):
             Unavailable: the server cannot be reached, or cannot write.
             AlreadyClosed: the producer was closed.
         """
-        now_ms = self._services.clock.now_ms()
-        if deliver_after_ms is not None:
-            deliver_at = _due_ms(deliver_at, deliver_after_ms, now_ms)
         message = outgoing(
-            value,
-            key=key,
-            properties=properties,
-            event_timestamp=event_timestamp,
-            deliver_at=deliver_at,
-            sequence_id=sequence_id,
-            producer_name=self._name,
-            now_ms=now_ms,
-        )
-        return await self._send(message)
+            value, key=key, properties=properties, event_timestamp=event_timestamp,
+            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
+            producer_name=self._name, now_ms=self._services.clock.now_ms(),
+        )  # fmt: skip
+        pending = self._pending(message)
+        if self._window.enter(pending, message.size):
+            self._admit(pending)
+        return await pending.outcome
+
+    def send_nowait(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after_ms: int | None = None,
+        sequence_id: int | None = None,
+    ) -> "asyncio.Future[MessageId]":
+        """Send one message behind all that were sent before; return at once.
+
+        Returns:
+            What becomes of it. Cancelled before the message has left, it is not sent.
+
+        Raises:
+            Full: `max_pending` messages are under way, or 64 MiB; nothing was sent.
+            InvalidArgument, AlreadyClosed, KledgerError: as `send`, of what is known at once.
+        """
+        message = outgoing(
+            value, key=key, properties=properties, event_timestamp=event_timestamp,
+            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
+            producer_name=self._name, now_ms=self._services.clock.now_ms(),
+        )  # fmt: skip
+        pending = self._pending(message)
+        if not self._window.try_enter(message.size):
+            raise Full(f"producer of {self._topic} has {self._window} under way")
+        self._admit(pending)
+        return pending.outcome
 
     async def send_again(self, message: Message, properties: Mapping[str, str]) -> MessageId:
         """Send a message that was received elsewhere, with more properties."""
-        return await self._send(resent(message, properties, now_ms=self._services.clock.now_ms()))
+        again = resent(message, properties, now_ms=self._services.clock.now_ms())
+        pending = self._pending(again)
+        if self._window.enter(pending, again.size):
+            self._admit(pending)
+        return await pending.outcome
 
     async def flush(self) -> None:
         """Return when every send that has begun has ended; how, its caller hears."""
@@ -147,16 +177,12 @@ class Producer(ClosedOnLeaving):
             finally:
                 self._told_closed(self)
 
-    async def _send(self, message: Outgoing) -> MessageId:
+    def _pending(self, message: Outgoing) -> Pending:
         if self._closing.has_begun:
             raise AlreadyClosed(f"producer of {self._topic} is closed")
         if self._failure is not None:
             raise self._failure
-        outcome: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
-        pending = Pending(message, outcome)
-        if self._window.enter(pending, message.size):
-            self._admit(pending)
-        return await outcome
+        return Pending(message, asyncio.get_running_loop().create_future())
 
     def _admit(self, pending: Pending) -> None:
         self._partitions[self._choice.choose(pending.message.key)].add(pending)
@@ -182,11 +208,3 @@ class Producer(ClosedOnLeaving):
         await open_all(added)
         self._partitions += added
         self._choice.grow(len(self._partitions))
-
-
-def _due_ms(deliver_at: int | None, deliver_after_ms: int, now_ms: int) -> int:
-    if deliver_at is not None:
-        raise InvalidArgument("deliver_at and deliver_after_ms: expected one of them, got both")
-    if type(deliver_after_ms) is not int or deliver_after_ms < 0:
-        raise InvalidArgument(f"deliver_after_ms: expected 0 or more, got {deliver_after_ms!r}")
-    return now_ms + deliver_after_ms

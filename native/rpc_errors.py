@@ -19,6 +19,7 @@ from native.errors import (
     InvalidArgument,
     KledgerError,
     NotAllowed,
+    NotInSequence,
     SubscriptionFenced,
     SubscriptionNotFound,
     Timeout,
@@ -48,6 +49,7 @@ CODES: Mapping[str, tuple[type[KledgerError], grpc.StatusCode]] = {
     "already_closed": (AlreadyClosed, _Status.FAILED_PRECONDITION),
     "timeout": (Timeout, _Status.DEADLINE_EXCEEDED),
     "invalid_argument": (InvalidArgument, _Status.INVALID_ARGUMENT),
+    "not_in_sequence": (NotInSequence, _Status.FAILED_PRECONDITION),
     "not_allowed": (NotAllowed, _Status.PERMISSION_DENIED),
     "unavailable": (Unavailable, _Status.UNAVAILABLE),
 }

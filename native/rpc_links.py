@@ -215,13 +215,14 @@ class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
 
     call_name = "Produce"
 
-    async def send(self, batch: Buffer) -> SendReceipt:
+    async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
         """Append one record batch; see `native.seam.ProducerLink`."""
         limit = self._connection.message_bytes_max
         if len(batch) + MESSAGE_OVERHEAD_BYTES > limit:
             raise InvalidArgument(f"a batch of {len(batch)} bytes, the server takes {limit}")
         number, answer = self._ask()
-        self._outbox.put(pb.Batch(number=number, data=bytes(batch)), len(batch))
+        message = pb.Batch(number=number, data=bytes(batch), is_resent=is_resent)
+        self._outbox.put(message, len(batch))
         return await answer
 
     def _request(self, items: Sequence[pb.Batch]) -> pb.ProduceRequest:

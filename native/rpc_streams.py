@@ -48,7 +48,8 @@ class ProducerStream(LinkStream[ProducerLink, Answer]):
         for batch in request.batches:
             # The broker writes offsets into it, and bytes are not for writing.
             data = bytearray(batch.data)
-            self._begin(self._send(link, batch.number, data), len(data))
+            sending = self._send(link, batch.number, data, is_resent=batch.is_resent)
+            self._begin(sending, len(data))
 
     def _response(self, items: Sequence[Answer]) -> pb.ProduceResponse:
         return pb.ProduceResponse(receipts=[item.receipt for item in items])
@@ -56,9 +57,11 @@ class ProducerStream(LinkStream[ProducerLink, Answer]):
     def _last_response(self, end: pb.LinkEnd) -> pb.ProduceResponse:
         return pb.ProduceResponse(end=end)
 
-    async def _send(self, link: ProducerLink, number: int, data: bytearray) -> pb.SendReceipt:
+    async def _send(
+        self, link: ProducerLink, number: int, data: bytearray, *, is_resent: bool
+    ) -> pb.SendReceipt:
         try:
-            receipt = await link.send(data)
+            receipt = await link.send(data, is_resent=is_resent)
         except KledgerError as error:
             return pb.SendReceipt(number=number, error=message_of(error))
         except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more

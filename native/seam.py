@@ -87,11 +87,20 @@ under way fail because of it."""
 class ProducerLink(Protocol):
     """Sends batches to one partition."""
 
-    async def send(self, batch: Buffer) -> SendReceipt:
+    async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
         """Append one record batch; return when it is as durable as the server promises.
 
         Calls that overlap are appended in the order in which they began. The batch comes without
-        offsets; the server may write into it.
+        offsets; the server may write into it. One with the numbers of an idempotent producer is
+        stored once: the receipt of a batch that was stored before says where.
+
+        Args:
+            batch: the batch.
+            is_resent: it was sent before, over another link, and nobody has heard the answer.
+
+        Raises:
+            NotInSequence: the batch does not follow the last one of its producer.
+            Unavailable: also when nobody knows any more whether a batch sent again is stored.
         """
         ...
 

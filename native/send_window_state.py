@@ -25,6 +25,9 @@ class SendWindow(Generic[Item]):
         self._count = self._bytes = 0
         self._waiting: deque[tuple[Item, int]] = deque()
 
+    def __str__(self) -> str:
+        return f"{self._count} of {self._count_max} messages and {self._bytes} bytes"
+
     @property
     def waiting(self) -> Iterator[Item]:
         """Those that wait for room."""
@@ -34,6 +37,14 @@ class SendWindow(Generic[Item]):
         """Return whether the item may go now; otherwise `leave` will return it."""
         if self._waiting or not self._has_room:
             self._waiting.append((item, size))
+            return False
+        self._count += 1
+        self._bytes += size
+        return True
+
+    def try_enter(self, size: int) -> bool:
+        """Count an item that goes now, or return that there is no room for it."""
+        if self._waiting or not self._has_room:
             return False
         self._count += 1
         self._bytes += size

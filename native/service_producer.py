@@ -13,8 +13,10 @@ from native.error_map import native_error, translating
 from native.errors import AlreadyClosed, KledgerError
 from native.seam import Ended, SendReceipt
 from native.served_partition import ServedPartition
+from native.stored_batches import StoredBatches
 from runtime.signal import Signal
 from topics import AppendResult
+from topics.errors import OutOfOrderSequence
 
 
 class ServiceProducer:
@@ -24,26 +26,37 @@ class ServiceProducer:
         self._partition = partition
         self._log = partition.log
         self._store = store
+        self._stored = StoredBatches(partition.log)
         self._ended = ended
         self._error: KledgerError | None = None
         self._turns = asyncio.Lock()  # first come, first served
         self._waiting_count = 0
         partition.add_listener(self._end)
 
-    async def send(self, batch: Buffer) -> SendReceipt:
+    async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
         """Append one batch; see `native.seam.ProducerLink`.
 
         Raises:
+            NotInSequence: it does not follow the last one of its producer.
             InvalidArgument: the batch is damaged, too large, or breaks another rule.
             TopicTerminated: nothing can be added any more.
-            AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is.
+            AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is; or it is
+                not known any more whether a batch that was sent again is stored.
         """
         if self._waiting_count or self._store.is_saturated:
             await self._turn()
         if self._error is not None:
             raise self._error
+        if is_resent:
+            self._stored.check_known(batch)
         result = await self._append(_writable(batch))
         if result.error is not None:
+            # What was sent again may be stored, whatever it would be refused for now.
+            if is_resent or isinstance(result.error, OutOfOrderSequence):
+                with translating():
+                    found = await self._stored.find(batch)
+                if found is not None:
+                    return found
             raise native_error(result.error) from result.error
         position = result.position
         if position is None:  # it was sent again, long after the first time

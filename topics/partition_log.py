@@ -141,6 +141,11 @@ class PartitionLog:
         """The idempotent producers remembered, by producer id."""
         return self._state.confirmed_producers()
 
+    @property
+    def may_have_evicted_producers(self) -> bool:
+        """Whether a producer may be missing among them that wrote lately."""
+        return self._state.producers.may_have_evicted
+
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
         """Whether that producer has a transaction open here."""
         return self._state.has_transaction(producer_id, epoch)
@@ -209,8 +214,7 @@ class PartitionLog:
         time_ms = now_ms if config.is_log_append_time else -1
         base_offset = state.begin(header, time_ms, now_ms)
         patch_base_offset(batch, base_offset, LEADER_EPOCH, batch_length=header.batch_length)
-        max_timestamp = header.max_timestamp
-        return self._submit(batch, header.record_count, max_timestamp, time_ms, done)
+        return self._submit(batch, header.record_count, header.max_timestamp, time_ms, done)
 
     def append_marker_nowait(
         self,
@@ -282,13 +286,9 @@ class PartitionLog:
             self._pending.tell_also(found.base_offset, done)
             return None
         place = self._tail.place_of(found.base_offset)
-        return AppendResult(
-            None,
-            found.base_offset,
-            found.log_append_time_ms,
-            self._state.log_start_offset,
-            None if place is None else Position(*place),
-        )
+        position = None if place is None else Position(*place)
+        start = self._state.log_start_offset
+        return AppendResult(None, found.base_offset, found.log_append_time_ms, start, position)
 
     def _rejection(self, error: TopicsError) -> AppendResult:
         return rejected(error, self._state.log_start_offset)
@@ -436,10 +436,7 @@ class PartitionLog:
         self._state.producers.expire(self._clock.now_ms())
         with translating():
             await self._notes.remove_old(
-                self.config,
-                self._clock.now_ms(),
-                self.notify,
-                committed_offset=committed_offset,
+                self.config, self._clock.now_ms(), self.notify, committed_offset=committed_offset
             )
 
     # Ending

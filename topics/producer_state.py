@@ -56,16 +56,22 @@ def last_sequence(first_sequence: int, count: int) -> int:
 class ProducerTable:
     """All producers of one partition."""
 
-    __slots__ = ("_count_max", "_entries", "expiration_ms")
+    __slots__ = ("_count_max", "_entries", "_has_evicted", "expiration_ms")
 
     def __init__(self, *, expiration_ms: int, count_max: int) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.expiration_ms = expiration_ms
         """How long an idle producer is remembered."""
         self._count_max = count_max
+        self._has_evicted = False
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def may_have_evicted(self) -> bool:
+        """Whether a producer may be missing that wrote lately, because others needed its room."""
+        return self._has_evicted or len(self._entries) >= self._count_max - self._evicted_count
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         """What is remembered of a producer, expired or not."""
@@ -200,6 +206,11 @@ class ProducerTable:
         idle = (
             item for item in self._entries.items() if item[1].transaction_start == NO_TRANSACTION
         )
+        self._has_evicted = True
         by_age = sorted(idle, key=lambda item: item[1].active_ms)
-        for producer_id, _ in by_age[: max(1, self._count_max // _EVICTED_PART)]:
+        for producer_id, _ in by_age[: self._evicted_count]:
             del self._entries[producer_id]
+
+    @property
+    def _evicted_count(self) -> int:
+        return max(1, self._count_max // _EVICTED_PART)

@@ -128,12 +128,14 @@ class OpenProducer(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Batch(_message.Message):
-    __slots__ = ("number", "data")
+    __slots__ = ("number", "data", "is_resent")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    IS_RESENT_FIELD_NUMBER: _ClassVar[int]
     number: int
     data: bytes
-    def __init__(self, number: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    is_resent: bool
+    def __init__(self, number: _Optional[int] = ..., data: _Optional[bytes] = ..., is_resent: _Optional[bool] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
     __slots__ = ("receipts", "end")

@@ -4,7 +4,7 @@ It is no second implementation of the service: one partition, one consumer, no d
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -68,8 +68,9 @@ class RecordingLink:
             await self.hold.wait()
         self._broker.fail_if_told()
 
-    async def send(self, data: Buffer) -> SendReceipt:
+    async def send(self, data: Buffer, *, is_resent: bool = False) -> SendReceipt:
         self._broker.batches.append(bytes(data))
+        self._broker.resent.append(is_resent)
         entry_id = len(self._broker.batches) - 1
         assert isinstance(data, bytearray), "the server may write into it"
         self._broker.changed.notify()
@@ -105,10 +106,12 @@ class RecordingBroker:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.batches: list[bytes] = []
+        self.resent: list[bool] = []
         self.links: list[RecordingLink] = []
         self.changed = Signal()
         self.fail_next: Exception | None = None
         self.fail_all: Exception | None = None
+        self.refuse: Callable[[], Exception | None] = lambda: None
         self.hold_open: asyncio.Event | None = None
         self.fail_open: Exception | None = None
 
@@ -118,7 +121,7 @@ class RecordingBroker:
 
     def fail_if_told(self) -> None:
         error, self.fail_next = self.fail_next, None
-        error = error or self.fail_all
+        error = error or self.fail_all or self.refuse()
         if error is not None:
             raise error
 

@@ -20,6 +20,7 @@ from subscriptions.model import Acknowledgement, Delivery, SubscriptionType
 from tests.batches.words import batch
 from tests.topics.words import House, append, house
 from topics.partition_log import PartitionLog
+from topics.topic_config import TopicDefaults
 
 
 @dataclass
@@ -105,6 +106,7 @@ async def serving(
     *,
     auto_create_topics: bool = True,
     store_config: StoreConfig | None = None,
+    defaults: TopicDefaults | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve; nothing may have crashed at the end."""
     crashes: list[BaseException] = []
@@ -114,7 +116,7 @@ async def serving(
     async def forget(topic_id: UUID) -> None:
         forgotten.append(topic_id)
 
-    async with house(engine, store_config=store_config) as opened:
+    async with house(engine, store_config=store_config, defaults=defaults) as opened:
         service = NativeService(
             store=opened.store,
             registry=opened.registry,

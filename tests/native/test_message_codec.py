@@ -21,6 +21,7 @@ NOTHING: dict[str, Any] = {
     "properties": None,
     "event_timestamp": None,
     "deliver_at": None,
+    "deliver_after_ms": None,
     "sequence_id": None,
     "producer_name": None,
     "now_ms": 1_000,
@@ -157,7 +158,7 @@ def test_message_that_goes_elsewhere_keeps_its_contents() -> None:
     [
         ("text", {}),
         (1, {}),
-        (b"v", {"key": "text"}),
+        (b"v", {"key": 1}),
         (b"v", {"properties": {"a": 1}}),
         (b"v", {"properties": {1: "a"}}),
         (b"v", {"properties": {"kledger.deliver-at": "1"}}),

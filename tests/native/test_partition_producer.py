@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from batches.builder import NewRecord
+from batches.header import read_header
 from batches.reader import iterate_records
 from ledger import Buffer
 from native.errors import (
     AlreadyClosed,
     InvalidArgument,
+    NotInSequence,
     TopicNotFound,
     TopicTerminated,
     Unavailable,
@@ -42,6 +44,12 @@ class Sender:
             self.producer.add(Pending(message, outcome))
             outcomes.append(outcome)
         return outcomes
+
+    def numbers(self) -> list[tuple[int, int]]:
+        """Epoch and sequence of every batch that the server has seen, all of one producer."""
+        headers = [read_header(each) for each in self.rig.broker.batches]
+        assert 1 == len({each.producer_id for each in headers})
+        return [(each.producer_epoch, each.base_sequence) for each in headers]
 
     def sent(self) -> list[list[bytes | None]]:
         """The values of every batch that the server has seen."""
@@ -144,6 +152,72 @@ async def test_batch_of_a_lost_link_is_sent_again_before_what_came_later() -> No
         assert 2 == len(it.rig.broker.links)
 
 
+async def test_batch_of_a_lost_link_keeps_its_numbers() -> None:
+    async with sender() as it:
+        await it.add(b"a")[0]
+        link = it.rig.broker.links[0]
+        link.hold = asyncio.Event()
+        outcomes = it.add(b"b", b"c")
+        await turns()
+        it.rig.broker.fail_next = Unavailable("lost")
+        link.ended(Unavailable("lost"))
+        link.hold.set()
+        await asyncio.gather(*outcomes, *it.add(b"d"))
+        assert [(0, 0), (0, 1), (0, 1), (0, 3)] == it.numbers()
+        assert [False, False, True, False] == it.rig.broker.resent
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk full"), TopicTerminated("end")])
+async def test_what_comes_behind_a_refused_batch_begins_a_new_epoch(error: Exception) -> None:
+    async with sender() as it:
+        await it.add(b"a")[0]
+        it.rig.broker.fail_next = error
+        with pytest.raises(type(error)):
+            await it.add(b"b")[0]
+        await it.add(b"c")[0]
+        await it.add(b"d")[0]
+        assert [(0, 0), (0, 1), (1, 0), (1, 1)] == it.numbers()
+
+
+async def test_what_was_refused_behind_another_one_is_sent_again_in_order() -> None:
+    async with sender(is_batching=False) as it:
+        await it.add(b"a")[0]
+        refusals = iter([InvalidArgument("bad"), NotInSequence("gap"), NotInSequence("gap"), None])
+        it.rig.broker.refuse = lambda: next(refusals, None)
+        outcomes = await asyncio.gather(*it.add(b"b", b"c", b"d"), return_exceptions=True)
+        assert isinstance(outcomes[0], InvalidArgument)
+        assert [[b"a"], [b"b"], [b"c"], [b"d"], [b"c"], [b"d"]] == it.sent()
+        assert [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)] == it.numbers()
+        assert not any(it.rig.broker.resent)
+
+
+async def test_what_was_lost_is_settled_before_what_was_refused_behind_it() -> None:
+    """The answers to the second and the third did not arrive; the fourth came behind a gap."""
+    async with sender(is_batching=False) as it:
+        link = it.rig.broker.links[0]
+        link.hold = asyncio.Event()
+        outcomes = it.add(b"a", b"b", b"c", b"d")
+        await turns()
+        lost = Unavailable("lost")
+        gap = NotInSequence("gap")
+        refusals = iter([None, lost, lost, gap, None, None, gap])  # the fifth: of opening a link
+        it.rig.broker.refuse = lambda: next(refusals, None)
+        link.ended(lost)
+        link.hold.set()
+        await asyncio.gather(*outcomes)
+        assert [[b"b"], [b"c"], [b"c"], [b"d"]] == it.sent()[4:]
+        assert [(0, 1), (0, 2), (1, 0), (1, 1)] == it.numbers()[4:]
+        assert [True, True, False, False] == it.rig.broker.resent[4:]
+
+
+async def test_first_batch_of_an_epoch_that_does_not_follow_is_not_tried_for_ever() -> None:
+    async with sender() as it:
+        it.rig.broker.fail_next = NotInSequence("what should it follow")
+        with pytest.raises(NotInSequence):
+            await it.add(b"a")[0]
+        assert 1 == len(it.sent())
+
+
 async def test_single_messages_of_a_lost_link_keep_their_order() -> None:
     async with sender(is_batching=False) as it:
         link = it.rig.broker.links[0]
@@ -180,7 +254,8 @@ async def test_link_that_is_lost_with_every_batch_is_given_up_in_the_end() -> No
         async def losing(*given: Any, **rest: Any) -> RecordingLink:
             link = await opened(*given, **rest)
 
-            async def lose(data: Buffer) -> SendReceipt:
+            async def lose(data: Buffer, *, is_resent: bool = False) -> SendReceipt:
+                assert is_resent is bool(tries)
                 tries.append(data)
                 it.rig.clock.advance(RESEND_PATIENCE_MS // 3)
                 link.ended(Unavailable("lost"))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from batches.reader import iterate_records
-from native.errors import AlreadyClosed, Unavailable
+from native.errors import AlreadyClosed, Full, InvalidArgument, Unavailable
 from native.producer import Producer
 from native.seam import TopicInfo
 from tests.native.client_words import Rig, rig, turns
@@ -45,6 +45,45 @@ async def test_no_more_is_under_way_than_allowed() -> None:
         await producer.flush()
         values = [r.value for each in rig_.broker.batches for r in iterate_records(each)]
         assert [b"0", b"1", b"2", b"4"] == values
+
+
+async def test_send_nowait_raises_full_until_there_is_room_again() -> None:
+    async with producing(max_pending=2) as (rig_, producer, _):
+        hold = rig_.broker.links[0].hold = asyncio.Event()
+        first = [producer.send_nowait(b"%d" % n) for n in range(2)]
+        with pytest.raises(Full, match="2 of 2 messages"):
+            producer.send_nowait(b"full")
+        await turns()
+        hold.set()
+        assert [0, 1] == [each.offset for each in await asyncio.gather(*first)]
+        await turns()
+        await producer.send_nowait(b"2")
+        values = [r.value for each in rig_.broker.batches for r in iterate_records(each)]
+        assert [b"0", b"1", b"2"] == values
+
+
+async def test_send_nowait_does_not_overtake_a_send_that_waits() -> None:
+    async with producing(max_pending=1) as (rig_, producer, _):
+        hold = rig_.broker.links[0].hold = asyncio.Event()
+        sends = [asyncio.ensure_future(producer.send(b"%d" % n)) for n in range(2)]
+        await turns()
+        with pytest.raises(Full):
+            producer.send_nowait(b"full")
+        hold.set()
+        await asyncio.gather(*sends)
+
+
+async def test_send_nowait_of_what_cannot_be_says_so_at_once() -> None:
+    async with producing() as (rig_, producer, _):
+        with pytest.raises(InvalidArgument):
+            producer.send_nowait("text")  # type: ignore[arg-type]
+        cancelled = producer.send_nowait(b"v")
+        cancelled.cancel()
+        await turns()
+        await producer.close()
+        assert [] == rig_.broker.batches
+        with pytest.raises(AlreadyClosed):
+            producer.send_nowait(b"late")
 
 
 async def test_partition_that_cannot_be_opened_closes_the_others() -> None:

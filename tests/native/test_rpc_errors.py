@@ -4,7 +4,7 @@ from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
 import native.errors
-from native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable, Unreadable
+from native.errors import ConsumerBusy, Full, KledgerError, TopicNotFound, Unavailable, Unreadable
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_errors import (
     CODES,
@@ -16,7 +16,7 @@ from native.rpc_errors import (
     message_of,
 )
 
-RAISED_BY_CLIENTS = {Unreadable}
+RAISED_BY_CLIENTS = {Full, Unreadable}
 """What a server has no reason to say."""
 
 
@@ -35,7 +35,7 @@ def test_codes_are_the_ones_that_clients_know() -> None:
     assert {
         "internal", "topic_not_found", "topic_exists", "topic_terminated", "consumer_busy",
         "consumer_assign", "subscription_not_found", "subscription_fenced", "already_closed",
-        "timeout", "invalid_argument", "not_allowed", "unavailable",
+        "timeout", "invalid_argument", "not_in_sequence", "not_allowed", "unavailable",
     } == set(CODES)  # fmt: skip
 
 

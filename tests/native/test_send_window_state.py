@@ -19,6 +19,17 @@ def test_who_waits_goes_in_its_order() -> None:
     assert window.enter("f", 1)
 
 
+def test_what_does_not_wait_gets_in_only_where_nobody_waits() -> None:
+    window = SendWindow[str](2)
+    assert [True, True, False] == [window.try_enter(1) for _ in range(3)]
+    assert "2 of 2 messages and 2 bytes" == str(window)
+    assert not window.enter("a", 1)
+    assert ["a"] == window.leave(1, 1)
+    assert not window.try_enter(1)
+    assert [] == window.leave(2, 2)
+    assert window.try_enter(1)
+
+
 def test_bytes_count_too_but_one_that_is_too_large_gets_in() -> None:
     window = SendWindow[str](100, bytes_max=10)
     assert window.enter("large", 50)

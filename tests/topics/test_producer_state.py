@@ -102,6 +102,21 @@ def test_number_of_producers_is_limited_and_the_longest_idle_go() -> None:
     assert producers.get(0) is None
 
 
+def test_whether_one_may_be_missing_is_known_before_and_after_one_goes() -> None:
+    producers = table(count_max=32, expiration_ms=10**9)
+    for producer_id in range(29):
+        put(producers, 0, producer_id=producer_id, now_ms=producer_id)
+    assert not producers.may_have_evicted
+    # As many as are left behind an eviction: a start may have found them so.
+    put(producers, 0, producer_id=30, now_ms=30)
+    assert producers.may_have_evicted
+    for producer_id in range(31, 40):
+        put(producers, 0, producer_id=producer_id, now_ms=producer_id)
+    producers.expire(10**10)
+    assert 0 == len(producers)
+    assert producers.may_have_evicted
+
+
 # So that five batches do not go once around: then two of them could begin with one sequence.
 COUNTS = st.integers(1, 1 << 28)
 

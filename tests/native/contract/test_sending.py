@@ -33,6 +33,26 @@ async def test_message_arrives_as_it_was_sent(client: kledger.Client, topic: str
     assert message.partition == message.id.partition
 
 
+async def test_key_may_be_text(client: kledger.Client, topic: str) -> None:
+    consumer = await client.subscribe(topic, "s")
+    producer = await client.create_producer(topic)
+    text, data = (
+        await producer.send(b"v", key="grün"),
+        await producer.send(b"v", key="grün".encode()),
+    )
+    assert text.partition == data.partition
+    assert ["grün".encode()] * 2 == [each.key for each in await receive(consumer, 2)]
+
+
+async def test_id_of_a_send_knows_the_offset(client: kledger.Client, topic: str) -> None:
+    consumer = await client.subscribe(topic, "s")
+    sent = await send(client, topic, values(30))
+    offsets = {each.id: (each.id.offset, each.offset) for each in await receive(consumer, 30)}
+    assert {each: (each.offset, each.offset) for each in sent} == offsets
+    kept = kledger.MessageId.from_bytes(sent[0].to_bytes())
+    assert (sent[0], None) == (kept, kept.offset)
+
+
 async def test_bare_message_has_the_time_of_its_sending(client: kledger.Client) -> None:
     consumer = await client.subscribe("orders", "s")
     await send(client, "orders", [b"v"])
@@ -98,6 +118,20 @@ async def test_messages_without_a_key_go_round(client: kledger.Client) -> None:
     partitions = [(await producer.send(b"v")).partition for _ in range(6)]
     assert {0, 1, 2} == set(partitions[:3])
     assert partitions[:3] == partitions[3:]
+
+
+async def test_send_nowait_keeps_the_order_and_raises_full(client: kledger.Client) -> None:
+    consumer = await client.subscribe("orders", "s")
+    producer = await client.create_producer("orders", max_pending=10)
+    outcomes = [producer.send_nowait(each, key="k") for each in values(10)]
+    with pytest.raises(kledger.Full):
+        producer.send_nowait(b"one too many")
+    sent = await asyncio.gather(*outcomes)
+    assert list(range(10)) == [each.offset for each in sent]
+    await producer.flush()
+    last = producer.send_nowait(b"10")
+    assert values(11) == await receive_values(consumer, 11)
+    assert 10 == (await last).offset
 
 
 async def test_few_pending_at_once_change_neither_number_nor_order(client: kledger.Client) -> None:
@@ -199,7 +233,8 @@ async def test_delayed_message_waits_and_holds_up_nobody(
     "given",
     [
         {"value": "text"},
-        {"key": "text"},
+        {"key": 1},
+        {"key": "\ud800"},
         {"properties": {"a": 1}},
         {"event_timestamp": -1},
         {"deliver_at": -1},
