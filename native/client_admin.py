@@ -8,12 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from native.client_services import ClientServices
+from native.errors import InvalidArgument
 from native.message import Message
 from native.message_codec import decode
 from native.message_id import MessageId
 from native.seam import (
     ClientMetrics,
-    MessagePlace,
     MetricsClient,
     SubscriptionStats,
     TopicStats,
@@ -58,14 +58,56 @@ class ClientAdmin(ABC):
         check_name("topic", name)
         return await self._running().broker.topic_stats(name)
 
-    async def terminate(self, topic: str) -> list[MessageId]:
-        """Let nothing be added any more; return the last entry of each partition."""
+    async def create_partitions(self, topic: str, count: int) -> None:
+        """Give a topic more partitions; producers and consumers find them by themselves.
+
+        Args:
+            topic: its short name, or `persistent://public/default/...`.
+            count: how many it has then.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: it has that many partitions, or more.
+        """
         check_name("topic", topic)
-        positions = await self._running().broker.terminate(topic)
-        return [
-            MessageId.at(MessagePlace(position), partition)
-            for partition, position in enumerate(positions)
-        ]
+        check_number("count", count, at_least=1)
+        await self._running().broker.create_partitions(topic, count)
+
+    async def terminate(self, topic: str) -> list[MessageId]:
+        """Let nothing be added any more; return the id of the last message of each partition.
+
+        As with `Consumer.get_last_message_id`, the entry is -1 where there is no message.
+        """
+        check_name("topic", topic)
+        records = await self._running().broker.terminate(topic)
+        return [MessageId.at(record, partition) for partition, record in enumerate(records)]
+
+    async def position_of(self, topic: str, partition: int, offset: int) -> MessageId:
+        """Return the id of the message that has a Kafka offset.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: no message of the partition has that offset.
+        """
+        check_name("topic", topic)
+        check_number("partition", partition)
+        check_number("offset", offset)
+        found = await self._running().broker.record_at(topic, partition, offset)
+        return MessageId.at(found, partition)
+
+    async def offset_of(self, message_id: MessageId, topic: str) -> int:
+        """Return the Kafka offset of the message that has an id.
+
+        Raises:
+            TopicNotFound: there is no such topic.
+            InvalidArgument: it has no such message, or no longer.
+        """
+        check_name("topic", topic)
+        if not isinstance(message_id, MessageId):
+            raise InvalidArgument(f"message_id: expected one, got {type(message_id).__name__}")
+        message_id.check()
+        broker = self._running().broker
+        return await broker.offset_of(topic, message_id.partition, message_id.place)
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions of a topic, sorted."""

@@ -283,14 +283,10 @@ class Consumer(ClosedOnLeaving):
         if partition is not None:
             check_number("partition", partition)
         wanted = range(len(self._partitions)) if partition is None else [partition]
-        places = await asyncio.gather(
-            *(self._services.broker.last_place(self._topic, each) for each in wanted)
+        records = await asyncio.gather(
+            *(self._services.broker.last_record(self._topic, each) for each in wanted)
         )
-        # The newest record is the last one of its entry.
-        return max(
-            MessageId.at(place, each, batch_size=max(0, place.batch_index + 1))
-            for each, place in zip(wanted, places, strict=True)
-        )
+        return max(MessageId.at(record, each) for each, record in zip(wanted, records, strict=True))
 
     async def unsubscribe(self) -> None:
         """Remove the subscription and close.

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from ledger import Position
 from native.errors import InvalidArgument
-from native.seam import MessagePlace
+from native.seam import MessagePlace, RecordLocation
 from subscriptions.model import ALL, Acknowledgement
 
 _LAYOUT = struct.Struct(">Bqqiii")
@@ -100,10 +100,11 @@ class MessageId:
         return cls(*numbers)
 
     @classmethod
-    def at(cls, place: MessagePlace, partition: int, *, batch_size: int = 0) -> "MessageId":
+    def at(cls, record: RecordLocation, partition: int) -> "MessageId":
         """Return the id of a record that the server has named."""
-        ledger_id, entry_id = place.position
-        return cls(ledger_id, entry_id, place.batch_index, partition, batch_size)
+        (ledger_id, entry_id), batch_index = record.place
+        offset = None if record.offset < 0 else record.offset
+        return cls(ledger_id, entry_id, batch_index, partition, record.batch_size, None, offset)
 
     def acknowledgement(self) -> Acknowledgement:
         """Return what acknowledges this record alone.

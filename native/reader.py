@@ -72,7 +72,7 @@ class Reader(ClosedOnLeaving):
 
     async def _is_behind(self, partition: PartitionConsumer) -> bool:
         start, is_inclusive = partition.start
-        last = await self._broker.last_place(self.topic, partition.partition)
+        last = (await self._broker.last_record(self.topic, partition.partition)).place
         if last.position.entry_id < 0:
             return False
         if isinstance(start, MessagePlace):
@@ -93,8 +93,8 @@ async def places_of_latest(
     So a reader knows where it stands before it has read anything. Where there is nothing yet, that
     is the beginning.
     """
-    places = await asyncio.gather(*(broker.last_place(topic, each) for each in partitions))
+    records = await asyncio.gather(*(broker.last_record(topic, each) for each in partitions))
     return {
-        partition: place if place.position.entry_id >= 0 else EARLIEST
-        for partition, place in zip(partitions, places, strict=True)
+        partition: record.place if record.offset >= 0 else EARLIEST
+        for partition, record in zip(partitions, records, strict=True)
     }

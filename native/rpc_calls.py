@@ -9,9 +9,10 @@ from typing import Any
 
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_values import (
+    location_to,
     mask_to,
     metrics_client_to,
-    place_to,
+    place_from,
     position_to,
     subscription_stats_to,
     target_from,
@@ -25,9 +26,29 @@ async def _lookup(broker: Broker, request: pb.LookupRequest) -> pb.LookupRespons
     return pb.LookupResponse(name=info.name, partition_count=info.partition_count)
 
 
-async def _last_place(broker: Broker, request: pb.GetLastPlaceRequest) -> pb.GetLastPlaceResponse:
-    place = await broker.last_place(request.topic, request.partition)
-    return pb.GetLastPlaceResponse(place=place_to(place))
+async def _last_record(
+    broker: Broker, request: pb.GetLastRecordRequest
+) -> pb.GetLastRecordResponse:
+    record = await broker.last_record(request.topic, request.partition)
+    return pb.GetLastRecordResponse(record=location_to(record))
+
+
+async def _record_at(broker: Broker, request: pb.GetRecordRequest) -> pb.GetRecordResponse:
+    record = await broker.record_at(request.topic, request.partition, request.offset)
+    return pb.GetRecordResponse(record=location_to(record))
+
+
+async def _offset_of(broker: Broker, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
+    place = place_from(request.place)
+    offset = await broker.offset_of(request.topic, request.partition, place)
+    return pb.GetOffsetResponse(offset=offset)
+
+
+async def _create_partitions(
+    broker: Broker, request: pb.CreatePartitionsRequest
+) -> pb.CreatePartitionsResponse:
+    await broker.create_partitions(request.name, request.count)
+    return pb.CreatePartitionsResponse()
 
 
 async def _create_topic(broker: Broker, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
@@ -53,8 +74,8 @@ async def _topic_stats(
 async def _terminate(
     broker: Broker, request: pb.TerminateTopicRequest
 ) -> pb.TerminateTopicResponse:
-    positions = await broker.terminate(request.name)
-    return pb.TerminateTopicResponse(last_positions=map(position_to, positions))
+    records = await broker.terminate(request.name)
+    return pb.TerminateTopicResponse(last_records=map(location_to, records))
 
 
 async def _subscriptions(
@@ -143,8 +164,11 @@ async def _client_metrics(
 
 UNARY: Mapping[str, Callable[[Broker, Any], Awaitable[Any]]] = {
     "Lookup": _lookup,
-    "GetLastPlace": _last_place,
+    "GetLastRecord": _last_record,
+    "GetRecord": _record_at,
+    "GetOffset": _offset_of,
     "CreateTopic": _create_topic,
+    "CreatePartitions": _create_partitions,
     "DeleteTopic": _delete_topic,
     "ListTopics": _topics,
     "GetTopicStats": _topic_stats,

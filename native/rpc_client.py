@@ -25,9 +25,10 @@ from native.rpc_links import (
 )
 from native.rpc_protocol import VERSION_MAX, VERSION_MIN
 from native.rpc_values import (
+    location_from,
     mask_from,
     metrics_client_from,
-    place_from,
+    place_to,
     position_from,
     subscription_stats_from,
     target_to,
@@ -39,6 +40,7 @@ from native.seam import (
     Ended,
     MessagePlace,
     MetricsClient,
+    RecordLocation,
     SubscriptionStats,
     Target,
     TopicInfo,
@@ -137,10 +139,21 @@ class RpcClient:
         await link.open(first_consume_message(request))
         return link
 
-    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
         """Return the newest record that can be read; see `native.seam.Broker`."""
-        request = pb.GetLastPlaceRequest(topic=topic, partition=partition)
-        return place_from((await self._call("GetLastPlace", request)).place)
+        request = pb.GetLastRecordRequest(topic=topic, partition=partition)
+        return location_from((await self._call("GetLastRecord", request)).record)
+
+    async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
+        """Return the record with that offset; see `native.seam.Broker`."""
+        request = pb.GetRecordRequest(topic=topic, partition=partition, offset=offset)
+        return location_from((await self._call("GetRecord", request)).record)
+
+    async def offset_of(self, topic: str, partition: int, place: MessagePlace) -> int:
+        """Return the offset of a record; see `native.seam.Broker`."""
+        request = pb.GetOffsetRequest(topic=topic, partition=partition, place=place_to(place))
+        found: int = (await self._call("GetOffset", request)).offset
+        return found
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
         """Make a topic; see `native.seam.Admin`, also for what follows."""
@@ -160,10 +173,14 @@ class RpcClient:
         request = pb.GetTopicStatsRequest(name=name)
         return topic_stats_from(await self._call("GetTopicStats", request))
 
-    async def terminate(self, name: str) -> list[Position]:
-        """Let nothing be added any more; return the last position of each partition."""
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Give a topic more partitions, `count` in all."""
+        await self._call("CreatePartitions", pb.CreatePartitionsRequest(name=name, count=count))
+
+    async def terminate(self, name: str) -> list[RecordLocation]:
+        """Let nothing be added any more; return the newest record of each partition."""
         answer = await self._call("TerminateTopic", pb.TerminateTopicRequest(name=name))
-        return [position_from(each) for each in answer.last_positions]
+        return [location_from(each) for each in answer.last_records]
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""

@@ -14,6 +14,7 @@ from native.seam import (
     MessagePlace,
     MetricsClient,
     PartitionStats,
+    RecordLocation,
     SubscriptionStats,
     Target,
     TopicStats,
@@ -54,6 +55,18 @@ def place_to(place: MessagePlace) -> pb.MessagePlace:
 def place_from(message: pb.MessagePlace) -> MessagePlace:
     """Read the place of a record."""
     return MessagePlace(position_from(message.position), message.batch_index)
+
+
+def location_to(record: RecordLocation) -> pb.RecordLocation:
+    """Write where a record is."""
+    return pb.RecordLocation(
+        place=place_to(record.place), batch_size=record.batch_size, offset=record.offset
+    )
+
+
+def location_from(message: pb.RecordLocation) -> RecordLocation:
+    """Read where a record is."""
+    return RecordLocation(place_from(message.place), message.batch_size, message.offset)
 
 
 def target_to(target: Target) -> pb.Target:

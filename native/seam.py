@@ -29,6 +29,22 @@ class MessagePlace(NamedTuple):
     batch_index: int = -1
 
 
+class RecordLocation(NamedTuple):
+    """Where one record is, in the words of both façades.
+
+    Attributes:
+        place: entry id -1 when there is no record.
+        batch_size: how many records its entry has; 0 when there is no record.
+        offset: the Kafka offset; -1 when there is no record.
+    """
+
+    place: MessagePlace
+    batch_size: int
+    offset: int
+
+
+NO_RECORD = RecordLocation(MessagePlace(Position(-1, -1)), 0, -1)
+
 Target: TypeAlias = MessagePlace | int | str
 """Where to go: a record, a time in ms (the first record of that time or later), or EARLIEST or
 LATEST."""
@@ -227,8 +243,17 @@ class Admin(Protocol):
         """Return a topic's numbers."""
         ...
 
-    async def terminate(self, name: str) -> list[Position]:
-        """Let nothing be added any more; return the last position of each partition."""
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Give a topic more partitions, `count` in all.
+
+        Raises:
+            TopicNotFound: there is none.
+            InvalidArgument: it has that many, or more.
+        """
+        ...
+
+    async def terminate(self, name: str) -> list[RecordLocation]:
+        """Let nothing be added any more; return the newest record of each partition."""
         ...
 
     async def subscriptions(self, topic: str) -> list[str]:
@@ -313,8 +338,16 @@ class Broker(Admin, Protocol):
         """
         ...
 
-    async def last_place(self, topic: str, partition: int) -> MessagePlace:
-        """Return the newest record that can be read; entry id -1 when there is none."""
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
+        """Return the newest record that can be read, or NO_RECORD."""
+        ...
+
+    async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
+        """Return the record with that Kafka offset. Raises InvalidArgument when there is none."""
+        ...
+
+    async def offset_of(self, topic: str, partition: int, place: MessagePlace) -> int:
+        """Return the Kafka offset of a record. Raises InvalidArgument when there is no such one."""
         ...
 
     async def close(self) -> None:

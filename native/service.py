@@ -11,17 +11,18 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from batches.header import read_base_offset
-from ledger import LedgerStore, Position
+from ledger import LedgerStore
 from native.error_map import translating
 from native.errors import NotAllowed, TopicNotFound, TopicTerminated
 from native.partition_directory import PartitionDirectory
+from native.record_locations import last_record, offset_of, record_at
 from native.seam import (
     ConsumerLink,
     ConsumerRequest,
     Ended,
     MessagePlace,
     ProducerLink,
+    RecordLocation,
     TopicInfo,
 )
 from native.served_partition import ServedPartition
@@ -29,6 +30,7 @@ from native.service_admin import KafkaClients, ServiceAdmin
 from native.service_checks import check_request
 from native.service_consumer import ServiceConsumer
 from native.service_producer import ServiceProducer
+from native.targets import check_target
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -38,7 +40,6 @@ from topics import Topic, TopicRegistry
 from topics.errors import TopicExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
-NO_PLACE = MessagePlace(Position(-1, -1))
 
 
 class NativeService(ServiceAdmin):
@@ -103,11 +104,24 @@ class NativeService(ServiceAdmin):
             await link.join()
         return link
 
-    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
         """Return the newest record that can be read; see `native.seam.Broker`."""
         served = await self._partitions.open(topic, partition)
         with served.translating():
-            return await _last_place(served)
+            return await last_record(served)
+
+    async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
+        """Return the record with that offset; see `native.seam.Broker`."""
+        served = await self._partitions.open(topic, partition)
+        with served.translating():
+            return await record_at(served, offset)
+
+    async def offset_of(self, topic: str, partition: int, place: MessagePlace) -> int:
+        """Return the offset of a record; see `native.seam.Broker`."""
+        check_target(place)
+        served = await self._partitions.open(topic, partition)
+        with served.translating():
+            return await offset_of(served, place)
 
     async def close(self) -> None:
         """End every link, close every subscription; may be repeated."""
@@ -119,22 +133,6 @@ class NativeService(ServiceAdmin):
                 return await self._registry.create(name)
             except TopicExists:  # somebody else was faster
                 return self._partitions.topic(name)
-
-
-async def _last_place(served: ServedPartition) -> MessagePlace:
-    """Find the newest record that is visible."""
-    log = served.log
-    offset = log.last_stable_offset - 1
-    while offset >= log.log_start_offset:
-        position, batch_index, _ = await log.locate(offset)
-        entries = await log.managed_ledger.read_entries(position, 1, position)
-        if not entries:
-            break
-        settled, hidden = served.screen.look(entries)
-        if settled and not hidden:
-            return MessagePlace(position, batch_index)
-        offset = read_base_offset(entries[0].buffer) - 1
-    return NO_PLACE
 
 
 async def _open_subscription(served: ServedPartition, request: ConsumerRequest) -> Subscription:

@@ -14,11 +14,13 @@ from ledger import Position
 from native.error_map import translating
 from native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
 from native.partition_directory import PartitionDirectory
+from native.record_locations import last_record
 from native.seam import (
     ClientMetrics,
     MessagePlace,
     MetricsClient,
     PartitionStats,
+    RecordLocation,
     SubscriptionStats,
     Target,
     TopicStats,
@@ -95,15 +97,23 @@ class ServiceAdmin:
             subscriptions=_names(served),
         )
 
-    async def terminate(self, name: str) -> list[Position]:
-        """Let nothing be added any more; return the last position of each partition.
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Give a topic more partitions, `count` in all."""
+        check_count("count", count, 1, PARTITIONS_MAX)
+        topic = self._partitions.topic(name)
+        with translating():
+            await self._registry.create_partitions(topic.name, count)
+
+    async def terminate(self, name: str) -> list[RecordLocation]:
+        """Let nothing be added any more; return the newest record of each partition.
 
         It may be repeated, and is to be when it fails halfway.
         """
         ends = []
         for served in await self._partitions.open_all(name):
             with served.translating():
-                ends.append(await served.log.terminate())
+                await served.log.terminate()
+                ends.append(await last_record(served))
         return ends
 
     # Subscriptions: making, looking, removing

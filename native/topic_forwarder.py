@@ -111,7 +111,8 @@ class TopicForwarder:
         target = await self._wait_for_target(source)
         await self._source.create_subscription(source.name, request.subscription, request.start)
         for partition in range(count):
-            self._ends.append(await self._source.last_place(source.name, partition))
+            last = await self._source.last_record(source.name, partition)
+            self._ends.append(last.place)
             self._forwarders.append(self._forwarder(source.name, target, partition))
 
     async def run(self, *, until_caught_up: bool = False) -> None:

@@ -23,6 +23,16 @@ class MessagePlace(_message.Message):
     batch_index: int
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., batch_index: _Optional[int] = ...) -> None: ...
 
+class RecordLocation(_message.Message):
+    __slots__ = ("place", "batch_size", "offset")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    place: MessagePlace
+    batch_size: int
+    offset: int
+    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ..., batch_size: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
 class Target(_message.Message):
     __slots__ = ("place", "time_ms", "edge")
     class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -269,7 +279,7 @@ class LookupResponse(_message.Message):
     partition_count: int
     def __init__(self, name: _Optional[str] = ..., partition_count: _Optional[int] = ...) -> None: ...
 
-class GetLastPlaceRequest(_message.Message):
+class GetLastRecordRequest(_message.Message):
     __slots__ = ("topic", "partition")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
@@ -277,11 +287,43 @@ class GetLastPlaceRequest(_message.Message):
     partition: int
     def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
 
-class GetLastPlaceResponse(_message.Message):
-    __slots__ = ("place",)
+class GetLastRecordResponse(_message.Message):
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: RecordLocation
+    def __init__(self, record: _Optional[_Union[RecordLocation, _Mapping]] = ...) -> None: ...
+
+class GetRecordRequest(_message.Message):
+    __slots__ = ("topic", "partition", "offset")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
+    offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class GetRecordResponse(_message.Message):
+    __slots__ = ("record",)
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    record: RecordLocation
+    def __init__(self, record: _Optional[_Union[RecordLocation, _Mapping]] = ...) -> None: ...
+
+class GetOffsetRequest(_message.Message):
+    __slots__ = ("topic", "partition", "place")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition: int
     place: MessagePlace
-    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., place: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+
+class GetOffsetResponse(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
 
 class CreateTopicRequest(_message.Message):
     __slots__ = ("name", "partitions", "config")
@@ -301,6 +343,18 @@ class CreateTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ..., partitions: _Optional[int] = ..., config: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class CreateTopicResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CreatePartitionsRequest(_message.Message):
+    __slots__ = ("name", "count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    count: int
+    def __init__(self, name: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class CreatePartitionsResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
@@ -357,10 +411,10 @@ class TerminateTopicRequest(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class TerminateTopicResponse(_message.Message):
-    __slots__ = ("last_positions",)
-    LAST_POSITIONS_FIELD_NUMBER: _ClassVar[int]
-    last_positions: _containers.RepeatedCompositeFieldContainer[Position]
-    def __init__(self, last_positions: _Optional[_Iterable[_Union[Position, _Mapping]]] = ...) -> None: ...
+    __slots__ = ("last_records",)
+    LAST_RECORDS_FIELD_NUMBER: _ClassVar[int]
+    last_records: _containers.RepeatedCompositeFieldContainer[RecordLocation]
+    def __init__(self, last_records: _Optional[_Iterable[_Union[RecordLocation, _Mapping]]] = ...) -> None: ...
 
 class ListSubscriptionsRequest(_message.Message):
     __slots__ = ("topic",)

@@ -152,7 +152,7 @@ async def test_native_clients_and_kafka_clients_see_the_same_topics() -> None:
     assert ("orders", 3) == (info.name, info.partition_count)
     async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
         await producer.send_and_wait("orders", b"v", partition=2)
-    assert 0 <= (await broker.last_place("orders", 2)).position.entry_id
+    assert 0 <= (await broker.last_record("orders", 2)).place.position.entry_id
     await server.stop()
 
 

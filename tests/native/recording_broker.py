@@ -11,12 +11,14 @@ from typing import Any
 from ledger import Buffer, Position
 from native.errors import InvalidArgument, KledgerError
 from native.seam import (
+    NO_RECORD,
     ClientMetrics,
     ConsumerRequest,
     Ended,
     MessagePlace,
     MetricsClient,
     PartitionStats,
+    RecordLocation,
     SendReceipt,
     SubscriptionStats,
     Target,
@@ -163,9 +165,18 @@ class RecordingBroker:
         self.links.append(link)
         return link
 
-    async def last_place(self, topic: str, partition: int) -> MessagePlace:
-        place = MessagePlace(Position(4, -1), -1)
-        found: MessagePlace = await self._answer(place, "last_place", topic, partition)
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
+        found: RecordLocation = await self._answer(NO_RECORD, "last_record", topic, partition)
+        return found
+
+    async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
+        record = RecordLocation(MessagePlace(Position(4, 2), 1), 3, offset)
+        what = ("record_at", topic, partition, offset)
+        found: RecordLocation = await self._answer(record, *what)
+        return found
+
+    async def offset_of(self, topic: str, partition: int, place: MessagePlace) -> int:
+        found: int = await self._answer(17, "offset_of", topic, partition, place)
         return found
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
@@ -185,8 +196,12 @@ class RecordingBroker:
         found: TopicStats = await self._answer(stats, "topic_stats", name)
         return found
 
-    async def terminate(self, name: str) -> list[Position]:
-        found: list[Position] = await self._answer([Position(3, 4)], "terminate", name)
+    async def create_partitions(self, name: str, count: int) -> None:
+        await self._answer(None, "create_partitions", name, count)
+
+    async def terminate(self, name: str) -> list[RecordLocation]:
+        last = RecordLocation(MessagePlace(Position(3, 4), 5), 6, 70)
+        found: list[RecordLocation] = await self._answer([last, NO_RECORD], "terminate", name)
         return found
 
     async def subscriptions(self, topic: str) -> list[str]:

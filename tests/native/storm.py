@@ -138,7 +138,7 @@ class Storm:
         await self._try(self._service.peek(topic, name, self._random.randrange(1, 6)))
         await self._try(self._service.subscription_stats(topic, name))
         await self._try(self._service.topic_stats(topic))
-        await self._try(self._service.last_place(topic, self._partition()))
+        await self._try(self._service.last_record(topic, self._partition()))
 
     async def _join(self) -> None:
         link = StormLink()

@@ -39,13 +39,21 @@ async def test_arguments_in_the_words_of_the_seam() -> None:
                 client.reset_subscription("t", "s", 5),
                 ("reset_subscription", "t", "s", 5, None, True),
             ),
+            (client.create_partitions("t", 3), ("create_partitions", "t", 3)),
+            (client.position_of("t", 1, 7), ("record_at", "t", 1, 7)),
+            (
+                client.offset_of(MessageId(4, 2, 1, 3), "t"),
+                ("offset_of", "t", 3, MessagePlace(Position(4, 2), 1)),
+            ),
             (client.skip_messages("t", "s", 3), ("skip_messages", "t", "s", 3)),
             (client.clear_backlog("t", "s"), ("clear_backlog", "t", "s")),
             (client.metrics_clients(), ("metrics_clients",)),
             (client.client_metrics("id"), ("client_metrics", "id")),
         ):
             assert expected == await asked(client, server, call)
-        assert [MessageId(3, 4, -1, 0)] == await client.terminate("t")
+        ends = await client.terminate("t")
+        assert [MessageId(3, 4, 5, 0), MessageId(-1, -1, -1, 1)] == ends
+        assert [70, None] == [each.offset for each in ends]
 
 
 async def test_bad_arguments_do_not_reach_the_server() -> None:
@@ -56,6 +64,10 @@ async def test_bad_arguments_do_not_reach_the_server() -> None:
             client.create_topic(""), client.create_topic("t", partitions=0),
             client.subscription_stats("t", ""), client.skip_messages("t", "s", -1),
             client.reset_subscription("t", "s", "middle"), client.peek_messages("", "s", 1),
+            client.create_partitions("t", 0), client.create_partitions("", 2),
+            client.position_of("t", -1, 0), client.position_of("t", 0, -1),
+            client.offset_of(MessageId(1 << 63, 0), "t"),
+            client.offset_of(7, "t"),  # type: ignore[arg-type]
             client.client_metrics(""), client.skip_messages("t", "s", 1 << 63),
             client.reset_subscription("t", "s", MessageId(1 << 63, 0)),
             client.create_topic("t", config={"retention.ms": 5}),  # type: ignore[dict-item]

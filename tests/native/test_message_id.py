@@ -7,7 +7,7 @@ import pytest
 from ledger import Position
 from native.errors import InvalidArgument
 from native.message_id import MessageId
-from native.seam import MessagePlace
+from native.seam import NO_RECORD, MessagePlace, RecordLocation
 from subscriptions.model import ALL, Acknowledgement
 
 
@@ -40,8 +40,12 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 def test_place_and_back() -> None:
     place = MessagePlace(Position(5, 120), 3)
-    assert place == MessageId.at(place, 1).place
-    assert MessageId(5, 120, 3, 1) == MessageId.at(place, 1)
+    found = MessageId.at(RecordLocation(place, 4, 70), 1)
+    assert place == found.place
+    assert (MessageId(5, 120, 3, 1), 4, 70) == (found, found.batch_size, found.offset)
+    assert (MessageId(-1, -1, -1, 1), None) == (
+        MessageId.at(NO_RECORD, 1), MessageId.at(NO_RECORD, 1).offset
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

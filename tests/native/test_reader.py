@@ -2,17 +2,17 @@
 
 from ledger import Position
 from native.reader import places_of_latest
-from native.seam import EARLIEST, MessagePlace
+from native.seam import EARLIEST, MessagePlace, RecordLocation
 from tests.native.recording_broker import RecordingBroker
 
 
 class FilledBroker(RecordingBroker):
     """There is something in partition 1 alone."""
 
-    async def last_place(self, topic: str, partition: int) -> MessagePlace:
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
         if partition == 1:
-            return MessagePlace(Position(5, 7), 3)
-        return await super().last_place(topic, partition)
+            return RecordLocation(MessagePlace(Position(5, 7), 3), 4, 9)
+        return await super().last_record(topic, partition)
 
 
 async def test_latest_is_a_place_so_that_it_is_known_what_came_behind_it() -> None:

@@ -19,7 +19,10 @@ Call = Callable[[Broker], Awaitable[Any]]
 
 CALLS: dict[str, Call] = {
     "lookup": lambda b: b.lookup("persistent://public/default/orders", create=True),
-    "last_place": lambda b: b.last_place("orders", 2),
+    "last_record": lambda b: b.last_record("orders", 2),
+    "record_at": lambda b: b.record_at("orders", 2, 1 << 40),
+    "offset_of": lambda b: b.offset_of("orders", 2, PLACE),
+    "create_partitions": lambda b: b.create_partitions("orders", 5),
     "create_topic": lambda b: b.create_topic("ü", 3, {"retention.ms": "-1"}),
     "delete_topic": lambda b: b.delete_topic("orders"),
     "topics": lambda b: b.topics(),

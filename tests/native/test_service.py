@@ -12,8 +12,7 @@ from native.errors import (
     TopicNotFound,
     Unavailable,
 )
-from native.seam import MessagePlace, TopicInfo
-from native.service import NO_PLACE
+from native.seam import NO_RECORD, MessagePlace, TopicInfo
 from subscriptions.model import SubscriptionType
 from tests.batches.words import batch
 from tests.native.serving import Link, ack, serving, turns
@@ -58,13 +57,13 @@ async def test_names_that_cannot_be_are_refused(name: str) -> None:
 async def test_the_newest_record_is_told() -> None:
     async with serving() as serving_:
         log = await serving_.log()
-        assert NO_PLACE == await serving_.service.last_place("orders", 0)
+        assert NO_RECORD == await serving_.service.last_record("orders", 0)
         at = await serving_.append("a", "b", "c")
-        assert MessagePlace(at, 2) == await serving_.service.last_place(LONG, 0)
+        assert MessagePlace(at, 2) == (await serving_.service.last_record(LONG, 0)).place
         await log.delete_records(-1)
-        assert NO_PLACE == await serving_.service.last_place("orders", 0)
+        assert NO_RECORD == await serving_.service.last_record("orders", 0)
         at = await serving_.append("d")
-        assert MessagePlace(at, 0) == await serving_.service.last_place("orders", 0)
+        assert MessagePlace(at, 0) == (await serving_.service.last_record("orders", 0)).place
 
 
 # Both façades on one partition
@@ -122,7 +121,7 @@ async def test_markers_of_transactions_are_nobodys_messages(kind: SubscriptionTy
             told = asyncio.get_running_loop().create_future()
             log.append_marker_nowait(7, 0, told.set_result, is_commit=True, coordinator_epoch=0)
             assert (await told).error is None
-        assert MessagePlace(places[1], 0) == await serving_.service.last_place("orders", 0)
+        assert MessagePlace(places[1], 0) == (await serving_.service.last_record("orders", 0)).place
         await serving_.service.create_subscription("orders", "s", "earliest")
         peeked = await serving_.service.peek("orders", "s", 9)
         assert places == [position for _, position, _, _ in peeked]
@@ -268,4 +267,4 @@ async def test_nothing_but_native_errors_leaves() -> None:
         await serving_.consume(Link())
         await log.managed_ledger.close()
         with pytest.raises(KledgerError):
-            await serving_.service.last_place("orders", 0)
+            await serving_.service.last_record("orders", 0)

@@ -16,7 +16,7 @@ from native.errors import (
     TopicNotFound,
     TopicTerminated,
 )
-from native.seam import MessagePlace, PartitionStats, Target
+from native.seam import NO_RECORD, MessagePlace, PartitionStats, RecordLocation, Target
 from native.service_admin import PEEK_ENTRIES_MAX
 from subscriptions.model import SubscriptionType
 from tests.batches.words import NOW_MS, batch
@@ -101,7 +101,7 @@ async def test_nobody_adds_to_a_terminated_topic_and_what_is_there_can_be_read()
         await serving_.log(partitions=2)
         at = await serving_.append("a", "b")
         ends = await serving_.service.terminate(LONG)
-        assert (at, 2) == (ends[0], len(ends))
+        assert [RecordLocation(MessagePlace(at, 1), 2, 1), NO_RECORD] == ends
         assert ends == await serving_.service.terminate("orders")
     async with serving(engine) as serving_:
         for index in (0, 1):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from native.seam import MessagePlace
-from native.service import NO_PLACE
+from native.seam import NO_RECORD, MessagePlace
 from native.topic_forwarder import ForwardRequest, TopicForwarder
 from runtime.clock import SystemClock
 from runtime.entropy import SystemEntropy
@@ -76,17 +75,17 @@ async def test_the_newest_record_is_the_newest_that_is_committed() -> None:
     async with serving() as serving_:
         one, two = await writers(serving_)
         await one.write("-")
-        assert NO_PLACE == await serving_.service.last_place("orders", 0)
+        assert NO_RECORD == await serving_.service.last_record("orders", 0)
         await one.end(commit=False)
-        assert NO_PLACE == await serving_.service.last_place("orders", 0)
+        assert NO_RECORD == await serving_.service.last_record("orders", 0)
         committed = await one.write("a", "b")
         await two.write("-")
         await one.end(commit=True)
-        assert MessagePlace(committed, 1) == await serving_.service.last_place("orders", 0)
+        assert MessagePlace(committed, 1) == (await serving_.service.last_record("orders", 0)).place
         behind = await serving_.append("c")
-        assert MessagePlace(committed, 1) == await serving_.service.last_place("orders", 0)
+        assert MessagePlace(committed, 1) == (await serving_.service.last_record("orders", 0)).place
         await two.end(commit=False)
-        assert MessagePlace(behind, 0) == await serving_.service.last_place("orders", 0)
+        assert MessagePlace(behind, 0) == (await serving_.service.last_record("orders", 0)).place
 
 
 async def test_looking_ahead_and_skipping_count_what_is_committed() -> None:

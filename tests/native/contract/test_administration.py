@@ -152,3 +152,45 @@ async def test_client_closes_what_it_made(client: kledger.Client, topic: str) ->
     await client.create_producer(topic)
     await client.subscribe(topic, "s")
     await client.create_reader(topic, "earliest")
+
+
+async def test_partitions_are_added(client: kledger.Client) -> None:
+    await client.create_topic("orders")
+    await client.create_partitions("persistent://public/default/orders", 3)
+    assert 3 == len((await client.topic_stats("orders")).partitions)
+    for count in (2, 3):
+        with pytest.raises(kledger.InvalidArgument):
+            await client.create_partitions("orders", count)
+    with pytest.raises(kledger.TopicNotFound):
+        await client.create_partitions("missing", 2)
+
+
+async def test_same_message_in_the_words_of_both_facades(
+    client: kledger.Client, topic: str
+) -> None:
+    for sent in await send(client, topic, values(30)):
+        assert sent.offset is not None
+        found = await client.position_of(topic, sent.partition, sent.offset)
+        assert (sent, sent.offset) == (found, found.offset)
+        assert sent.acknowledgement() == found.acknowledgement()
+        kept = kledger.MessageId.from_bytes(sent.to_bytes())
+        assert sent.offset == await client.offset_of(kept, topic)
+    with pytest.raises(kledger.InvalidArgument, match="expected 0 to"):
+        await client.position_of(topic, 0, 30)
+    with pytest.raises(kledger.InvalidArgument, match="no record"):
+        await client.offset_of(kledger.MessageId(1 << 40, 0), topic)
+
+
+async def test_termination_tells_the_last_message_of_each_partition(
+    client: kledger.Client, topic: str
+) -> None:
+    sent = await send(client, topic, values(30))
+    consumer = await client.subscribe(topic, "s")
+    newest = await consumer.get_last_message_id(partition=sent[-1].partition)
+    assert (sent[-1], sent[-1].offset) == (newest, newest.offset)
+    ends = await client.terminate(topic)
+    for partition, end in enumerate(ends):
+        own = [each for each in sent if each.partition == partition]
+        expected = max(own, default=kledger.MessageId(-1, -1, partition=partition))
+        assert (expected, expected.offset) == (end, end.offset)
+    assert ends == await client.terminate(topic)
