@@ -39,6 +39,7 @@ from ledger.managed_ledger import ManagedLedger
 from ledger.operations import AppendDone, Row, RowsDone
 from ledger.position import EARLIEST, LATEST, Position
 from ledger.store import LedgerStore
+from runtime.clock import Clock, SystemClock
 
 __all__ = [
     "EARLIEST",
@@ -47,6 +48,7 @@ __all__ = [
     "AlreadyMarkDeleted",
     "AppendDone",
     "Buffer",
+    "Clock",
     "ConcurrentFind",
     "ConcurrentWait",
     "Corrupt",
@@ -78,6 +80,7 @@ __all__ = [
     "StoreConfig",
     "StoreInUse",
     "StoreUnusable",
+    "SystemClock",
     "Terminated",
     "TooManyRequests",
 ]
