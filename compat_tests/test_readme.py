@@ -53,6 +53,16 @@ def test_readme_snippet_prints_what_it_wrote(kledger_server: str, name: str, exp
 
 
 @pytest.mark.parametrize("is_embedded", [True, False])
+def test_plain_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
+    language, text = snippets()["native-sync"]
+    connecting = f'kledger.sync.connect("{NATIVE_URL}")'
+    assert connecting in text
+    address = f'kledger.sync.connect("{kledger_native_server}")'
+    text = text.replace(connecting, "kledger.sync.embedded(None)" if is_embedded else address)
+    assert "0 b'one from a script'" in run(language, text, ADDRESS)
+
+
+@pytest.mark.parametrize("is_embedded", [True, False])
 def test_native_snippet_prints_what_it_wrote(kledger_native_server: str, is_embedded: bool) -> None:
     language, text = snippets()["native"]
     lines = [line for line in text.splitlines() if line.strip()]

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kledger import ledger, sync  # noqa: F401 - so that `kledger.sync` has a type
     from kledger.embedding import EmbeddedClient
     from ledger import StorageEngine
     from native.client import Client
@@ -98,6 +99,8 @@ _HOMES = {
     "native.subscribe_options": ("DeadLetterPolicy",),
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
+# Packages and modules that `import kledger` is enough for.
+_PARTS = ("ledger", "sync")
 
 
 def embedded(
@@ -151,6 +154,9 @@ def connect(url: str, *, operation_timeout_ms: int = 30_000) -> "Client":
 
 
 def __getattr__(name: str) -> object:
+    if name in _PARTS:
+        require_rooms()
+        return import_module(f"kledger.{name}")
     for home, names in _HOMES.items():
         if name in names:
             require_rooms()

@@ -1,0 +1,401 @@
+"""The native client as plain calls, for scripts and notebooks: `kledger.sync.connect(...)`.
+
+Rule: the same classes, names and arguments as the asynchronous client has; every method waits for
+what its twin does, on an event loop in a thread of its own. One client may be used by several
+threads. A call that is interrupted (Ctrl-C) is cancelled, and the client goes on.
+Must not know: what a call does.
+"""
+
+import asyncio
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from threading import Lock
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+
+import kledger
+import native.client
+import native.consumer
+import native.producer
+import native.reader
+from kledger.embedding import EmbeddedClient as AsyncEmbeddedClient
+from native.client import Client as AsyncClient
+from native.errors import (
+    AlreadyClosed,
+    ConsumerAssign,
+    ConsumerBusy,
+    Full,
+    InvalidArgument,
+    KledgerError,
+    NotAllowed,
+    SubscriptionFenced,
+    SubscriptionNotFound,
+    Timeout,
+    TopicExists,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+    Unreadable,
+)
+from native.message import Message
+from native.message_id import MessageId
+from native.seam import SubscriptionStats, TopicStats
+from native.subscribe_options import DeadLetterPolicy
+from runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
+
+__all__ = [
+    "AlreadyClosed",
+    "Client",
+    "Consumer",
+    "ConsumerAssign",
+    "ConsumerBusy",
+    "DeadLetterPolicy",
+    "EmbeddedClient",
+    "Full",
+    "InvalidArgument",
+    "KledgerError",
+    "Message",
+    "MessageId",
+    "NotAllowed",
+    "Producer",
+    "Reader",
+    "SubscriptionFenced",
+    "SubscriptionNotFound",
+    "SubscriptionStats",
+    "Timeout",
+    "TopicExists",
+    "TopicNotFound",
+    "TopicStats",
+    "TopicTerminated",
+    "Unavailable",
+    "Unreadable",
+    "connect",
+    "embedded",
+]
+
+P = ParamSpec("P")
+Twin = TypeVar("Twin")
+Twin_co = TypeVar("Twin_co", covariant=True)
+Iterated_co = TypeVar(
+    "Iterated_co", bound=native.consumer.Consumer | native.reader.Reader, covariant=True
+)
+Result = TypeVar("Result")
+Made = TypeVar("Made")
+
+
+class Runner(Protocol):
+    """Runs coroutines somewhere else."""
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run one; return or raise what it does."""
+        ...
+
+
+class _Plain(Generic[Twin_co]):
+    """The plain side of something asynchronous."""
+
+    _twin: Twin_co
+    _runner: Runner
+
+
+class _Made(_Plain[Twin_co], ABC):
+    """What a client has made; a context manager that closes it."""
+
+    def __init__(self, twin: Twin_co, runner: Runner) -> None:
+        """Clients call this."""
+        self._twin = twin
+        self._runner = runner
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go; may be repeated."""
+
+    def __repr__(self) -> str:
+        return f"<plain {self._twin!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Iterated(_Made[Iterated_co]):
+    """What hands out messages; an iterator over them."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        """Return the next message; closing ends the iteration."""
+        try:
+            return self._runner.run(self._twin.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+def _plain(
+    method: Callable[Concatenate[Twin, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[_Plain[Twin], P], Result]:
+    """Return a method that does what an asynchronous one does, and waits for it."""
+
+    @functools.wraps(method)
+    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> Result:
+        return self._runner.run(method(self._twin, *given, **named))
+
+    return call
+
+
+def _making(
+    method: Callable[Concatenate[Twin, P], Coroutine[Any, Any, Result]],
+    plain: Callable[[Result, Runner], Made],
+) -> Callable[Concatenate[_Plain[Twin], P], Made]:
+    """Return the same of a method whose result has a plain side, too."""
+
+    @functools.wraps(method)
+    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> Made:
+        return plain(self._runner.run(method(self._twin, *given, **named)), self._runner)
+
+    return call
+
+
+def _promising(
+    method: Callable[Concatenate[Twin, P], "asyncio.Future[Result]"],
+) -> Callable[Concatenate[_Plain[Twin], P], "Future[Result]"]:
+    """Return the same of a method that returns a future: here one of `concurrent.futures`."""
+
+    @functools.wraps(method)
+    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> "Future[Result]":
+        outcome: Future[Result] = Future()
+        outcome.set_running_or_notify_cancel()  # nobody can cancel what is on its way
+
+        def settle(done: "asyncio.Future[Result]") -> None:
+            if done.cancelled():
+                outcome.set_exception(AlreadyClosed("the client is closed"))
+            elif (error := done.exception()) is not None:
+                outcome.set_exception(error)
+            else:
+                outcome.set_result(done.result())
+
+        async def begin() -> None:
+            method(self._twin, *given, **named).add_done_callback(settle)
+
+        self._runner.run(begin())
+        return outcome
+
+    return call
+
+
+class Producer(_Made[native.producer.Producer]):
+    """Sends messages to a topic; see `kledger.Producer`."""
+
+    send = _plain(native.producer.Producer.send)
+    send_nowait = _promising(native.producer.Producer.send_nowait)
+    flush = _plain(native.producer.Producer.flush)
+    close = _plain(native.producer.Producer.close)
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._twin.topic
+
+    @property
+    def producer_name(self) -> str | None:
+        """What it was called."""
+        return self._twin.producer_name
+
+
+class Consumer(_Iterated[native.consumer.Consumer]):
+    """Receives the messages of a topic through a subscription; see `kledger.Consumer`."""
+
+    receive = _plain(native.consumer.Consumer.receive)
+    batch_receive = _plain(native.consumer.Consumer.batch_receive)
+    acknowledge = _plain(native.consumer.Consumer.acknowledge)
+    acknowledge_cumulative = _plain(native.consumer.Consumer.acknowledge_cumulative)
+    negative_acknowledge = _plain(native.consumer.Consumer.negative_acknowledge)
+    redeliver_unacknowledged = _plain(native.consumer.Consumer.redeliver_unacknowledged)
+    seek = _plain(native.consumer.Consumer.seek)
+    get_last_message_id = _plain(native.consumer.Consumer.get_last_message_id)
+    unsubscribe = _plain(native.consumer.Consumer.unsubscribe)
+    close = _plain(native.consumer.Consumer.close)
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._twin.topic
+
+    @property
+    def subscription(self) -> str:
+        """The name of the subscription."""
+        return self._twin.subscription
+
+    @property
+    def consumer_name(self) -> str:
+        """The name of this consumer in its subscription."""
+        return self._twin.consumer_name
+
+
+class Reader(_Iterated[native.reader.Reader]):
+    """Reads a topic from a place on; see `kledger.Reader`."""
+
+    read_next = _plain(native.reader.Reader.read_next)
+    has_message_available = _plain(native.reader.Reader.has_message_available)
+    seek = _plain(native.reader.Reader.seek)
+    close = _plain(native.reader.Reader.close)
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._twin.topic
+
+
+class Client(_Plain[AsyncClient]):
+    """The way to a server; see `kledger.Client`.
+
+    A context manager. A notebook may also just use it: the first call opens it, and `close` ends
+    it, at the latest when the process ends.
+    """
+
+    def __init__(self, twin: AsyncClient) -> None:
+        """`connect` and `embedded` call this."""
+        self._twin = twin
+        self._runner = self
+        self._thread: LoopThread | None = None
+        self._opening = Lock()
+        self._is_closed = False
+
+    create_producer = _making(AsyncClient.create_producer, Producer)
+    subscribe = _making(AsyncClient.subscribe, Consumer)
+    create_reader = _making(AsyncClient.create_reader, Reader)
+
+    create_topic = _plain(AsyncClient.create_topic)
+    delete_topic = _plain(AsyncClient.delete_topic)
+    create_partitions = _plain(AsyncClient.create_partitions)
+    topics = _plain(AsyncClient.topics)
+    topic_stats = _plain(AsyncClient.topic_stats)
+    terminate = _plain(AsyncClient.terminate)
+    position_of = _plain(AsyncClient.position_of)
+    offset_of = _plain(AsyncClient.offset_of)
+    subscriptions = _plain(AsyncClient.subscriptions)
+    subscription_stats = _plain(AsyncClient.subscription_stats)
+    create_subscription = _plain(AsyncClient.create_subscription)
+    delete_subscription = _plain(AsyncClient.delete_subscription)
+    reset_subscription = _plain(AsyncClient.reset_subscription)
+    skip_messages = _plain(AsyncClient.skip_messages)
+    clear_backlog = _plain(AsyncClient.clear_backlog)
+    peek_messages = _plain(AsyncClient.peek_messages)
+    metrics_clients = _plain(AsyncClient.metrics_clients)
+    client_metrics = _plain(AsyncClient.client_metrics)
+
+    def open(self) -> Self:
+        """Connect, or start the server; nothing if that is done. The first call does it, too.
+
+        Raises:
+            AlreadyClosed: the client was closed; make another one.
+            KledgerError: there is no way to the server.
+        """
+        self._opened()
+        return self
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine where this client lives. Raises AlreadyClosed, and what it raises."""
+        try:
+            thread = self._opened()
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return thread.run(work)
+        except LoopStopped:
+            raise AlreadyClosed("the client is closed") from None
+
+    def close(self) -> None:
+        """Let go of everything that this client has made; may be repeated."""
+        self._close(None, None, None)
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._close(kind, error, traceback)
+
+    def _opened(self) -> LoopThread:
+        with self._opening:
+            if self._is_closed:
+                raise AlreadyClosed("the client is closed")
+            if self._thread is None:
+                self._thread = self._start()
+            return self._thread
+
+    def _start(self) -> LoopThread:
+        import uvloop
+
+        thread = LoopThread("kledger client", loop_factory=uvloop.new_event_loop)
+        thread.start()
+        try:
+            thread.run(self._twin.__aenter__())
+        except BaseException:
+            self._is_closed = True  # a client is entered once
+            thread.stop()
+            raise
+        _open_clients.add(self)
+        return thread
+
+    def _close(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._opening:
+            thread, was_closed = self._thread, self._is_closed
+            self._is_closed = True
+        if thread is None or was_closed:
+            return
+        _open_clients.discard(self)
+        try:
+            thread.run(self._twin.__aexit__(kind, error, traceback))
+        finally:
+            thread.stop()
+
+
+class EmbeddedClient(Client):
+    """A client with the whole server in this process; see `kledger.EmbeddedClient`."""
+
+    _twin: AsyncEmbeddedClient
+
+    @property
+    def kafka_address(self) -> str:
+        """HOST:PORT of the Kafka listener; empty when there is none, or it is not open."""
+        return self._twin.kafka_address
+
+
+def _returning(make: Callable[P, Twin], plain: Callable[[Twin], Made]) -> Callable[P, Made]:
+    """Return what makes the plain side of what a function makes."""
+
+    @functools.wraps(make)
+    def call(*given: P.args, **named: P.kwargs) -> Made:
+        return plain(make(*given, **named))
+
+    return call
+
+
+_open_clients: set[Client] = set()
+
+
+def _close_open_clients() -> None:
+    for each in tuple(_open_clients):
+        each.close()
+
+
+call_at_exit(_close_open_clients)
+
+connect = _returning(kledger.connect, Client)
+embedded = _returning(kledger.embedded, EmbeddedClient)
