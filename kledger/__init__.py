@@ -135,22 +135,37 @@ def embedded(
     )  # fmt: skip
 
 
-def connect(url: str, *, operation_timeout_ms: int = 30_000) -> "Client":
+def connect(
+    url: str,
+    *,
+    operation_timeout_ms: int = 30_000,
+    keepalive_ms: int = 5_000,
+    partition_refresh_ms: int = 60_000,
+) -> "Client":
     """Return a native client of a running server; the connection is made on entering.
 
     Args:
-        url: kledger://HOST:PORT, the address of the server's native listener.
+        url: kledger://HOST:PORT, the address of the server's native listener; or several addresses
+            of it, kledger://HOST:PORT,HOST:PORT, which are tried in turn.
         operation_timeout_ms: how long to connect, to subscribe, to seek and the like may take;
             then they raise `Timeout` or `Unavailable`, and may be tried again.
+        keepalive_ms: how long a silent server is left alone, and may then take to answer, until it
+            is taken for lost.
+        partition_refresh_ms: how often producers and consumers look for new partitions.
 
     Raises:
-        InvalidArgument: the URL is none.
+        InvalidArgument: the URL is none, or a number cannot be.
         ImportError: something hides a part of the client.
     """
     require_rooms()
     from kledger.connecting import connected_client
 
-    return connected_client(url, operation_timeout_ms=operation_timeout_ms)
+    return connected_client(
+        url,
+        operation_timeout_ms=operation_timeout_ms,
+        keepalive_ms=keepalive_ms,
+        partition_refresh_ms=partition_refresh_ms,
+    )
 
 
 def __getattr__(name: str) -> object:

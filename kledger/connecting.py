@@ -4,42 +4,78 @@ Rule: a URL that cannot be is refused at once; whether somebody answers is found
 Must not know: how the two talk.
 """
 
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 
 from kledger.setting_values import SettingError, split_address
 from native.client import Client
+from native.client_services import PARTITION_REFRESH_MS
 from native.errors import InvalidArgument
 from native.operations import OPERATION_TIMEOUT_MS
 from native.rpc_client import RpcClient
+from native.rpc_connection import KEEPALIVE_MS
 from native.seam import Broker
+from native.subscribe_options import check_number
 
 SCHEME = "kledger://"
+MILLISECONDS_MAX = (1 << 31) - 1
+"""The largest time that the transport takes."""
 
 
-def connected_client(url: str, *, operation_timeout_ms: int = OPERATION_TIMEOUT_MS) -> Client:
-    """Return what `kledger.connect` does."""
+def connected_client(
+    url: str,
+    *,
+    operation_timeout_ms: int = OPERATION_TIMEOUT_MS,
+    keepalive_ms: int = KEEPALIVE_MS,
+    partition_refresh_ms: int = PARTITION_REFRESH_MS,
+) -> Client:
+    """Return what `kledger.connect` does, and says of the arguments."""
+    check_number("keepalive_ms", keepalive_ms, at_least=1, at_most=MILLISECONDS_MAX)
+    check_number("partition_refresh_ms", partition_refresh_ms, at_least=1)
+    connection = partial(
+        RpcClient,
+        *addresses_of(url),
+        keepalive_ms=keepalive_ms,
+        operation_timeout_ms=operation_timeout_ms,
+    )
+    return Client(
+        _RemoteServer(connection),
+        partition_refresh_ms=partition_refresh_ms,
+        operation_timeout_ms=operation_timeout_ms,
+    )
+
+
+def addresses_of(url: str) -> list[str]:
+    """Return the addresses that a URL names, HOST:PORT each.
+
+    Raises:
+        InvalidArgument: the URL cannot be.
+    """
     given: object = url
     if not isinstance(given, str) or not given.startswith(SCHEME):
         raise InvalidArgument(f"expected a URL like {SCHEME}127.0.0.1:9093, got {given!r}")
-    address = given.removeprefix(SCHEME).rstrip("/")
+    addresses = given.removeprefix(SCHEME).rstrip("/").split(",")
     try:
-        split_address("url", address)
+        for address in addresses:
+            split_address("url", address)
     except SettingError as error:
         raise InvalidArgument(str(error)) from None
-    server = _RemoteServer(address, operation_timeout_ms)
-    return Client(server, operation_timeout_ms=operation_timeout_ms)
+    if len(set(addresses)) < len(addresses):
+        raise InvalidArgument(f"url: an address is named twice in {given!r}")
+    return addresses
 
 
 class _RemoteServer:
     """The connection, as the client enters and leaves it."""
 
-    def __init__(self, address: str, operation_timeout_ms: int) -> None:
-        self._address = address
-        self._operation_timeout_ms = operation_timeout_ms
+    def __init__(self, prepare: Callable[[], RpcClient]) -> None:
+        """Args: prepare: makes what connects, on the loop that will be used."""
+        self._prepare = prepare
         self._connection: RpcClient | None = None
 
     async def __aenter__(self) -> Broker:
-        connection = RpcClient(self._address, operation_timeout_ms=self._operation_timeout_ms)
+        connection = self._prepare()
         try:
             await connection.connect()
         except BaseException:

@@ -60,8 +60,7 @@ class RpcClient:
 
     def __init__(
         self,
-        address: str,
-        *,
+        *addresses: str,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         keepalive_ms: int = KEEPALIVE_MS,
@@ -71,7 +70,7 @@ class RpcClient:
         """Prepare, on the event loop that will be used; nothing is sent yet.
 
         Args:
-            address: HOST:PORT.
+            addresses: HOST:PORT, all of the same server; tried in turn.
             clock: for pauses and limits of time.
             entropy: spreads the pauses.
             keepalive_ms: how long a silent server is left alone, and may then take to answer.
@@ -80,7 +79,7 @@ class RpcClient:
         """
         self._supervisor = Supervisor()
         self._connection = RpcConnection(
-            address,
+            *addresses,
             clock=clock or SystemClock(),
             entropy=entropy or SystemEntropy(),
             supervisor=self._supervisor,

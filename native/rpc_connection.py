@@ -2,14 +2,16 @@
 
 Rule: it is used only while both sides have agreed on a version. When it is lost, whoever needs it
 waits for it, all together and not for ever, while it is tried again with growing pauses; nobody
-waiting, nobody tries. An address that does not answer is Unavailable, a server that speaks other
-versions is NotAllowed. A silent server is waited for by everybody alike, within the operation
-timeout; only what refuses the first connection is given up sooner.
+waiting, nobody tries. Of several addresses of the server each is tried before a pause. An address
+that does not answer is Unavailable, a server that speaks other versions is NotAllowed. A silent
+server is waited for by everybody alike, within the operation timeout; only what refuses the first
+connection is given up sooner.
 Must not know: what is called.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,8 +54,7 @@ class RpcConnection:
 
     def __init__(
         self,
-        address: str,
-        *,
+        *addresses: str,
         clock: Clock,
         entropy: Entropy,
         supervisor: Supervisor,
@@ -63,16 +64,25 @@ class RpcConnection:
     ) -> None:
         """Prepare; nothing is sent yet.
 
-        Args: operation_timeout_ms: how long a call may take, with what it waits for a connection.
+        Args:
+            addresses: of the same server, tried in turn.
+            clock: for pauses and limits of time.
+            entropy: spreads the pauses.
+            supervisor: of its tasks.
+            keepalive_ms: how long a silent server is left alone, and may then take to answer.
+            versions: the protocol versions to speak, lowest and highest.
+            operation_timeout_ms: how long a call may take, with what it waits for a connection.
         """
         self.operation_timeout_ms = operation_timeout_ms
-        self.address = address
+        self._addresses = deque(addresses)
+        self._tried = 0
         self.clock = clock
         self.supervisor = supervisor
         self.timers = Timers(clock, supervisor)
         self._versions = versions
         self._backoff = Backoff(entropy, first_ms=RECONNECT_FIRST_MS, max_ms=RECONNECT_MAX_MS)
-        self._channel: Any = grpc.aio.insecure_channel(address, options=_options(keepalive_ms))
+        self._options = _options(keepalive_ms)
+        self._channel: Any = self._new_channel()
         self._is_closed = False
         self._waiters: dict[asyncio.Future[None], int | None] = {}  # until when, and no longer
         self._trying: asyncio.Task[None] | None = None
@@ -81,6 +91,11 @@ class RpcConnection:
         """What was agreed on; 0 while the connection is lost."""
         self.message_bytes_max = 0
         """What the server takes."""
+
+    @property
+    def address(self) -> str:
+        """The one in use, or tried now."""
+        return self._addresses[0]
 
     async def ready(self, timeout_ms: int | None = None, *, patience_ms: int | None = None) -> None:
         """Return when both sides have agreed, at once if they have.
@@ -165,16 +180,31 @@ class RpcConnection:
                     self._wake(failure)
                     return
                 self._failure = failure
-                pause_ms = self._backoff.next_ms()
                 now_ms = self.clock.monotonic_ms()
                 # The library repeats the failure of a long try at once, while it pauses itself.
                 is_silent = is_silent or now_ms - begun_ms >= REFUSED_WITHIN_MS
+                if await self._has_another_address():
+                    continue
+                pause_ms = self._backoff.next_ms()
                 if not is_silent:
                     self._tell_impatient(failure, now_ms + pause_ms)
                 if self._waiters:
                     await self.clock.sleep(pause_ms)
         finally:
             self._trying = None
+
+    async def _has_another_address(self) -> bool:
+        """Take the next address; return whether it was not tried yet in this round."""
+        if len(self._addresses) == 1 or self._is_closed:
+            return False  # The library looks for the only one itself.
+        self._tried = (self._tried + 1) % len(self._addresses)
+        self._addresses.rotate(-1)
+        channel, self._channel = self._channel, self._new_channel()
+        await channel.close()
+        return self._tried > 0
+
+    def _new_channel(self) -> Any:
+        return grpc.aio.insecure_channel(self.address, options=self._options)
 
     async def _hello(self) -> KledgerError | None:
         """Try to agree; return what came in between."""
@@ -190,6 +220,7 @@ class RpcConnection:
             return error
         self.message_bytes_max = answer.message_bytes_max
         self._backoff.reset()
+        self._tried = 0
         return None
 
     async def _unary(self, name: str, request: Any, timeout_ms: int) -> Any:

@@ -21,7 +21,7 @@ def call_at_exit(call: Callable[[], None]) -> None:
     Callbacks of `atexit` come too late for that. Source: concurrent.futures.thread, whose own
     callback is registered so; the last one that was registered is called first.
     """
-    threading._register_atexit(call)  # type: ignore[attr-defined]
+    threading._register_atexit(call)  # type: ignore[attr-defined]  # not in the stubs
 
 
 class LoopStopped(RuntimeError):

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import grpc.aio
 import pytest
 
-from native.errors import AlreadyClosed, NotAllowed, Unavailable
+from native.errors import AlreadyClosed, KledgerError, NotAllowed, Unavailable
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_client import RpcClient
 from native.rpc_connection import RECONNECT_FIRST_MS, RECONNECT_MAX_MS, RpcConnection
@@ -97,6 +97,48 @@ async def test_tries_come_at_growing_pauses_while_somebody_waits() -> None:
     await trying  # nobody waits any more
     await link.close()
     await link.supervisor.close()
+
+
+async def test_each_of_several_addresses_is_tried_before_a_pause() -> None:
+    clock = ImpatientClock()
+    link = RpcConnection(
+        "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3",
+        clock=clock, entropy=LargestEntropy(), supervisor=Supervisor(),
+    )  # fmt: skip
+    tried: list[str] = []
+    hello = link._hello
+
+    async def noted() -> KledgerError | None:
+        tried.append(link.address[-1])
+        return await hello()
+
+    link._hello = noted  # type: ignore[method-assign]
+    waiting = asyncio.ensure_future(link.ready(PATIENCE_MS))
+    async with asyncio.timeout(TEST_SECONDS):
+        await clock.enough.wait()
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert "123" * PAUSES == "".join(tried)[: 3 * PAUSES]
+    await link.close()
+    await link.supervisor.close()
+
+
+async def test_lost_server_is_found_at_its_other_address(port: int) -> None:
+    ended = Endings()
+    broker = RecordingBroker()
+    async with asyncio.timeout(TEST_SECONDS), serving(broker) as (_, other):
+        async with serving(broker, port=port):
+            client = RpcClient(f"127.0.0.1:{port}", f"127.0.0.1:{other}")
+            await client.connect(patience_ms=None)
+            link = await client.open_producer("orders", 0, name="p", ended=ended)
+            await link.send(batch(b"a"))
+        assert isinstance(await ended.first(), Unavailable)
+        with pytest.raises(Unavailable):  # it is noticed by a call
+            await client.topics()
+        link = await client.open_producer("orders", 0, name="q", ended=ended)
+        await link.send(batch(b"b"))
+        await client.close()
+    assert [batch(b"a"), batch(b"b")] == broker.batches
 
 
 class LeapingClock(ImpatientClock):
