@@ -17,6 +17,7 @@ from native.client import Client
 from native.consumer import Consumer
 from native.errors import Unavailable
 from native.rpc_client import RpcClient
+from tests.native.muted_proxy import muted_proxy
 from tests.native.recording_broker import Endings
 
 pytestmark = pytest.mark.slow
@@ -149,18 +150,19 @@ async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path, port: 
                 for value in values:
                     await producer.send(value)
 
+            acknowledged: set[kledger.MessageId] = set()
+
             async def receive() -> None:
-                acknowledged: set[kledger.MessageId] = set()
                 seen: set[bytes] = set()
                 while len(seen) < len(values):
                     message = await consumer.receive()
                     assert message.id not in acknowledged
+                    seen.add(message.value or b"")
                     try:
                         await consumer.acknowledge(message)
                     except Unavailable:
-                        continue  # it may come again
+                        continue  # it may come again, or not
                     acknowledged.add(message.id)
-                    seen.add(message.value or b"")
                     if len(seen) == len(values) // 2:
                         half_seen.set()
 
@@ -170,7 +172,52 @@ async def test_clients_go_on_when_a_killed_server_is_back(tmp_path: Path, port: 
             second = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
             try:
                 await asyncio.gather(*work)
-                stats = await client.subscription_stats("orders", "bills")
-                assert (0, 0) == (stats.backlog, stats.unacknowledged)
+                while (await client.subscription_stats("orders", "bills")).backlog:
+                    message = await consumer.receive()
+                    assert message.id not in acknowledged
+                    await consumer.acknowledge(message)
+            finally:
+                await asyncio.to_thread(second.stop)
+
+
+async def until_stored(url: str, count: int) -> None:
+    """Return when the log has so many records."""
+    async with kledger.connect(url) as observer:
+        found = 0
+        while found != count:
+            (partition,) = (await observer.topic_stats("orders")).partitions
+            found = partition.end_offset
+
+
+@pytest.mark.parametrize("is_batching", [True, False])
+async def test_what_a_killed_server_has_not_answered_is_stored_once(
+    tmp_path: Path, port: int, is_batching: bool
+) -> None:
+    """Everything is stored, no answer arrives, and the server is killed and comes back."""
+    address, arguments = f"127.0.0.1:{port}", ("--data", str(tmp_path / "data"))
+    first = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
+    async with asyncio.timeout(TEST_SECONDS), muted_proxy(port) as proxy:
+        url = f"kledger://127.0.0.1:{proxy.port}"
+        async with kledger.connect(url) as client:
+            producer = await client.create_producer("orders", batching=is_batching)
+            await producer.send(b"first")
+            proxy.is_muted = True
+            sends = [producer.send_nowait(b"%d" % number) for number in range(50)]
+            await until_stored(f"kledger://{address}", 51)
+            await asyncio.to_thread(first.kill)
+            second = await asyncio.to_thread(ServerProcess(*arguments, native=address).start)
+            proxy.is_muted = False
+            proxy.cut()
+            try:
+                sent = await asyncio.gather(*sends)
+                assert list(range(1, 51)) == [each.offset for each in sent]
+                last = await producer.send(b"last")
+                assert 51 == last.offset
+                reader = await client.create_reader("orders", "earliest")
+                received = [await reader.read_next() for _ in range(52)]
+                assert sent == [each.id for each in received[1:51]]
+                assert [b"%d" % number for number in range(50)] == [
+                    each.value for each in received[1:51]
+                ]
             finally:
                 await asyncio.to_thread(second.stop)
