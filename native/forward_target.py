@@ -11,16 +11,12 @@ from contextlib import suppress
 from batches.header import read_record_count, set_producer
 from ledger import Buffer
 from native.errors import KledgerError, Unavailable
+from native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
 from native.seam import Broker, ProducerLink
 from runtime.entropy import Entropy
 
 SENDS_IN_FLIGHT_MAX = 5
 """As many batches as a partition remembers of a producer. Source: Kafka's idempotent producer."""
-
-EPOCH_MAX = 0x7FFF
-SEQUENCE_MASK = 0x7FFF_FFFF
-PRODUCER_IDS = 1 << 62
-"""Ids given out by a server count from 0; one that is drawn is none of them."""
 
 
 class LinkTarget:
@@ -35,9 +31,7 @@ class LinkTarget:
         self._partition = partition
         self._name = name
         self._entropy = entropy
-        self._producer_id = -1
-        self._epoch = EPOCH_MAX
-        self._sequence = 0
+        self._sequence = ProducerSequence(entropy.below(PRODUCER_IDS))
         self._is_known = False
         self._link: ProducerLink | None = None
         self._failure: KledgerError | None = None
@@ -51,11 +45,12 @@ class LinkTarget:
         """Open a link and begin a new epoch. Raises as `Broker.open_producer`."""
         await self._leave()
         self._failure = None
-        self._next_epoch()
-        epoch = self._producer_id, self._epoch
+        self._is_known = False
+        self._sequence.begin_epoch(self._entropy.below(PRODUCER_IDS))
+        epoch = self._sequence.identity
 
         def ended(error: KledgerError | None) -> None:
-            if epoch == (self._producer_id, self._epoch):
+            if epoch == self._sequence.identity:
                 self._fail(error or Unavailable("the server has closed the link"))
 
         self._link = await self._broker.open_producer(
@@ -69,9 +64,8 @@ class LinkTarget:
         if self._link is None:
             raise Unavailable("the producer has no link")
         stamped = bytearray(batch)
-        set_producer(stamped, self._producer_id, self._epoch, self._sequence)
-        count = read_record_count(stamped)
-        self._sequence = (self._sequence + count) & SEQUENCE_MASK
+        numbers = self._sequence.take(read_record_count(stamped))
+        set_producer(stamped, numbers.producer_id, numbers.epoch, numbers.base_sequence)
         try:
             await self._link.send(stamped)
         except KledgerError as error:
@@ -87,14 +81,6 @@ class LinkTarget:
         """Remember the first failure: it is the cause of the others."""
         if self._failure is None:
             self._failure = error
-
-    def _next_epoch(self) -> None:
-        self._sequence = 0
-        self._is_known = False
-        self._epoch += 1
-        if self._epoch > EPOCH_MAX:
-            self._producer_id = self._entropy.below(PRODUCER_IDS)
-            self._epoch = 0
 
     async def _leave(self) -> None:
         link, self._link = self._link, None

@@ -25,6 +25,11 @@ class ProducerSequence:
         self._epoch = 0
         self._next = 0
 
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Producer id and epoch."""
+        return self._producer_id, self._epoch
+
     def take(self, count: int) -> BatchProducer:
         """Return the numbers of the next batch, which has so many records."""
         numbers = BatchProducer(self._producer_id, self._epoch, self._next)
