@@ -6,13 +6,13 @@ lies behind it, except where somebody forced it back.
 Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
-from bisect import bisect_right, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pyroaring import BitMap
 
 from ledger.cursors.cursor_records import CursorRecord
+from ledger.cursors.partial_batches import PartialBatches
 from ledger.cursors.position_ranges import PositionRanges
 from ledger.entry import Entry
 from ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
@@ -47,7 +47,6 @@ class CursorState:
     """
 
     __slots__ = (
-        "_batch_order",
         "_batches",
         "_deleted",
         "_ledgers",
@@ -67,8 +66,7 @@ class CursorState:
     ) -> None:
         self._ledgers = ledgers
         self._deleted = PositionRanges()
-        self._batches: dict[Position, BitMap] = {}
-        self._batch_order: list[Position] = []
+        self._batches = PartialBatches()
         self.mark_delete_position = self._existing_place(mark_delete_position)
         self.read_position = ledgers.next_valid(self.mark_delete_position)
         self._settled = self.mark_delete_position
@@ -87,10 +85,8 @@ class CursorState:
         for ledger_id in deleted.ledger_ids:
             entries = ledgers.entries_in(ledger_id) if ledgers.has_ledger(ledger_id) else 0
             deleted.remove_in_ledger_from(Position(ledger_id, entries))
-        for position, bitmap in record.batches:
-            if state._is_open_entry(position):
-                state._batches[position] = BitMap.deserialize(bitmap)
-        state._batch_order = sorted(state._batches)
+        open_batches = (each for each in record.batches if state._is_open_entry(each[0]))
+        state._batches = PartialBatches.load(open_batches)
         state._settle()
         return state
 
@@ -129,7 +125,7 @@ class CursorState:
     @property
     def last_acknowledged(self) -> Position:
         """The newest entry of which anything is acknowledged, the mark-delete position at least."""
-        return max(self.mark_delete_position, self._deleted.last, *self._batch_order[-1:])
+        return max(self.mark_delete_position, self._deleted.last, *self._batches.last)
 
     def batch_indexes(self, position: Position) -> frozenset[int] | None:
         """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
@@ -209,7 +205,7 @@ class CursorState:
         for position in positions:
             if self._is_open_entry(position):
                 self._deleted.add(position)
-                self._forget_batch(position)
+                self._batches.remove(position)
                 fresh = True
         if fresh:
             self._settle()
@@ -336,7 +332,7 @@ class CursorState:
     def become(self, target: "CursorState") -> None:
         """Take over where another state stands, and what it has acknowledged."""
         self._deleted, self._batches = target._deleted, target._batches
-        self._batch_order, self.properties = target._batch_order, target.properties
+        self.properties = target.properties
         self.mark_delete_position = target.mark_delete_position
         self.read_position = target.read_position
         self.version += 1
@@ -370,8 +366,7 @@ class CursorState:
     def reset(self, mark_delete_position: Position, read_position: Position) -> None:
         """Stand there, and owe everything behind; what was acknowledged alone is forgotten."""
         self._deleted = PositionRanges()
-        self._batches.clear()
-        self._batch_order.clear()
+        self._batches = PartialBatches()
         self._settled = self.mark_delete_position = mark_delete_position
         self.read_position = read_position
         self.version += 1
@@ -381,8 +376,7 @@ class CursorState:
         copied = CursorState(self._ledgers, self.mark_delete_position, properties=self.properties)
         copied.read_position = self.read_position
         copied._deleted = self._deleted.copy()
-        copied._batches = {position: owed.copy() for position, owed in self._batches.items()}
-        copied._batch_order = self._batch_order.copy()
+        copied._batches = self._batches.copy()
         return copied
 
     # Following the ledgers, becoming durable
@@ -400,14 +394,14 @@ class CursorState:
         Above the limits the highest are left out: they are owed again after a restart.
         """
         deleted = self._deleted.lowest(ranges_max)
-        batches = self._batch_order[:batches_max]
+        batches = self._batches.dump(batches_max)
         record = CursorRecord(
             mark_delete_position=self.mark_delete_position,
             properties=self.properties,
             deleted=tuple(deleted.dump()),
-            batches=tuple((each, self._batches[each].serialize()) for each in batches),
+            batches=tuple(batches),
         )
-        is_cut = deleted is not self._deleted or len(batches) < len(self._batch_order)
+        is_cut = deleted is not self._deleted or len(batches) < len(self._batches)
         return record, is_cut
 
     # Inside
@@ -422,10 +416,7 @@ class CursorState:
                 break
             self.mark_delete_position = deleted.run_end(following)
             deleted.remove_upto(self.mark_delete_position)
-        upto = bisect_right(self._batch_order, self.mark_delete_position)
-        for position in self._batch_order[:upto]:
-            del self._batches[position]
-        del self._batch_order[:upto]
+        self._batches.remove_upto(self.mark_delete_position)
         # Whoever was sent back on purpose stays there until something is acknowledged.
         has_moved, self._settled = (
             self._settled != self.mark_delete_position,
@@ -445,15 +436,9 @@ class CursorState:
         owed = BitMap(range(batch_size)) if known is None else known
         left = owed - BitMap(indexes)
         if left and len(left) < len(owed):
-            if known is None:
-                insort(self._batch_order, position)
-            self._batches[position] = left
+            self._batches.set(position, left)
             self.version += 1
         return not left
-
-    def _forget_batch(self, position: Position) -> None:
-        if self._batches.pop(position, None) is not None:
-            self._batch_order.remove(position)
 
     def _is_open_entry(self, position: Position) -> bool:
         """Tell whether a confirmed position names an entry that is owed."""
