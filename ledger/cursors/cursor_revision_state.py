@@ -25,6 +25,10 @@ class RevisableState(Protocol):
         """Both positions were set; everything else follows them."""
         ...
 
+    def checkpoint(self) -> Callable[[], None]:
+        """Return what sets everything that an editor can reach back to how it is now."""
+        ...
+
 
 State = TypeVar("State", bound=RevisableState)
 
@@ -59,8 +63,9 @@ class CursorStateRevisionController(Generic[State]):
     def end(self, editor: Callable[[State], object]) -> int:
         """Let `editor` set the positions and end the revision, in one step.
 
-        An editor that raises has set nothing: the positions are as before, the revision is over,
-        what was read before it is outdated, and the error goes to the caller.
+        An editor that raises has changed nothing: positions, holes, batches in parts and
+        properties are as before. So it is when what an editor set cannot be followed. The revision
+        is over, what was read before it is outdated, and the error goes to the caller.
 
         Returns:
             The new number, or -1 if no revision is running; then nothing is edited.
@@ -70,14 +75,13 @@ class CursorStateRevisionController(Generic[State]):
         if not self._is_running:
             return NOT_POSSIBLE
         state = self._state
-        before = state.read_position, state.mark_delete_position
+        set_back = state.checkpoint()
         try:
             editor(state)
-        except BaseException:
-            state.read_position, state.mark_delete_position = before
-            raise
-        else:
             state.revised()
+        except BaseException:
+            set_back()
+            raise
         finally:
             self._number += 1
             self._is_running = False

@@ -6,7 +6,7 @@ lies behind it, except where somebody forced it back.
 Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pyroaring import BitMap
@@ -379,6 +379,18 @@ class CursorState:
         copied._batches = self._batches.copy()
         return copied
 
+    def checkpoint(self) -> Callable[[], None]:
+        """Return what sets all of it back to how it is now."""
+        before = {name: getattr(self, name) for name in self.__slots__}
+        before["_deleted"], before["_batches"] = self._deleted.copy(), self._batches.copy()
+        before["properties"] = self.properties.copy()
+
+        def set_back() -> None:
+            for name, value in before.items():
+                setattr(self, name, value)
+
+        return set_back
+
     # Following the ledgers, becoming durable
 
     def pass_removed(self, last: Position) -> None:
@@ -397,7 +409,7 @@ class CursorState:
         batches = self._batches.dump(batches_max)
         record = CursorRecord(
             mark_delete_position=self.mark_delete_position,
-            properties=self.properties,
+            properties=dict(self.properties),
             deleted=tuple(deleted.dump()),
             batches=tuple(batches),
         )

@@ -1,5 +1,6 @@
 """The controller of PIP-269: what it returns, and that all four values change together."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,6 +10,7 @@ from ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from tests.ledger.words import pos
 
 START, DELETED = pos("3:5"), pos("3:1")
+NOWHERE = pos("99:0")
 
 
 @dataclass
@@ -18,7 +20,17 @@ class Places:
     revisions: list[tuple[Position, Position]] = field(default_factory=list)
 
     def revised(self) -> None:
+        if self.mark_delete_position == NOWHERE:
+            raise ValueError("nobody can follow that")
         self.revisions.append((self.read_position, self.mark_delete_position))
+
+    def checkpoint(self) -> Callable[[], None]:
+        before = self.read_position, self.mark_delete_position
+
+        def set_back() -> None:
+            self.read_position, self.mark_delete_position = before
+
+        return set_back
 
 
 @pytest.fixture
@@ -90,3 +102,13 @@ def test_an_editor_that_raises_has_set_nothing_and_the_revision_is_over(
     assert not controller.is_running
     assert controller.is_outdated(number)
     assert 1 == controller.start()
+
+
+def test_positions_that_cannot_be_followed_are_not_set(
+    controller: CursorStateRevisionController[Places], state: Places
+) -> None:
+    controller.start()
+    with pytest.raises(ValueError, match="follow"):
+        controller.end(lambda each: setattr(each, "mark_delete_position", NOWHERE))
+    assert (pos("3:5"), pos("3:1")) == (state.read_position, state.mark_delete_position)
+    assert (1, False) == (controller.number, controller.is_running)
