@@ -24,7 +24,7 @@ from ledger.ledger_reader import LedgerReader
 from ledger.ledger_state import LedgerState, deleted_error, read_error, write_error
 from ledger.ledger_view import LedgerView
 from ledger.metadata_change import ChangeTicket, change_rows
-from ledger.operations import AppendDone, Operation, Row, RowsDone, submitted
+from ledger.operations import AppendDone, Operation, Row, RowsDone, nobody_waits, submitted
 from ledger.position import Position
 from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
 from ledger.resending import Resending
@@ -67,7 +67,8 @@ class ManagedLedger(LedgerView, CursorHolder):
             unit=self,
         )
         self._cursors = CursorRegistry(
-            name=config.shown_as or name,
+            name=name,
+            shown_as=config.shown_as or name,
             ledgers=state,
             reader=self._reader,
             services=services,
@@ -163,7 +164,7 @@ class ManagedLedger(LedgerView, CursorHolder):
     def _get_ready(self) -> None:
         """Refuse an append, or let it begin a new ledger, as some before it were not written."""
         self._check_writable()
-        self._submit_roll(_unheard)
+        self._submit_roll(nobody_waits)
 
     def _act_on_tail(self) -> None:
         tail = self._tail
@@ -324,7 +325,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         if not (is_being_deleted or self._tail.is_marked or self._list.open_id is None):
             # Saves the next opening from counting; if it is lost, recovery counts.
             row = self._ledger_row(self._tail.record())
-            self._committer.submit_rows([row], _unheard)
+            self._committer.submit_rows([row], nobody_waits)
         await self._committer.flush()
         async with self._trim_lock:
             pass  # a trim that waits for its turn hears that it is too late
@@ -357,6 +358,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         """The deletion is durable, or has failed and everything is as before."""
         self._is_deleted = deleted
         if deleted:
+            self._cursors.end()
             self._set_state(LedgerState.CLOSED)
             self.changed()
         elif self._state is LedgerState.FENCED_FOR_DELETION:
@@ -420,7 +422,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         if self._is_writable and self._tail.next_entry:
             # A conflict has fenced this handle; whoever uses it next will hear.
             with suppress(Fenced):
-                self._submit_roll(_unheard)
+                self._submit_roll(nobody_waits)
 
     def _submit_roll(self, done: RowsDone) -> None:
         tail, services = self._tail, self._services
@@ -492,7 +494,3 @@ class ManagedLedger(LedgerView, CursorHolder):
         except LedgerError:
             # The next rollover trims again, and whoever closed or fenced the handle knows.
             return
-
-
-def _unheard(error: LedgerError | None) -> None:
-    """The end of an operation that nobody waits for: what it wanted is wanted again later."""

@@ -106,3 +106,7 @@ async def submitted(submit: Callable[[RowsDone], None]) -> None:
 
     submit(resolve)
     await outcome
+
+
+def nobody_waits(error: LedgerError | None) -> None:
+    """Be the `done` of what nobody waits for: what was not stored is wanted again later."""

@@ -15,6 +15,7 @@ from ledger.engine.base import StorageEngine
 from ledger.entry_cache import EntryCache
 from ledger.operations import Row
 from ledger.records import encode_counter
+from ledger.revision_counts import RevisionCounts
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
 from runtime.metrics import Metrics
@@ -83,6 +84,12 @@ class StoreServices:
     supervisor: Supervisor
     config: StoreConfig = field(default_factory=StoreConfig)
     metrics: Metrics = field(default_factory=Metrics)
+    revision_counts: RevisionCounts = field(default_factory=RevisionCounts)
+
+    def forget_managed_ledger(self, name: str) -> None:
+        """Let go of everything that memory has of a managed ledger that was deleted."""
+        self.versions.forget(name)
+        self.revision_counts.forget_all(name)
 
     def forget_ledger(self, ledger_id: int) -> None:
         """Let go of everything that memory has of a ledger that was dropped."""

@@ -226,9 +226,9 @@ class LedgerStore:
                 raise
             self._handles.pop(name, None)
             self._names.discard(name)
-            self._services.versions.forget(name)
             if handle is not None:
                 handle.end_deletion(deleted=True)
+            self._services.forget_managed_ledger(name)
 
     def managed_ledger_names(self) -> list[str]:
         """Return the names of all managed ledgers, sorted."""

@@ -57,6 +57,12 @@ class Metrics:
         assert key not in self._gauges, f"{name} is a gauge"
         return self._counters.setdefault(key, Counter(about))
 
+    def show(self, name: str, counter: Counter, labels: Mapping[str, str] = _NO_LABELS) -> None:
+        """Show a counter that somebody else keeps, in place of the one of that name and labels."""
+        key = _key(name, labels)
+        assert key not in self._gauges, f"{name} is a gauge"
+        self._counters[key] = counter
+
     def gauge(
         self,
         name: str,

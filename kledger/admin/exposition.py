@@ -5,6 +5,7 @@ is counted in milliseconds is shown in seconds, as is the custom there.
 Must not know: HTTP, who counts.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,8 +17,12 @@ from prometheus_client.registry import Collector
 from runtime.metrics import Family, Metrics
 
 PREFIX: Final = "kledger_"
+OPENMETRICS: Final = "application/openmetrics-text"
 KNOWN_ELSEWHERE: Final = ("pulsar_",)
 """Beginnings of names that stay as they are."""
+_COUNTERS_KNOWN_ELSEWHERE: Final = re.compile(
+    rb"^((?:# (?:HELP|TYPE) )?pulsar_\w+)_total\b", re.MULTILINE
+)
 
 
 class Exposition(Collector):
@@ -36,7 +41,11 @@ class Exposition(Collector):
             accept: the header of that name: who asks for OpenMetrics gets it.
         """
         encode, content_type = choose_encoder(accept)
-        return encode(self._registry), content_type
+        page = encode(self._registry)
+        if not content_type.startswith(OPENMETRICS):
+            # Only there must the name of a counter end so; the library writes it everywhere.
+            page = _COUNTERS_KNOWN_ELSEWHERE.sub(rb"\1", page)
+        return page, content_type
 
     def describe(self) -> list[Metric]:
         """Name nothing in advance: metrics come and go."""

@@ -10,17 +10,25 @@ from collections.abc import Callable
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.position import Position
+from runtime.metrics import Counter
 
 
 class CursorDoor(CursorStateRevisionController[CursorState]):
-    """`ended` is called after every revision; `target` is what the one under way will set."""
+    """The door of one cursor.
 
-    __slots__ = ("ended", "target")
+    Attributes:
+        ended: called after every revision.
+        target: what the revision under way will set.
+        count: how many revisions have ended, of this cursor and of its openings before.
+    """
+
+    __slots__ = ("count", "ended", "target")
 
     def __init__(self, state: CursorState) -> None:
         super().__init__(state)
         self.ended: Callable[[], None] = _nothing
         self.target: CursorState | None = None
+        self.count = Counter()
 
     def pass_over(self, last: Position, part: EntryPart) -> None:
         """Owe nothing up to `last`, nor that part of an entry; also when the revision has ended."""
@@ -32,9 +40,11 @@ class CursorDoor(CursorStateRevisionController[CursorState]):
 
     def end(self, editor: Callable[[CursorState], object]) -> int:
         """Do as any controller, and tell the shell."""
+        before = self.number
         try:
             return super().end(editor)
         finally:
+            self.count.value += self.number - before
             self.target = None
             self.ended()
 

@@ -1,14 +1,16 @@
 """Cursor metrics: what PIP-269 wants to be seen of a cursor, its backlog, what its user adds.
 
 Rule: names and labels are Pulsar's. A managed ledger whose name has slashes is a topic in a
-namespace, any other one a topic of the default namespace. All of it is shown while the cursor is.
-Must not know: how metrics are shown.
+namespace, any other one a topic of the default namespace. All of it is shown while the cursor is
+open; what is counted goes on where it was when the cursor is opened again.
+Must not know: how metrics are shown. For operators: README.md, "Watch it".
 """
 
 from collections.abc import Callable
 
 from ledger.cursors.cursor import Cursor
-from runtime.metrics import Metrics
+from ledger.revision_counts import ABOUT, RevisionCounts
+from runtime.metrics import Counter, Metrics
 
 EPOCH_INCREASE_COUNT = "pulsar_cursor_epoch_increase_count"
 EPOCH_INCREASE_TASK_STATE = "pulsar_cursor_epoch_increase_task_state"
@@ -19,9 +21,20 @@ DEFAULT_NAMESPACE = "public/default"
 class CursorMetrics:
     """The metrics of the cursors of one managed ledger."""
 
-    def __init__(self, metrics: Metrics, *, cluster: str, managed_ledger: str) -> None:
-        namespace, _, topic = managed_ledger.rpartition("/")
+    def __init__(
+        self,
+        metrics: Metrics,
+        counts: RevisionCounts,
+        *,
+        cluster: str,
+        managed_ledger: str,
+        shown_as: str,
+    ) -> None:
+        """Args: shown_as: namespace and topic, in place of the managed ledger's name."""
+        namespace, _, topic = shown_as.rpartition("/")
         self._metrics = metrics
+        self._counts = counts
+        self._managed_ledger = managed_ledger
         self._names: set[str] = set()
         self._labels = {
             "cluster": cluster,
@@ -31,9 +44,12 @@ class CursorMetrics:
 
     def show(self, cursor: Cursor) -> None:
         """Show how often a cursor was revised, whether it is being revised, and what it owes."""
-        self.show_beside(
-            cursor, EPOCH_INCREASE_COUNT, lambda: cursor.revision.number, "revisions of a cursor"
-        )
+        if cursor.is_durable:
+            cursor.revision.count = self._counts.of(self._managed_ledger, cursor.name)
+        else:
+            cursor.revision.count = Counter(ABOUT)
+        self._names.add(EPOCH_INCREASE_COUNT)
+        self._metrics.show(EPOCH_INCREASE_COUNT, cursor.revision.count, self._labels_of(cursor))
         self.show_beside(
             cursor,
             EPOCH_INCREASE_TASK_STATE,
@@ -54,6 +70,12 @@ class CursorMetrics:
         labels = self._labels_of(cursor)
         for name in self._names:
             self._metrics.drop(name, labels)
+        if cursor.is_durable:
+            self._counts.closed(self._managed_ledger, cursor.name)
+
+    def forget(self, name: str) -> None:
+        """A durable cursor was deleted: one of the same name counts from the beginning."""
+        self._counts.forget(self._managed_ledger, name)
 
     def _labels_of(self, cursor: Cursor) -> dict[str, str]:
         return {**self._labels, "subscription": cursor.name}

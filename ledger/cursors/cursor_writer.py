@@ -23,7 +23,7 @@ from ledger.cursors.cursor_records import encode_cursor
 from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.persist_pace_state import PersistPaceState
 from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
-from ledger.operations import Row, RowsDone, submitted
+from ledger.operations import Row, RowsDone, nobody_waits, submitted
 from ledger.position import Position
 from ledger.services import StoreServices
 from runtime.logs import RateLimitedLog
@@ -229,7 +229,7 @@ class CursorWriter:
         except LedgerError as error:
             self._tell(0, self._take_waiting(), error)
         else:
-            self._write_last(_unheard)
+            self._write_last(nobody_waits)
 
     def _write_last(self, done: RowsDone) -> None:
         version, waiting = self._state.version, self._take_waiting()
@@ -354,7 +354,3 @@ class CursorWriter:
     def _encoded_state(self, state: CursorState, limit: int) -> tuple[bytes, bool]:
         record, is_cut = state.record(ranges_max=limit, batches_max=limit)
         return encode_cursor(record), is_cut
-
-
-def _unheard(error: LedgerError | None) -> None:
-    """Whoever closed the cursor has heard already."""

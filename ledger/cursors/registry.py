@@ -19,10 +19,10 @@ from ledger.cursors.cursor_recovery_plan import StoredCursor
 from ledger.cursors.cursor_state import CursorState, EntryPart
 from ledger.cursors.cursor_writer import CursorWriter
 from ledger.cursors.entry_times import EntryTimes
-from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument, LedgerError
+from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
 from ledger.ledger_list_state import LedgerListState
 from ledger.ledger_reader import LedgerReader
-from ledger.operations import submitted
+from ledger.operations import nobody_waits, submitted
 from ledger.position import EARLIEST, LATEST, Position
 from ledger.records import NO_TIMESTAMP
 from ledger.services import StoreServices
@@ -37,6 +37,7 @@ class CursorRegistry:
         self,
         *,
         name: str,
+        shown_as: str,
         ledgers: LedgerListState,
         reader: LedgerReader,
         services: StoreServices,
@@ -48,6 +49,7 @@ class CursorRegistry:
 
         Args:
             name: of the managed ledger.
+            shown_as: what metrics and messages call it.
             ledgers: what is confirmed of it.
             reader: reads its entries.
             services: of the store.
@@ -58,7 +60,7 @@ class CursorRegistry:
         self.times = EntryTimes(self._latest_in)
         """When entries were added."""
         self._host = CursorHost(
-            name=name,
+            name=shown_as,
             ledgers=ledgers,
             reader=reader,
             services=services,
@@ -74,7 +76,11 @@ class CursorRegistry:
         self._non_durable: dict[str, Cursor] = {}
         self._non_durable_count = 0
         self.metrics = CursorMetrics(
-            services.metrics, cluster=services.config.cluster, managed_ledger=name
+            services.metrics,
+            services.revision_counts,
+            cluster=services.config.cluster,
+            managed_ledger=name,
+            shown_as=shown_as,
         )
         """What is shown of the cursors."""
         self._lock = asyncio.Lock()
@@ -175,7 +181,13 @@ class CursorRegistry:
         """Close all cursors; what they leave is on its way when this returns."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):
             if not cursor.is_closed:
-                cursor.submit_close(_unheard)
+                # The handle waits for the stream; what is not stored is not acknowledged.
+                cursor.submit_close(nobody_waits)
+
+    def end(self) -> None:
+        """The managed ledger was deleted: nothing is left of any cursor."""
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            cursor.end()
 
     # Inside
 
@@ -236,6 +248,7 @@ class CursorRegistry:
                 raise
             self._durable.pop(name, None)
             cursor.end()
+            self.metrics.forget(name)
             writer.deleted()
             self._on_progress()
 
@@ -304,7 +317,3 @@ class CursorRegistry:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise InvalidArgument(f"a cursor needs a name, got {name!r}")
-
-
-def _unheard(error: LedgerError | None) -> None:
-    """A closing handle waits for the stream; what was not kept is owed again."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.metrics import Metrics, labelled
+from runtime.metrics import Counter, Metrics, labelled
 
 
 def test_snapshot_shows_counters_and_gauges_by_name() -> None:
@@ -38,6 +38,16 @@ def test_numbers_of_one_kind_differ_by_their_labels() -> None:
     assert [({"api": "fetch"}, 5), ({"api": "produce"}, 7)] == counters.samples
     metrics.drop("requests", {"api": "fetch"})
     assert {"connections": 3, 'requests{api="produce"}': 7} == metrics.snapshot()
+
+
+def test_a_counter_that_somebody_else_keeps_goes_on_where_it_was() -> None:
+    metrics, kept = Metrics(), Counter("revisions")
+    for expected in (1, 2):
+        metrics.show("hits", kept, {"a": "1"})
+        kept.add()
+        assert {'hits{a="1"}': expected} == metrics.snapshot()
+        metrics.drop("hits", {"a": "1"})
+        assert {} == metrics.snapshot()
 
 
 def test_labels_are_written_as_prometheus_does() -> None:

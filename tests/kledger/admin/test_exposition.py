@@ -22,17 +22,22 @@ def test_names_and_units_are_those_of_prometheus() -> None:
     metrics.counter("requests", "requests that were started", {"api": "fetch"}).add(3)
     metrics.counter("request_ms", "their time", {"api": "fetch"}).add(1500)
     metrics.gauge("connections", lambda: 2)
-    metrics.gauge("pulsar_cursor_epoch_increase_count", lambda: 4, "", {"topic": 'a "b"\\'})
+    labels = {"topic": 'a "b"\\'}
+    metrics.counter("pulsar_cursor_epoch_increase_count", "revisions", labels).add(4)
     page, content_type = Exposition(metrics).page()
     assert content_type.startswith("text/plain")
     assert numbers(page.decode()) == {
         ("kledger_requests_total", "api=fetch"): 3,
         ("kledger_request_seconds_total", "api=fetch"): 1.5,
         ("kledger_connections", ""): 2,
-        ("pulsar_cursor_epoch_increase_count", 'topic=a "b"\\'): 4,
+        # The page has no such ending: the parser adds it.
+        ("pulsar_cursor_epoch_increase_count_total", 'topic=a "b"\\'): 4,
     }
     assert "# HELP kledger_requests_total requests that were started\n" in page.decode()
     assert "# TYPE kledger_request_seconds_total counter\n" in page.decode()
+    assert "# HELP pulsar_cursor_epoch_increase_count revisions\n" in page.decode()
+    assert "# TYPE pulsar_cursor_epoch_increase_count counter\n" in page.decode()
+    assert "\npulsar_cursor_epoch_increase_count{" in page.decode()
 
 
 def test_the_process_is_shown_too() -> None:
@@ -43,10 +48,13 @@ def test_the_process_is_shown_too() -> None:
 def test_who_accepts_openmetrics_gets_it() -> None:
     metrics = Metrics()
     metrics.counter("requests").add(3)
+    metrics.counter("pulsar_cursor_epoch_increase_count").add(4)
     page, content_type = Exposition(metrics).page("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     families = open_metrics(page.decode())  # type: ignore[no-untyped-call]
-    assert "kledger_requests" in {family.name for family in families}
+    assert {"kledger_requests", "pulsar_cursor_epoch_increase_count"} <= {
+        family.name for family in families if family.type == "counter"
+    }
 
 
 def test_pages_show_the_moment_at_which_they_were_asked_for() -> None:

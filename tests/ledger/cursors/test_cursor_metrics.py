@@ -4,8 +4,10 @@ import pytest
 
 from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 from ledger.testing import FaultyEngine
+from runtime.metrics import Family
 from tests.ledger.words import OpenStore
 
+COUNT = "pulsar_cursor_epoch_increase_count"
 LABELS = 'cluster="east",namespace="{}",topic="{}",subscription="c"'
 
 
@@ -36,6 +38,52 @@ async def test_revisions_are_counted_and_shown_while_they_run(
     assert 7 == store.metrics.snapshot()[f"users{{{labels}}}"]
     await cursor.close()
     assert {} == store.metrics.snapshot()
+
+
+async def test_revisions_are_counted_on_when_a_cursor_is_opened_again(
+    store: LedgerStore, ml: ManagedLedger
+) -> None:
+    """It was a gauge of the open cursor: closing the partition set it back to zero."""
+
+    def shown() -> Family:
+        return next(each for each in store.metrics.families() if each.name == COUNT)
+
+    cursor = await ml.open_cursor("c")
+    await cursor.rewind()
+    await cursor.close()
+    cursor = await ml.open_cursor("c")
+    await cursor.rewind()
+    await ml.close()
+    ml = await store.open_managed_ledger("orders")
+    assert (True, [2]) == (shown().is_counter, [value for _, value in shown().samples])
+    await (await ml.open_cursor("c")).rewind()
+    assert [3] == [value for _, value in shown().samples]
+
+
+async def test_a_count_ends_with_its_cursor(store: LedgerStore, ml: ManagedLedger) -> None:
+    counts = store._services.revision_counts
+    for name in ("a", "b", "c", "never revised"):
+        await ml.open_cursor(name)
+    for name in ("a", "b", "c"):
+        await (await ml.open_cursor(name)).rewind()
+    await ml.delete_cursor("a")
+    await ml.close()
+    assert 2 == len(counts)
+    ml = await store.open_managed_ledger("orders")
+    assert 0 == (await ml.open_cursor("a")).revision.count.value
+    temporary = await ml.new_non_durable_cursor()
+    await temporary.rewind()
+    await store.delete_managed_ledger("orders")
+    assert {} == store.metrics.snapshot()
+    assert 0 == len(counts)
+
+
+async def test_a_managed_ledger_that_is_closed_takes_its_counts_along(store: LedgerStore) -> None:
+    ml = await store.open_managed_ledger("orders")
+    await (await ml.open_cursor("c")).rewind()
+    await ml.close()
+    await store.delete_managed_ledger("orders")
+    assert 0 == len(store._services.revision_counts)
 
 
 async def test_cursors_are_shown_under_the_name_that_is_meant(store: LedgerStore) -> None:
