@@ -78,6 +78,10 @@ class GatewayConfig:
     """Bytes of all requests that were read and are not answered, in the whole server."""
     queued_max_connection_bytes: int = 64 * MIB
     """The same for one connection; a single larger request is let in when nothing else waits."""
+    queued_max_response_bytes: int = 256 * MIB
+    """Bytes of all responses that clients have not taken, in the whole server. The less room there
+    is, the less a fetch brings; when there is none, fetches wait, and connections that read nothing
+    for 2 seconds are closed, those that hold most first."""
     send_buffer_max_bytes: int = 1 * MIB
     """Unsent response bytes at which a connection's next request waits for its slow reader."""
     max_connections: int = 2_147_483_647

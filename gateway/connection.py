@@ -24,6 +24,7 @@ from gateway.connection_state import (
     ConnectionState,
     Slot,
 )
+from gateway.connection_writer import ConnectionWriter
 from gateway.context import Peer, RequestContext
 from gateway.later_slot import LaterSlot
 from gateway.request_meter import RequestMeter
@@ -46,8 +47,6 @@ HEAD = Struct(">hhih")
 PRODUCE = 0
 STALLED_TICKS = 2
 """Parts of the idle time after which half a frame counts as stalled."""
-JOIN_PIECE_BYTES_MAX = 4 * 1024
-"""Smaller pieces on average are cheaper to copy together than to hand over one by one."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -75,6 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer",
         "state",
         "throttle_time_ms",
+        "writer",
     )
 
     def __init__(self, board: Switchboard) -> None:
@@ -87,6 +87,7 @@ class Connection(asyncio.BufferedProtocol):
         self.kept: Slot | None = None
         self.throttle_time_ms = 0
         self.meter = RequestMeter(board.services.quotas, board.services.clock)
+        self.writer = ConnectionWriter(self, board.unsent, board.sent)
         self._throttling: TimerHandle | None = None
         self._activity_tick = board.tick
         self._splitter = FrameSplitter(board.scratch, board.config.socket_request_max_bytes)
@@ -109,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
-        self._transport.set_write_buffer_limits(high=board.config.send_buffer_max_bytes)
+        self.writer.begin(self._transport, board.config.send_buffer_max_bytes)
         if board.is_stopping:
             self.abort()
             return
@@ -126,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
         """Let go of everything that worked for this connection."""
         self.is_closed = True
         self._count_pending(0)
+        self.writer.close()
         if self._throttling is not None:
             self._throttling.cancel()
         kept, self.kept = self.kept, None
@@ -184,13 +186,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a request of it waits for something to happen."""
         return bool(self.state.slots) and self.state.slots[0].is_parked
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Response bytes that the peer has not taken yet."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
-
     def close_if_idle(self, last_tick: int) -> None:
-        """Close if nothing arrived since that tick and no response is owed.
+        """Close if nothing arrived since that tick and no response is owed, or none is taken.
 
         Half a frame that does not go on must not hold the memory that others wait for, so it has
         less time while the server's budget is used up.
@@ -200,9 +197,10 @@ class Connection(asyncio.BufferedProtocol):
         if is_stalled and self._pending_bytes and board.budget.is_exceeded:
             self.fail(f"{self._pending_bytes} bytes of a frame stalled while memory is short")
             return
-        if self._activity_tick <= last_tick and not self.state.request_count:
+        is_silent = self._activity_tick <= last_tick
+        if is_silent and (not self.state.request_count or self.writer.is_idle()):
             logger.debug("closing idle connection of %s", self.peer_host)
-            if self.unsent_bytes:
+            if self.writer.unsent_bytes:
                 self.abort()
             elif self._transport is not None:
                 self.is_closed = True
@@ -441,16 +439,8 @@ class Connection(asyncio.BufferedProtocol):
         if self.is_closed or self._transport is None:
             return
         output = self.state.take_output()
-        if len(output) > 1:
-            size = sum(map(len, output))
-            if size <= len(output) * JOIN_PIECE_BYTES_MAX:
-                self._transport.write(b"".join(output))
-            else:
-                self._transport.writelines(output)
-            self._board.sent.value += size
-        elif output:
-            self._transport.write(output[0])
-            self._board.sent.value += len(output[0])
+        if output:
+            self.writer.write(output)
         if self.state.holds & HOLD_STOPPING:
             self._close_if_finished()
 
@@ -462,6 +452,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """The peer has caught up."""
+        self.writer.look()
         self.release(HOLD_SLOW_READER)
 
     def store_drained(self) -> None:

@@ -74,16 +74,17 @@ class FetchWait:
 class FetchBudget:
     """How many bytes the partitions of one answer may add, in the order of the request."""
 
-    __slots__ = ("_bytes_left", "is_first")
+    __slots__ = ("bytes_left", "is_first")
 
     def __init__(self, bytes_max: int) -> None:
-        self._bytes_left = max(bytes_max, 0)
+        self.bytes_left = max(bytes_max, 0)
+        """What may still be added."""
         self.is_first = True
         """Whether no partition has added a byte: the next one's first batch goes in anyway."""
 
     def limit(self, partition_bytes_max: int) -> int:
         """Return how much the next partition may add; the first batch may be larger."""
-        return min(self._bytes_left, max(partition_bytes_max, 0))
+        return min(self.bytes_left, max(partition_bytes_max, 0))
 
     def can_read(self, partition_bytes_max: int) -> bool:
         """Return whether there is any use in reading the next partition."""
@@ -93,4 +94,4 @@ class FetchBudget:
         """Count what a partition has added."""
         if size:
             self.is_first = False
-            self._bytes_left = max(self._bytes_left - size, 0)
+            self.bytes_left = max(self.bytes_left - size, 0)

@@ -354,7 +354,15 @@ class FetchSlot(Slot):
     def _answer(self) -> None:
         """Read from memory what may be sent; go on with a task where the storage is needed."""
         self._stop_listening()
-        budget = FetchBudget(self._bytes_max)
+        room = self._port.writer
+        if not room.has_room():
+            self._open_slot()
+            room.wait_for_room(self._read)
+            return
+        self._read()
+
+    def _read(self) -> None:
+        budget = FetchBudget(min(self._bytes_max, self._port.writer.fetch_bytes_max))
         results: list[FetchResult] = []
         try:
             for one in self.wanted:
@@ -372,6 +380,7 @@ class FetchSlot(Slot):
 
     def _read_on_later(self, results: list[FetchResult], budget: FetchBudget) -> None:
         self._open_slot()
+        self._port.writer.reserve(budget.bytes_left)
         work = self._read_from_storage(results, budget)
         self._services.supervisor.spawn(work, "fetch from storage", unit=self._port)
 
@@ -385,6 +394,7 @@ class FetchSlot(Slot):
                     return
                 budget.spend(read.size)
             results.append(one.result(read, is_committed=self._is_committed))
+        self._port.writer.release()
         self._send(results)
 
     def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:

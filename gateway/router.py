@@ -46,6 +46,31 @@ class FetchMeter(Protocol):
         ...
 
 
+class FetchRoom(Protocol):
+    """The room for responses that are not sent yet, as a fetch sees it."""
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How much the fetch may add; its first batch may be larger."""
+        ...
+
+    def has_room(self) -> bool:
+        """Tell whether the fetch may be answered now."""
+        ...
+
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        """Call back when it may; not when the connection is gone before."""
+        ...
+
+    def reserve(self, size: int) -> None:
+        """Keep room for what is about to be read of the storage."""
+        ...
+
+    def release(self) -> None:
+        """Give that room back."""
+        ...
+
+
 class ResponsePort(FaultUnit, Protocol):
     """What a hot handler sees of the connection that its request came from."""
 
@@ -70,6 +95,11 @@ class ResponsePort(FaultUnit, Protocol):
 
     def reply(self, response: Reply) -> None:
         """Answer a request that runs alone and kept no slot."""
+        ...
+
+    @property
+    def writer(self) -> "FetchRoom":
+        """What the unsent responses of all connections leave for its fetch."""
         ...
 
     @property

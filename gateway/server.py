@@ -80,6 +80,7 @@ class GatewayServer:
         while switchboard.connections:
             await switchboard.connection_closed.wait()
         deadline.cancel()
+        switchboard.unsent.close()
 
 
 def _host_for_clients(host: str, port: int) -> str:

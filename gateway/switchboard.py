@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from gateway.connection_state import ByteBudget, Slot
 from gateway.entrance import Entrance
 from gateway.router import Router
+from gateway.unsent_bytes import UnsentBytes
 from gateway.wire.framing import make_scratch
 from runtime.logs import RateLimitedLog
 from runtime.signal import Signal
@@ -35,6 +36,7 @@ class Switchboard:
         self.containment = services.supervisor.containment
         self.router = Router(services)
         self.budget = ByteBudget(services.config.queued_max_request_bytes)
+        self.unsent = UnsentBytes(services)
         self.warnings = RateLimitedLog(
             logging.getLogger("gateway.connection"), WARNINGS_PER_SECOND, services.clock
         )

@@ -95,6 +95,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "kafka.offsets_retention_minutes": (1, INT32_MAX),
     "kafka.offsets_retention_check_interval_ms": (1, INT64_MAX),
     "kafka.socket_request_max_bytes": (1, INT32_MAX),
+    "kafka.queued_max_response_bytes": (1, INT64_MAX),
     "kafka.message_max_bytes": (0, INT32_MAX),
     "kafka.telemetry_max_bytes": (1, INT32_MAX),
     "kafka.transaction_max_timeout_ms": (1, INT32_MAX),

@@ -1,5 +1,7 @@
 """A connection's side of a hot handler, for tests that need no socket."""
 
+from collections.abc import Callable
+
 from gateway.connection_state import ByteBudget, ConnectionState, Slot
 from gateway.router import Reply
 
@@ -11,6 +13,28 @@ class OpenMeter:
 
     def admits_fetched(self, size: int) -> bool:
         return size <= self.fetch_bytes_max
+
+
+class Room:
+    """Room for responses, as much as a test wants; remembers who waits and what is reserved."""
+
+    def __init__(self) -> None:
+        self.fetch_bytes_max = 1 << 30
+        self.is_full = False
+        self.waiting: list[Callable[[], None]] = []
+        self.reserved = 0
+
+    def has_room(self) -> bool:
+        return not self.is_full
+
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        self.waiting.append(resume)
+
+    def reserve(self, size: int) -> None:
+        self.reserved = size
+
+    def release(self) -> None:
+        self.reserved = 0
 
 
 class RecordingPort:
@@ -25,6 +49,7 @@ class RecordingPort:
         self.kept: Slot | None = None
         self.throttle_time_ms = 0
         self.meter = OpenMeter()
+        self.writer = Room()
         self.state = ConnectionState(ByteBudget(1 << 30))
         self.sent: list[bytes] = []
         self.failures: list[str] = []

@@ -70,6 +70,7 @@ def test_settings_of_the_gateway_are_among_them_but_for_its_own() -> None:
         "advertised.host",
         "advertised.port",
         "queued.max.connection.bytes",
+        "queued.max.response.bytes",
         "send.buffer.max.bytes",
     } == {name for name, _ in GatewayConfig().kafka_items()} - LISTED.keys()
 

@@ -128,3 +128,60 @@ async def test_hastened_fetch_answers_with_what_there_is(gateway: RunningGateway
     assert [0] == sizes(port.sent[0])
     slot.finish()
     assert 1 == len(port.sent), "answered twice"
+
+
+async def test_a_fetch_waits_for_room_and_then_brings_what_there_is(
+    gateway: RunningGateway,
+) -> None:
+    log = await (await gateway.create_topic()).open_partition(0)
+    port = RecordingPort()
+    begin(gateway, port, log)
+    port.writer.is_full = True
+    await append(gateway, log)
+    port.end_turn()
+    assert ([], 1) == (port.sent, len(port.writer.waiting))
+    await append(gateway, log)
+    port.writer.waiting.pop()()
+    assert [[2 * len(batch(b"v"))]] == [sizes(each) for each in port.sent]
+
+
+async def test_a_fetch_without_a_place_of_its_own_gets_one_while_it_waits(
+    gateway: RunningGateway,
+) -> None:
+    """It is answered at once otherwise, and what comes behind it must not overtake it."""
+    port = RecordingPort()
+    port.writer.is_full = True
+    begin(gateway, port)
+    assert port.state.is_exclusive
+    port.writer.waiting.pop()()
+    assert 1 == len(port.sent)
+    assert not port.state.is_exclusive
+
+
+async def test_room_is_kept_for_what_is_read_of_the_storage(gateway: RunningGateway) -> None:
+    log = await (await gateway.create_topic()).open_partition(0)
+    await append(gateway, log)
+    gateway.services.store._services.cache.limit = 0
+    gateway.services.store._services.cache.evict()
+    port = RecordingPort()
+    slot = begin(gateway, port)
+    port.sent.clear()
+    wanted = WantedPartition(slot, b"t", 0, 0, 1 << 20)
+    wanted.use(log, -1)
+    slot.wanted.append(wanted)
+    slot.begin(7)
+    assert (1 << 20, []) == (port.writer.reserved, port.sent)
+    await until(lambda: bool(port.sent))
+    assert 0 == port.writer.reserved
+
+
+async def test_a_fetch_brings_no_more_than_there_is_room_for(gateway: RunningGateway) -> None:
+    log = await (await gateway.create_topic()).open_partition(0)
+    port = RecordingPort()
+    begin(gateway, port, log)
+    for _ in range(5):
+        await append(gateway, log)
+    port.writer.fetch_bytes_max = 1
+    port.end_turn()
+    [size] = sizes(port.sent[0])
+    assert len(batch(b"v")) == size

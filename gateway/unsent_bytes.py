@@ -1,0 +1,207 @@
+"""Unsent bytes: holds fetches back, and closes connections, when responses wait for slow peers.
+
+Rule: `unsent_state` decides; here are the clock, the queue of fetches that wait for room, and the
+looks at what each socket has left. A transport does not say when it has written something, so
+what is counted may be too much for a moment, never too little for more than `LOOK_BYTES` each.
+Memory that was freed goes back to the operating system when most of what was held is gone.
+Must not know: what a fetch is. Native clients have limits of their own, per stream.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from gateway.unsent_state import UnsentState
+from runtime.allocator import release_free_memory
+from runtime.blocking import BlockingPool
+from runtime.containment import Unit
+from runtime.logs import RateLimitedLog
+
+if TYPE_CHECKING:
+    from gateway.services import Services
+    from runtime.timers import TimerHandle
+
+logger = logging.getLogger(__name__)
+
+LOOK_BYTES = 64 * 1024
+"""After so many bytes were written to a connection, it is looked at how many its peer took."""
+LOOK_PERIOD_MS = 50
+"""While there is no room, all sockets are looked at so often; it is not done more often either."""
+CALM_PERIOD_MS = 1_000
+"""The same while there is room and much is held."""
+GIVE_BACK_PERIOD_MS = 30_000
+"""Freed memory is given back at most once in this time."""
+WARNINGS_PER_SECOND = 1
+
+
+class Sender(Protocol):
+    """What is known here of a connection."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and that the peer has not taken."""
+        ...
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the peer has taken since it is connected."""
+        ...
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the other end."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class UnsentBytes:
+    """The responses of all connections of one server, as far as they are not taken."""
+
+    def __init__(
+        self, services: "Services", *, give_back: Callable[[], object] = release_free_memory
+    ) -> None:
+        """Args: give_back: returns freed memory to the operating system; may block."""
+        self.state: UnsentState[Sender] = UnsentState(services.config.queued_max_response_bytes)
+        self._services = services
+        self._now_ms = services.clock.monotonic_ms
+        self._give_back = give_back
+        self._pool = BlockingPool(threads=1)
+        self._waiting: dict[Sender, Callable[[], None]] = {}
+        self._has_queue = False
+        """Whether some wait because there is no room at all: who comes now is behind them."""
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._looked_ms = 0
+        self._given_back_ms = -GIVE_BACK_PERIOD_MS
+        self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
+        self._closed = services.metrics.counter(
+            "slow_readers_closed", "connections closed as others needed what they did not read"
+        )
+        services.metrics.gauge(
+            "response_bytes_unsent",
+            lambda: self.state.total,
+            "bytes of responses that Kafka clients have not taken yet",
+        )
+        services.metrics.gauge(
+            "fetches_waiting_for_room",
+            lambda: len(self._waiting),
+            "fetches that wait until others have taken their responses",
+        )
+
+    def close(self) -> None:
+        """The server has stopped."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._pool.close()
+
+    # For connections
+
+    def look(self, sender: Sender) -> None:
+        """Count what a connection has unsent now."""
+        unsent = sender.unsent_bytes
+        self.state.note(sender, unsent, sender.taken_bytes, self._now_ms())
+        if self.state.is_high:
+            self._arm()
+
+    def fetch_bytes_max(self) -> int:
+        """Return how much a fetch may add now."""
+        if self.state.is_crowded:
+            self._look_at_all()
+        return self.state.fetch_bytes_max
+
+    def has_room(self, sender: Sender) -> bool:
+        """Tell whether a fetch may be answered now; if not, it has to `wait`."""
+        if not self.state.is_crowded:
+            return True
+        self._make_room()
+        return not self._has_queue and self._has_room(sender)
+
+    def wait(self, sender: Sender, resume: Callable[[], None]) -> None:
+        """Call `resume` when there is room; those who wait come in their order."""
+        self._waiting[sender] = resume
+        self._has_queue = self._has_queue or self.state.is_full
+        self._arm()
+
+    def is_idle(self, sender: Sender) -> bool:
+        """Tell whether none of what a connection holds was taken for `connections.max.idle.ms`."""
+        idle_ms = self._services.config.connections_max_idle_ms
+        return self.state.is_idle(sender, self._now_ms() - idle_ms)
+
+    def forget(self, sender: Sender) -> None:
+        """The connection is closed."""
+        self._waiting.pop(sender, None)
+        self.state.forget(sender)
+
+    # Inside
+
+    def _has_room(self, sender: Sender) -> bool:
+        state = self.state
+        return not state.is_full and not (state.is_crowded and sender.unsent_bytes)
+
+    def _look_at_all(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._looked_ms < LOOK_PERIOD_MS:
+            return
+        self._looked_ms = now_ms
+        for sender in self.state.holders:
+            self.state.note(sender, sender.unsent_bytes, sender.taken_bytes, now_ms)
+
+    def _make_room(self) -> None:
+        """Look at all sockets; while there is no room, close who takes nothing."""
+        self._look_at_all()
+        state = self.state
+        while state.is_full and (stalled := state.stalled(self._now_ms())) is not None:
+            self._warnings.warning(
+                "closing connection of %s: it does not read its responses, %d bytes of "
+                "all connections wait to be sent, at most %d may",
+                stalled.peer_host,
+                state.total,
+                state.limit,
+            )
+            self._closed.value += 1
+            self.forget(stalled)
+            stalled.abort()
+
+    def _arm(self) -> None:
+        is_urgent = bool(self._waiting) or self.state.is_full
+        due_ms = self._now_ms() + (LOOK_PERIOD_MS if is_urgent else CALM_PERIOD_MS)
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._services.timers.call_at(due_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._make_room()
+            self._let_go_on()
+            if self.state.has_fallen():
+                self._give_back_later()
+        finally:
+            if self._waiting or self.state.is_high:
+                self._arm()
+
+    def _let_go_on(self) -> None:
+        """Resume those for whom there is room; who holds something does not keep up the others."""
+        for sender, resume in list(self._waiting.items()):
+            if self.state.is_full:
+                return
+            if self._has_room(sender):
+                del self._waiting[sender]
+                resume()
+        self._has_queue = False
+
+    def _give_back_later(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._given_back_ms >= GIVE_BACK_PERIOD_MS:
+            self._given_back_ms = now_ms
+            work = self._pool.run(self._give_back)
+            self._services.supervisor.spawn(
+                work, "give memory back", unit=Unit("task", "give memory back")
+            )
