@@ -24,7 +24,8 @@ class StoreConfig:
     """`fsync`: acknowledged means synced; `os`: acknowledged means handed to the operating system,
     which survives a killed process but not a power cut."""
     cache_bytes: int = 64 * MIB
-    """Limit of the entries kept in memory for readers of the tail; 0 = no cache."""
+    """Limit of the entries kept in memory for readers of the tail, with all that each takes beside
+    its bytes; 0 = no cache."""
     committer_queue_bytes_max: int = 64 * MIB
     """More than this unconfirmed, entries and rows, and producers are not read."""
     committer_queue_count_max: int = 100_000

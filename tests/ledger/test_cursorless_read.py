@@ -63,7 +63,7 @@ async def test_a_missing_end_is_refused_and_leaving_it_out_is_not(
 
 
 async def test_a_count_has_no_limit_and_is_met(open_store: OpenStore) -> None:
-    for config in (StoreConfig(), COLD, StoreConfig(cache_bytes=700)):
+    for config in (StoreConfig(), COLD, StoreConfig(cache_bytes=7_000)):
         store = await open_store(config=config)
         limits = ManagedLedgerConfig(max_entries_per_ledger=7)
         ml = await store.open_managed_ledger("orders", config=limits)
@@ -247,7 +247,7 @@ async def test_an_empty_answer_for_a_range_with_entries_ends_the_read(
 
 async def test_rule_7_nothing_is_pinned(open_store: OpenStore, engine: FaultyEngine) -> None:
     """Neither a read from memory nor one from the storage keeps an entry alive."""
-    store = await open_store(engine=engine, config=StoreConfig(cache_bytes=50))
+    store = await open_store(engine=engine, config=StoreConfig(cache_bytes=500))
     ml = await store.open_managed_ledger("orders", config=SMALL)
     await add_all(ml, [b"%010d" % number for number in range(10)])
     cold_reads, cached = store._services.cold_reads, store.cached_bytes

@@ -22,6 +22,7 @@ from ledger import (
 )
 from ledger.engine.errors import EntryCorrupt, EntryMissing
 from ledger.engine.log_rocksdb import LogRocksdbEngine
+from ledger.entry_cache import OBJECT_BYTES
 from ledger.ledger_reader import STEP_ENTRIES_MAX
 from ledger.testing import FaultyEngine
 from tests.ledger.words import COLD, SMALL, OpenStore, datas, numbers, pos, written
@@ -277,18 +278,19 @@ async def test_fencing_during_the_first_read_is_an_error(open_store: OpenStore) 
 
 async def test_a_partial_hit_reads_only_what_is_missing(open_store: OpenStore) -> None:
     engine = FaultyEngine(None)
-    store = await open_store(engine=engine, config=StoreConfig(cache_bytes=40))
+    four = 4 * (10 + OBJECT_BYTES)
+    store = await open_store(engine=engine, config=StoreConfig(cache_bytes=four))
     ml = await store.open_managed_ledger("orders")
     for number in range(8):
         await ml.add_entry(b"%010d" % number)
-    assert 40 == store.cached_bytes
+    assert four == store.cached_bytes
     assert None is ml.read_cached(EARLIEST, 8)
     found = await ml.read_entries(EARLIEST, 8)
     assert [b"%010d" % number for number in range(8)] == datas(found)
     assert 1 == engine.calls["read"]
     tail = ml.read_cached(found[4].position, 8)
     assert tail == found[4:]
-    assert 40 == store.cached_bytes, "a cold read does not fill the cache"
+    assert four == store.cached_bytes, "a cold read does not fill the cache"
 
 
 async def test_the_tail_never_touches_the_storage(open_store: OpenStore) -> None:

@@ -52,7 +52,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
         self.count = 0
         self.last = EARLIEST
 
-    @initialize(cache_bytes=st.sampled_from([0, 50, 1000]))
+    @initialize(cache_bytes=st.sampled_from([0, 500, 10_000]))
     def start(self, cache_bytes: int) -> None:
         self.config = StoreConfig(cache_bytes=cache_bytes)
         self.open_store()

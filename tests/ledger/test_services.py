@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig, keys
+from ledger.entry_cache import OBJECT_BYTES
 from ledger.records import decode_counter
 from ledger.services import IdCounter, MetadataVersions
 
@@ -30,15 +31,16 @@ def test_only_who_knows_the_newest_version_moves_it() -> None:
 
 async def test_memory_lets_go_of_what_is_trimmed_or_deleted(tmp_path: Path) -> None:
     """Neither the cache of the tail nor what was read of the disk outlives a ledger."""
-    async with LedgerStore.open(tmp_path, config=StoreConfig(cache_bytes=10)) as store:
+    one = 10 + OBJECT_BYTES
+    async with LedgerStore.open(tmp_path, config=StoreConfig(cache_bytes=one)) as store:
         orders, others = [await filled_and_read(store, name) for name in ("orders", "others")]
-        assert 10 == store.cached_bytes
+        assert one == store.cached_bytes
         cold = store._services.cold_reads
         kept = cold.kept_bytes
         assert kept > 0
         await orders.truncate()
         assert 0 < cold.kept_bytes < kept
-        assert 10 == store.cached_bytes, "the newest entry is of the other log"
+        assert one == store.cached_bytes, "the newest entry is of the other log"
         await others.close()
         await store.delete_managed_ledger("others")
         assert (0, 0) == (cold.kept_bytes, cold.ahead_bytes)

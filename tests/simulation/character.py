@@ -139,7 +139,7 @@ def _store_config(random: Random) -> StoreConfig:
     durability: Literal["fsync", "os"] = random.choice(("fsync", "fsync", "os"))
     return StoreConfig(
         durability=durability,
-        cache_bytes=random.choice((0, 0, 40, 200, 100_000)),
+        cache_bytes=random.choice((0, 0, 500, 2_000, 1_000_000)),
         committer_queue_bytes_max=random.choice((50, 500, 1 << 20)),
         committer_queue_count_max=random.choice((3, 100_000)),
         cold_read_bytes_max=random.choice((1, 200, 1 << 20)),

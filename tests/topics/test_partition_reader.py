@@ -68,7 +68,7 @@ async def test_chunks_are_the_stored_buffers_themselves() -> None:
         await append(log, batch("b"))
         result = log.read_nowait(0, 9999)
         assert result is not None
-        assert result.chunks[0] is sent
+        assert result.chunks[0] is sent.obj
 
 
 async def test_available_bytes_are_exact_in_the_tail() -> None:
