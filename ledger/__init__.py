@@ -8,8 +8,9 @@ Must not know: Kafka.
 from ledger.config import ManagedLedgerConfig, StoreConfig
 from ledger.cursors.cursor import Cursor
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.cursor_stats import CursorStats
+from ledger.cursors.entry_part import EntryPart
 from ledger.engine.base import Buffer, StorageEngine
 from ledger.entry import Entry
 from ledger.errors import (

@@ -46,8 +46,8 @@ class StoreConfig:
     """How often a cursor writes its acknowledgements at most; what is not written yet is owed again
     after a crash. None = with every group, as appends."""
     cursor_ranges_max: int = 10_000
-    """Limit of the ranges, and of the batches in parts, that are kept of a cursor; beyond it the
-    highest are owed again after a restart."""
+    """Limit of the ranges, and of the batches in parts, that are kept of a cursor; beyond it, and a
+    quarter more at times, the highest are owed again after a restart."""
     cluster: str = "standalone"
     """Name under which metrics of cursors are shown."""
 

@@ -11,6 +11,7 @@ Must not know: what the rows hold.
 | `l` 1     | managed ledger id, ledger id         | ledger record           |
 | `k` 1     | managed ledger id, name in UTF-8     | cursor record: snapshot |
 | `p` 1     | managed ledger id, name in UTF-8     | cursor record: progress |
+| `d` 1     | managed ledger id, name, number      | cursor record: change   |
 | `u` 1     | the user's key                       | the user's bytes        |
 """
 
@@ -18,10 +19,12 @@ import struct
 
 _IDS = struct.Struct(">QQ")
 _ID = struct.Struct(">Q")
+_NUMBER = struct.Struct(">H")
 _MANAGED_LEDGER = b"m\x01"
 _LEDGER = b"l\x01"
 _CURSOR = b"k\x01"
 _CURSOR_PROGRESS = b"p\x01"
+_CURSOR_CHANGE = b"d\x01"
 _USER = b"u\x01"
 
 ID_COUNTER = b"c\x01"
@@ -70,15 +73,28 @@ def cursor_progress_key(managed_ledger_id: int, name: str) -> bytes:
     return _CURSOR_PROGRESS + _ID.pack(managed_ledger_id) + name.encode()
 
 
+def cursor_change_key(managed_ledger_id: int, name: str, number: int) -> bytes:
+    """Return the key of one of a cursor's changes."""
+    return _CURSOR_CHANGE + _ID.pack(managed_ledger_id) + name.encode() + _NUMBER.pack(number)
+
+
 def cursor_name_in(key: bytes) -> str:
-    """Return the name in a key of a cursor, of either kind."""
-    return key[len(_CURSOR) + _ID.size :].decode()
+    """Return the name in a key of a cursor, of any kind."""
+    end = len(key) - _NUMBER.size if key.startswith(_CURSOR_CHANGE) else len(key)
+    return key[len(_CURSOR) + _ID.size : end].decode()
 
 
-def cursor_ranges(managed_ledger_id: int) -> tuple[tuple[bytes, bytes], tuple[bytes, bytes]]:
-    """Return start and end (exclusive) of one managed ledger's snapshots, and of its progress."""
-    starts = [kind + _ID.pack(managed_ledger_id) for kind in (_CURSOR, _CURSOR_PROGRESS)]
-    return (starts[0], successor(starts[0])), (starts[1], successor(starts[1]))
+def cursor_change_number_in(key: bytes) -> int:
+    """Return the number in a key of `cursor_change_key`."""
+    number: int = _NUMBER.unpack_from(key, len(key) - _NUMBER.size)[0]
+    return number
+
+
+def cursor_ranges(managed_ledger_id: int) -> tuple[tuple[bytes, bytes], ...]:
+    """Return start and end (exclusive) of a managed ledger's snapshots, progress and changes."""
+    kinds = (_CURSOR, _CURSOR_PROGRESS, _CURSOR_CHANGE)
+    starts = [kind + _ID.pack(managed_ledger_id) for kind in kinds]
+    return tuple((start, successor(start)) for start in starts)
 
 
 def user_key(key: bytes) -> bytes:

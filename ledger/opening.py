@@ -94,11 +94,18 @@ def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | N
 
 def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:
     """Read the durable cursors of a managed ledger; one that is damaged is one that begins anew."""
+    *ranges, change_range = keys.cursor_ranges(managed_ledger_id)
     snapshots, progress = (
-        {keys.cursor_name_in(key): row for key, row in engine.scan(*each)}
-        for each in keys.cursor_ranges(managed_ledger_id)
+        {keys.cursor_name_in(key): row for key, row in engine.scan(*each)} for each in ranges
     )
-    return tuple(recover_cursor(name, row, progress.get(name)) for name, row in snapshots.items())
+    changes: dict[str, dict[int, bytes]] = {}
+    for key, row in engine.scan(*change_range):
+        of_cursor = changes.setdefault(keys.cursor_name_in(key), {})
+        of_cursor[keys.cursor_change_number_in(key)] = row
+    return tuple(
+        recover_cursor(name, row, progress.get(name), changes.get(name, {}))
+        for name, row in snapshots.items()
+    )
 
 
 def load_store(engine: StorageEngine) -> tuple[int, list[str]]:

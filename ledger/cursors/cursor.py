@@ -13,9 +13,10 @@ from typing import TypeAlias
 from ledger.cursors.cursor_door import CursorDoor
 from ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from ledger.cursors.cursor_revision_state import NOT_POSSIBLE
-from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.cursor_stats import CursorStats
 from ledger.cursors.cursor_writer import CursorWriter
+from ledger.cursors.entry_part import EntryPart
 from ledger.entry import Entry
 from ledger.errors import (
     AlreadyClosed,

@@ -8,7 +8,8 @@ Must not know: what the shell does.
 from collections.abc import Callable
 
 from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_state import CursorState
+from ledger.cursors.entry_part import EntryPart
 from ledger.position import Position
 from runtime.metrics import Counter
 

@@ -2,16 +2,18 @@
 
 Rule: a record begins with its format's version and its checksum; nothing of one that does not agree
 gets further. Integers are big-endian; bitmaps are in Roaring's portable format.
+A change row has the same layout and holds only what is new: see `cursor_rows_state`.
 Must not know: keys, engines, when records are written.
 
-Cursor, version 1
+Cursor, version 2
 | offset | size | field                                                               |
 |--------|------|---------------------------------------------------------------------|
 | 0      | 1    | version                                                             |
 | 1      | 4    | CRC-32C of all that follows                                         |
-| 5      | 16   | mark-delete position: ledger, entry (signed)                        |
-| 21     | 12   | three counts: properties, ledgers, batches                          |
-| 33     | ...  | per property: 4 length, key, 8 value (signed)                       |
+| 5      | 8    | generation                                                          |
+| 13     | 16   | mark-delete position: ledger, entry (signed)                        |
+| 29     | 12   | three counts: properties, ledgers, batches                          |
+| 41     | ...  | per property: 4 length, key, 8 value (signed)                       |
 |        | ...  | per ledger: 8 id, 4 length, bitmap of acknowledged entries          |
 |        | ...  | per batch: 16 position, 4 length, bitmap of indexes still owed      |
 """
@@ -25,9 +27,9 @@ from crc32c import crc32c
 from ledger.errors import Corrupt
 from ledger.position import Position
 
-_VERSION = 1
+_VERSION = 2
 _GUARD = struct.Struct(">BI")
-_HEAD = struct.Struct(">qqIII")
+_HEAD = struct.Struct(">QqqIII")
 _LENGTH = struct.Struct(">I")
 _VALUE = struct.Struct(">q")
 _LEDGER = struct.Struct(">QI")
@@ -39,6 +41,7 @@ class CursorRecord:
     """A cursor's durable state.
 
     Attributes:
+        generation: of the whole row, which its change rows repeat.
         mark_delete_position: everything up to it is acknowledged.
         properties: whole numbers that were given with the mark-delete position.
         deleted: per ledger the bitmap of entries acknowledged one by one, ascending.
@@ -49,12 +52,14 @@ class CursorRecord:
     properties: Mapping[str, int] = field(default_factory=dict)
     deleted: tuple[tuple[int, bytes], ...] = ()
     batches: tuple[tuple[Position, bytes], ...] = ()
+    generation: int = 0
 
 
 def encode_cursor(record: CursorRecord) -> bytes:
     """Return the row of a cursor."""
     parts = [
         _HEAD.pack(
+            record.generation,
             *record.mark_delete_position,
             len(record.properties),
             len(record.deleted),
@@ -86,7 +91,9 @@ def decode_cursor(row: bytes) -> CursorRecord:
     if crc32c(row[_GUARD.size :]) != checksum:
         raise Corrupt("cursor record: its checksum does not agree")
     # What agrees with its checksum was written by us, so everything below is whole.
-    *place, property_count, ledger_count, batch_count = _HEAD.unpack_from(row, _GUARD.size)
+    generation, *place, property_count, ledger_count, batch_count = _HEAD.unpack_from(
+        row, _GUARD.size
+    )
     at = _GUARD.size + _HEAD.size
     properties: dict[str, int] = {}
     for _ in range(property_count):
@@ -109,4 +116,5 @@ def decode_cursor(row: bytes) -> CursorRecord:
         properties=properties,
         deleted=tuple(deleted),
         batches=tuple(batches),
+        generation=generation,
     )

@@ -1,12 +1,17 @@
-"""Cursor recovery: which of a cursor's two rows says where it stands.
+"""Cursor recovery: which of a cursor's rows say where it stands.
 
-Rule: the progress row is the newer one and wins; where it cannot be read, the snapshot holds; where
-that cannot be read either, the cursor begins at the first entry. What is owed twice is a nuisance,
-what is not owed any more is a loss.
+Rule: the progress row is newer than the snapshot and wins, with those of the change rows that go on
+from it. A change that cannot be read is left out; where the progress row cannot be read, the
+snapshot holds, without changes, as nobody knows which of them go on from what; where that cannot be
+read either, the cursor begins at the first entry. What is owed twice is a nuisance, what is not
+owed any more is a loss.
 Must not know: engines, cursors that are open.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap
 
 from ledger.cursors.cursor_records import CursorRecord, decode_cursor
 from ledger.errors import Corrupt
@@ -19,28 +24,73 @@ class StoredCursor:
     Attributes:
         record: None when nothing could be read.
         has_progress: whether there is a progress row, readable or not.
+        generation: the highest of all rows that can be read.
+        change_rows: change rows have lower numbers than this.
         problems: what could not be read, in words.
     """
 
     name: str
     record: CursorRecord | None
     has_progress: bool = False
+    generation: int = 0
+    change_rows: int = 0
     problems: tuple[str, ...] = ()
 
 
-def recover_cursor(name: str, snapshot: bytes | None, progress: bytes | None) -> StoredCursor:
-    """Return what the rows of a cursor say, the newest that can be read."""
-    problems = []
-    record = None
-    for row in (progress, snapshot):
-        if row is not None and record is None:
-            try:
-                record = decode_cursor(row)
-            except Corrupt as error:
-                problems.append(str(error))
+def recover_cursor(
+    name: str, snapshot: bytes | None, progress: bytes | None, changes: Mapping[int, bytes]
+) -> StoredCursor:
+    """Return what the rows of a cursor say, as far as they can be read.
+
+    Args:
+        name: of the cursor.
+        snapshot: its row.
+        progress: its row.
+        changes: its rows by their numbers.
+    """
+    newer, problems = _read(progress)
+    older, older_problems = _read(snapshot)
+    found = [_read(changes[number]) for number in sorted(changes)]
+    read = [each for each, _ in found if each is not None]
+    if newer is None:
+        record, problems = older, problems + older_problems
+    else:
+        record = merged(newer, (each for each in read if each.generation == newer.generation))
+        problems += [problem for _, wrong in found for problem in wrong]
+    generations = [each.generation for each in (older, newer, *read) if each is not None]
     return StoredCursor(
         name=name,
         record=record,
         has_progress=progress is not None,
+        generation=max(generations, default=0),
+        change_rows=max(changes, default=-1) + 1,
         problems=tuple(problems),
     )
+
+
+def merged(whole: CursorRecord, changes: Iterable[CursorRecord]) -> CursorRecord:
+    """Return a whole row with its changes, in the order in which they were written."""
+    deleted = {ledger_id: BitMap.deserialize(bitmap) for ledger_id, bitmap in whole.deleted}
+    batches, newest = dict(whole.batches), whole
+    for change in changes:
+        newest = change
+        batches.update(change.batches)
+        for ledger_id, bitmap in change.deleted:
+            deleted[ledger_id] = deleted.get(ledger_id, BitMap()) | BitMap.deserialize(bitmap)
+    if newest is whole:
+        return whole
+    return replace(
+        newest,
+        deleted=tuple((ledger_id, deleted[ledger_id].serialize()) for ledger_id in sorted(deleted)),
+        batches=tuple(sorted(batches.items())),
+    )
+
+
+def _read(row: bytes | None) -> tuple[CursorRecord | None, list[str]]:
+    """Return a record, or what is wrong with the row; nothing of a row that is not there."""
+    if row is None:
+        return None, []
+    try:
+        return decode_cursor(row), []
+    except Corrupt as error:
+        return None, [str(error)]

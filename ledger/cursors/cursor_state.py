@@ -7,11 +7,12 @@ Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursor
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from pyroaring import BitMap
 
+from ledger.cursors.cursor_changes import CursorChanges
 from ledger.cursors.cursor_records import CursorRecord
+from ledger.cursors.entry_part import EntryPart
 from ledger.cursors.partial_batches import PartialBatches
 from ledger.cursors.position_ranges import PositionRanges
 from ledger.entry import Entry
@@ -23,19 +24,6 @@ READ_GAP_MAX = 16
 """So many acknowledged entries in a row are read along and left out: cheaper than a read more."""
 
 
-class EntryPart(NamedTuple):
-    """What is acknowledged of one entry.
-
-    Attributes:
-        indexes: of records; None is the whole entry.
-        batch_size: how many records the entry has; of no meaning for a whole entry.
-    """
-
-    position: Position
-    indexes: Collection[int] | None
-    batch_size: int = 0
-
-
 class CursorState:
     """One cursor.
 
@@ -43,6 +31,7 @@ class CursorState:
         mark_delete_position: see above; set from outside only by the editor of a revision.
         read_position: where the next sequential read begins; set as the one before.
         properties: whole numbers given with the last mark-delete.
+        changes: what is new since the rows were written, for who writes them.
         version: grows with every change that must become durable.
     """
 
@@ -51,6 +40,7 @@ class CursorState:
         "_deleted",
         "_ledgers",
         "_settled",
+        "changes",
         "mark_delete_position",
         "properties",
         "read_position",
@@ -71,6 +61,7 @@ class CursorState:
         self.read_position = ledgers.next_valid(self.mark_delete_position)
         self._settled = self.mark_delete_position
         self.properties = dict(properties or {})
+        self.changes = CursorChanges()
         self.version = 0
 
     @classmethod
@@ -206,6 +197,7 @@ class CursorState:
             if self._is_open_entry(position):
                 self._deleted.add(position)
                 self._batches.remove(position)
+                self.changes.add_entry(position)
                 fresh = True
         if fresh:
             self._settle()
@@ -234,7 +226,7 @@ class CursorState:
             InvalidPosition: one is beyond the last confirmed entry; nothing was changed.
         """
         for part in parts:
-            _check_indexes(part)
+            part.check()
             self._check_confirmed(part.position)
         if upto is not None and upto > self.mark_delete_position:
             self.mark_delete(upto)
@@ -291,6 +283,7 @@ class CursorState:
         """Let everything follow after both positions were set from outside."""
         self.mark_delete_position = self._existing_place(self.mark_delete_position)
         if self.mark_delete_position != self._settled:
+            self.changes.demand_whole()
             self.version += 1
         self._settle()
 
@@ -335,6 +328,7 @@ class CursorState:
         self.properties = target.properties
         self.mark_delete_position = target.mark_delete_position
         self.read_position = target.read_position
+        self.changes.demand_whole()
         self.version += 1
 
     def reset_to(
@@ -358,7 +352,7 @@ class CursorState:
         """
         part = EntryPart(position, acknowledged, batch_size)
         if acknowledged:
-            _check_indexes(part)
+            part.check()
         self.reset(*self.reset_target(position, force=force))
         if acknowledged and position == self.read_position <= self._ledgers.lac:
             self.acknowledge([part])
@@ -369,6 +363,7 @@ class CursorState:
         self._batches = PartialBatches()
         self._settled = self.mark_delete_position = mark_delete_position
         self.read_position = read_position
+        self.changes.demand_whole()
         self.version += 1
 
     def copy(self) -> "CursorState":
@@ -388,6 +383,7 @@ class CursorState:
         def set_back() -> None:
             for name, value in before.items():
                 setattr(self, name, value)
+            self.changes.demand_whole()
 
         return set_back
 
@@ -400,7 +396,14 @@ class CursorState:
             self._settle()
             self.version += 1
 
-    def record(self, *, ranges_max: int, batches_max: int) -> tuple[CursorRecord, bool]:
+    @property
+    def part_count(self) -> int:
+        """How many entries, and parts of entries, are acknowledged alone."""
+        return self._deleted.count + len(self._batches)
+
+    def record(
+        self, *, ranges_max: int, batches_max: int, generation: int = 0
+    ) -> tuple[CursorRecord, bool]:
         """Return what becomes durable, and whether acknowledgements were left out of it.
 
         Above the limits the highest are left out: they are owed again after a restart.
@@ -408,6 +411,7 @@ class CursorState:
         deleted = self._deleted.lowest(ranges_max)
         batches = self._batches.dump(batches_max)
         record = CursorRecord(
+            generation=generation,
             mark_delete_position=self.mark_delete_position,
             properties=dict(self.properties),
             deleted=tuple(deleted.dump()),
@@ -449,6 +453,7 @@ class CursorState:
         left = owed - BitMap(indexes)
         if left and len(left) < len(owed):
             self._batches.set(position, left)
+            self.changes.add_batch(position, left)
             self.version += 1
         return not left
 
@@ -487,10 +492,3 @@ class CursorState:
         if following is None:
             return ledgers.lac
         return Position(following.ledger_id, -1)
-
-
-def _check_indexes(part: EntryPart) -> None:
-    indexes, size = part.indexes, part.batch_size
-    if indexes is None or (size > 0 and all(0 <= index < size for index in indexes)):
-        return
-    raise InvalidArgument(f"indexes: expected 0 to {size - 1}, got {sorted(indexes)}")

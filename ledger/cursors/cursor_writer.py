@@ -5,10 +5,11 @@ waits for a group that others share, never for a sync of its own. Whoever waits 
 once, also when a reset took the place of what it waited for.
 Must not know: what acknowledging means, who acknowledges.
 
-| row      | written                                                  | limits          |
-|----------|----------------------------------------------------------|-----------------|
-| progress | with every change, as often as the pace allows           | 10,000 of each  |
-| snapshot | when a cursor is made; on closing, and progress then goes | 1,000 of each  |
+| row      | written                                                      | limits         |
+|----------|--------------------------------------------------------------|----------------|
+| change   | with every acknowledgement, as often as the pace allows      | 256 rows       |
+| progress | instead of a change where `cursor_rows_state` says so        | 10,000 of each |
+| snapshot | when a cursor is made; on closing, and the others then go    | 1,000 of each  |
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from ledger import keys
 from ledger.cursors.cursor_records import encode_cursor
+from ledger.cursors.cursor_rows_state import CursorRowsState
 from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.persist_pace_state import PersistPaceState
 from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
@@ -55,6 +57,7 @@ class CursorWriter:
         services: StoreServices,
         *,
         written: Position,
+        rows: CursorRowsState,
         has_progress: bool,
         check: Callable[[], None],
         on_durable: Callable[[], None],
@@ -67,6 +70,7 @@ class CursorWriter:
             state: what is written.
             services: of the store.
             written: the mark-delete position in the storage.
+            rows: which rows are in the storage.
             has_progress: whether there is a progress row.
             check: raises when somebody else owns the managed ledger, and its cursors.
             on_durable: called when `durable_position` may have moved.
@@ -74,6 +78,8 @@ class CursorWriter:
         self._durable_position = written
         self._held: _Replacement | None = None
         self._name = name
+        self._managed_ledger_id = managed_ledger_id
+        self._rows = rows
         self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
         self._progress_key = keys.cursor_progress_key(managed_ledger_id, name)
         self._state = state
@@ -135,7 +141,7 @@ class CursorWriter:
         self._check()
         self.check_open()
         self._held = _Replacement(target, target.version, target.mark_delete_position)
-        row = (self._progress_key, self._encoded_state(target, self._limit)[0])
+        row, _ = self._whole_row(target)
         await submitted(lambda done: self._services.committer.submit_rows([row], done))
         self._has_progress = True
 
@@ -144,10 +150,13 @@ class CursorWriter:
         held, self._held = self._held, None
         if held is None:
             return
+        self._state.changes.demand_whole()
         if is_replaced:
             self._durable_position = held.position
             # What was passed over meanwhile is not in the row.
             is_behind = held.state.version != held.version
+            if not is_behind:
+                self._state.changes.restart()
             # Whoever waits for an acknowledgement from before learns that it is settled.
             self._tell(self._state.version - is_behind, self._take_waiting(), None)
             self.note()
@@ -175,7 +184,7 @@ class CursorWriter:
         """Return the rows that remove a cursor; nothing is written after them."""
         self._is_deleted = True
         self._end()
-        return [(self._snapshot_key, None), (self._progress_key, None)]
+        return [(self._snapshot_key, None), *self._removed_progress()]
 
     def deleted(self) -> None:
         """The rows of `delete` are durable: tell who waits."""
@@ -243,10 +252,16 @@ class CursorWriter:
     def _last_rows(self) -> list[Row]:
         if not (self._is_dirty or self._is_flying or self._has_progress):
             return []
-        data, is_cut = self._encoded(min(SNAPSHOT_RANGES_MAX, self._limit))
+        limit = min(SNAPSHOT_RANGES_MAX, self._limit)
+        data, is_cut = self._encoded(self._state, limit, self._rows.generation)
         if not is_cut:
-            return [(self._snapshot_key, data), (self._progress_key, None)]
-        return [(self._progress_key, self._encoded(self._limit)[0])] if self._is_dirty else []
+            self._rows.begin_anew()
+            return [(self._snapshot_key, data), *self._removed_progress()]
+        return [self._whole_row(self._state)[0]] if self._is_dirty else []
+
+    def _removed_progress(self) -> list[Row]:
+        changes = (self._change_key(number) for number in range(self._rows.rows_kept))
+        return [(self._progress_key, None), *((key, None) for key in changes)]
 
     def _submit(self, rows: list[Row], done: RowsDone) -> None:
         try:
@@ -278,7 +293,7 @@ class CursorWriter:
             self._state.mark_delete_position,
             self._take_waiting(),
         )
-        data, is_cut = self._encoded(self._limit)
+        row, is_cut = self._next_row()
         if is_cut:
             self._warnings.warning(
                 "cursor %s has more than %d ranges or batches in parts: the highest are not kept, "
@@ -289,7 +304,9 @@ class CursorWriter:
 
         def landed(error: LedgerError | None) -> None:
             self._is_flying = False
-            if error is None:
+            if error is not None:
+                self._state.changes.demand_whole()
+            else:
                 self._has_progress = True
                 self._durable_position = place
                 self._has_promised = self._has_promised and version < self._state.version
@@ -303,7 +320,7 @@ class CursorWriter:
         self._is_flying = True
         try:
             self._check()
-            self._services.committer.submit_rows([(self._progress_key, data)], landed)
+            self._services.committer.submit_rows([row], landed)
         except LedgerError as error:
             landed(error)
 
@@ -348,9 +365,27 @@ class CursorWriter:
             self._timer.cancel()
             self._timer = None
 
-    def _encoded(self, limit: int) -> tuple[bytes, bool]:
-        return self._encoded_state(self._state, limit)
+    def _next_row(self) -> tuple[Row, bool]:
+        """Return the row that makes all changes so far durable; whether something is left out."""
+        state, rows = self._state, self._rows
+        place, changes = state.mark_delete_position, state.changes
+        if changes.is_whole or rows.is_whole_due(place, state.part_count, changes):
+            changes.restart()
+            return self._whole_row(state)
+        data = encode_cursor(changes.record(place, state.properties, generation=rows.generation))
+        key = self._change_key(rows.write_change(len(data), len(changes)))
+        changes.restart()
+        return (key, data), False
 
-    def _encoded_state(self, state: CursorState, limit: int) -> tuple[bytes, bool]:
-        record, is_cut = state.record(ranges_max=limit, batches_max=limit)
+    def _whole_row(self, state: CursorState) -> tuple[Row, bool]:
+        rows = self._rows
+        data, is_cut = self._encoded(state, rows.parts_max, rows.begin_whole())
+        rows.wrote_whole(len(data), cut_at=state.mark_delete_position if is_cut else None)
+        return (self._progress_key, data), is_cut
+
+    def _encoded(self, state: CursorState, limit: int, generation: int) -> tuple[bytes, bool]:
+        record, is_cut = state.record(ranges_max=limit, batches_max=limit, generation=generation)
         return encode_cursor(record), is_cut
+
+    def _change_key(self, number: int) -> bytes:
+        return keys.cursor_change_key(self._managed_ledger_id, self._name, number)

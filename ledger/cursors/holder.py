@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
 from ledger.cursors.cursor import Cursor
-from ledger.cursors.cursor_state import EntryPart
+from ledger.cursors.entry_part import EntryPart
 from ledger.cursors.registry import CursorRegistry
 from ledger.errors import CursorNotFound
 from ledger.position import EARLIEST, LATEST, Position

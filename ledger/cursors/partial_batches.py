@@ -50,6 +50,8 @@ class PartialBatches:
 
     def remove_upto(self, position: Position) -> None:
         """Forget everything up to a position, with it."""
+        if not self._order:
+            return
         end = bisect_right(self._order, position)
         for each in self._order[:end]:
             del self._left[each]

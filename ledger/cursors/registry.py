@@ -16,8 +16,10 @@ from ledger.cursors.cursor import Cursor, CursorHost
 from ledger.cursors.cursor_metrics import CursorMetrics
 from ledger.cursors.cursor_records import encode_cursor
 from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.cursors.cursor_state import CursorState, EntryPart
+from ledger.cursors.cursor_rows_state import CursorRowsState
+from ledger.cursors.cursor_state import CursorState
 from ledger.cursors.cursor_writer import CursorWriter
+from ledger.cursors.entry_part import EntryPart
 from ledger.cursors.entry_times import EntryTimes
 from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
 from ledger.ledger_list_state import LedgerListState
@@ -220,7 +222,7 @@ class CursorRegistry:
         )
         record, _ = state.record(ranges_max=limit, batches_max=limit)
         row = (keys.cursor_key(ledgers.head.managed_ledger_id, name), encode_cursor(record))
-        writer = self._writer(name, state, state.mark_delete_position, has_progress=False)
+        writer = self._writer(name, state, state.mark_delete_position, CursorRowsState(limit))
         self._in_making = cursor = Cursor(name, state, self._host, writer)
         try:
             await submitted(lambda done: self._services.committer.submit_rows([row], done))
@@ -266,13 +268,24 @@ class CursorRegistry:
         else:
             state = CursorState.recovered(ledgers, stored.record)
         place = state.mark_delete_position
-        writer = self._writer(stored.name, state, place, has_progress=stored.has_progress)
+        rows = CursorRowsState(
+            self._services.config.cursor_ranges_max,
+            generation=stored.generation,
+            rows_kept=stored.change_rows,
+        )
+        writer = self._writer(stored.name, state, place, rows, has_progress=stored.has_progress)
         cursor = Cursor(stored.name, state, self._host, writer)
         self._durable[stored.name] = cursor
         self.metrics.show(cursor)
 
     def _writer(
-        self, name: str, state: CursorState, written: Position, *, has_progress: bool
+        self,
+        name: str,
+        state: CursorState,
+        written: Position,
+        rows: CursorRowsState,
+        *,
+        has_progress: bool = False,
     ) -> CursorWriter:
         return CursorWriter(
             name,
@@ -280,6 +293,7 @@ class CursorRegistry:
             state,
             self._services,
             written=written,
+            rows=rows,
             has_progress=has_progress,
             check=self._host.check,
             on_durable=self._progressed,

@@ -54,11 +54,15 @@ def test_nothing_comes_behind_all_ones() -> None:
 
 
 def test_keys_of_cursors_lie_in_the_ranges_of_their_managed_ledger() -> None:
-    snapshots, progress = keys.cursor_ranges(7)
+    snapshots, progress, changes = keys.cursor_ranges(7)
     for name in ("c", "größe", "a/b\x00"):
         assert snapshots[0] < keys.cursor_key(7, name) < snapshots[1]
         assert progress[0] < keys.cursor_progress_key(7, name) < progress[1]
         assert name == keys.cursor_name_in(keys.cursor_key(7, name))
         assert name == keys.cursor_name_in(keys.cursor_progress_key(7, name))
+        for number in (0, 255, 65_535):
+            key = keys.cursor_change_key(7, name, number)
+            assert changes[0] < key < changes[1]
+            assert (name, number) == (keys.cursor_name_in(key), keys.cursor_change_number_in(key))
     for other in (6, 8):
         assert not snapshots[0] <= keys.cursor_key(other, "c") < snapshots[1]

@@ -30,6 +30,11 @@ SMALL_NUMBERS = {
     "ledger.cold_reads.ENDS_MAX": 6,
     "ledger.cold_reads.RESIDENT_BYTES_PER_TURN": 100,
     "ledger.committer.LAZY_ROWS_MAX": 6,
+    "ledger.cursors.cursor_changes.CHANGES_MAX": 4,
+    "ledger.cursors.cursor_rows_state.CHANGE_BYTES_MIN": 200,
+    "ledger.cursors.cursor_rows_state.CHANGE_ROWS_MAX": 3,
+    "ledger.cursors.cursor_rows_state.SMALL_PARTS_MAX": 1,
+    "ledger.cursors.cursor_rows_state.SPARE_PARTS": 2,
     "ledger.cursors.cursor_state.READ_GAP_MAX": 2,
     "ledger.cursors.cursor_writer.SNAPSHOT_RANGES_MAX": 2,
     "ledger.entry_cache._FORGOTTEN_MIN": 3,
@@ -146,5 +151,5 @@ def _store_config(random: Random) -> StoreConfig:
         cold_reads_waiting_max=random.choice((0, 2, 10_000)),
         read_ahead_bytes_max=random.choice((0, 160, 1000, 1 << 20)),
         cursor_persist_per_second=random.choice((None, None, None, 1, 20)),
-        cursor_ranges_max=random.choice((0, 2, 10_000, 10_000, 10_000)),
+        cursor_ranges_max=random.choice((0, 2, 4, 10_000, 10_000)),
     )

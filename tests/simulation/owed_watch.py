@@ -12,6 +12,7 @@ from pyroaring import BitMap
 
 from ledger import LedgerInfo, Position, keys
 from ledger.cursors.cursor_records import CursorRecord, decode_cursor
+from ledger.cursors.cursor_recovery_plan import merged
 from ledger.engine.base import CommitGroup
 from ledger.records import LedgerRecord, decode_ledger, decode_managed_ledger
 from tests.simulation.broken import Broken
@@ -38,11 +39,13 @@ class OwedWatch:
         self._ledgers: dict[bytes, LedgerRecord] = {}
         self._snapshots: dict[bytes, CursorRecord] = {}
         self._progress: dict[bytes, CursorRecord] = {}
+        self._changes: dict[bytes, dict[int, CursorRecord]] = {}
 
     def restart(self, groups: Iterable[CommitGroup]) -> None:
         """Begin anew with what is left."""
         for each in (self._names, self._ids, self._ledgers, self._snapshots, self._progress):
             each.clear()
+        self._changes.clear()
         for group in groups:
             self._take(group, is_checked=False)
 
@@ -68,6 +71,12 @@ class OwedWatch:
                     else:
                         cursors[key[2:]] = decode_cursor(value)
 
+                case b"d":
+                    changes = self._changes.setdefault(key[2:-2], {})
+                    changes.pop(keys.cursor_change_number_in(key), None)
+                    if value is not None:
+                        changes[keys.cursor_change_number_in(key)] = decode_cursor(value)
+
     def _take_managed_ledger(self, key: bytes, value: bytes | None) -> None:
         if value is None:
             self._names.pop(self._ids.pop(key, b""), None)
@@ -88,7 +97,14 @@ class OwedWatch:
         for key, snapshot in self._snapshots.items():
             cursor = key[len(id_) :].decode()
             if key.startswith(id_) and self._is_known(name, cursor):
-                _check_owed(name, cursor, self._progress.get(key, snapshot), record)
+                _check_owed(name, cursor, self._place(key, snapshot), record)
+
+    def _place(self, key: bytes, snapshot: CursorRecord) -> CursorRecord:
+        progress = self._progress.get(key)
+        if progress is None:
+            return snapshot
+        changes = (change for _, change in sorted(self._changes.get(key, {}).items()))
+        return merged(progress, (c for c in changes if c.generation == progress.generation))
 
 
 def _check_owed(name: str, cursor: str, place: CursorRecord, ledger: LedgerRecord) -> None:

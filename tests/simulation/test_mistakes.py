@@ -23,7 +23,9 @@ from ledger import (
     retention_plan,
 )
 from ledger.committer import Committer
+from ledger.cursors.cursor_changes import CursorChanges
 from ledger.cursors.cursor_reads import CursorReads
+from ledger.cursors.cursor_rows_state import CursorRowsState
 from ledger.cursors.cursor_writer import CursorWriter
 from ledger.engine.base import StorageEngine
 from ledger.engine.errors import StorageWriteFailed, SyncFailed
@@ -129,6 +131,16 @@ def leaves_the_progress(writer: CursorWriter) -> list[Row]:
     return [(writer._snapshot_key, None)]
 
 
+def repeats_a_generation(rows: CursorRowsState) -> int:
+    """Changes from before a whole row, such as that of a reset, go on from it, too."""
+    return rows.generation
+
+
+def forgets_what_was_not_written(changes: CursorChanges) -> None:
+    """After a failed write, or a reset, the next row tells only what came since."""
+    changes.restart()
+
+
 def moves_at_once(cursor: Cursor, target: CursorState, alongside: Callable[[], None] | None) -> Any:
     """A reset is true in memory before it is durable."""
     cursor.state.become(target)
@@ -187,6 +199,8 @@ MISTAKES = (
     Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
     Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
     Mistake(CursorWriter, "delete", leaves_the_progress, seeds=50),
+    Mistake(CursorRowsState, "begin_whole", repeats_a_generation, seeds=50),
+    Mistake(CursorChanges, "demand_whole", forgets_what_was_not_written, seeds=50),
     Mistake(Cursor, "_replace", moves_at_once, seeds=50),
     Mistake(CursorReads, "wake", sleeps_on, seeds=50),
     Mistake(SharingState, "_give_back", forgets_who_left, seeds=500),

@@ -151,7 +151,7 @@ def check_listing(engine: SimulatedEngine) -> None:
     orphans = {keys.ledger_id_in(key) for key, _ in rows} - set(listed)
     if orphans:
         raise Broken(f"ledgers {sorted(orphans)} belong to no managed ledger")
-    if cursors != len(engine.scan(b"k", b"l")) + len(engine.scan(b"p", b"q")):
+    if cursors != sum(len(engine.scan(kind, keys.successor(kind))) for kind in (b"k", b"p", b"d")):
         raise Broken("rows of cursors belong to no managed ledger")
     stored = engine.stored_entries()
     if unlisted := sorted(set(stored) - set(listed)):
@@ -165,14 +165,14 @@ def check_listing(engine: SimulatedEngine) -> None:
 
 
 def _check_cursor_rows(engine: SimulatedEngine, managed_ledger_id: int) -> int:
-    """Return how many rows the cursors have; progress without a snapshot is nobody's."""
-    snapshots, progress = (
-        {keys.cursor_name_in(key) for key, _ in engine.scan(*each)}
+    """Return how many rows the cursors have; those without a snapshot are nobody's."""
+    snapshots, progress, changes = (
+        [keys.cursor_name_in(key) for key, _ in engine.scan(*each)]
         for each in keys.cursor_ranges(managed_ledger_id)
     )
-    if left := progress - snapshots:
+    if left := {*progress, *changes} - {*snapshots}:
         raise Broken(f"progress of cursors {sorted(left)} is left, who are not there")
-    return len(snapshots) + len(progress)
+    return len(snapshots) + len(progress) + len(changes)
 
 
 def _text(positions: list[Position]) -> str:

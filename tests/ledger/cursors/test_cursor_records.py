@@ -7,7 +7,7 @@ from ledger.cursors.cursor_records import CursorRecord, decode_cursor, encode_cu
 from tests.ledger.words import pos
 
 RECORDS = [
-    CursorRecord(mark_delete_position=pos("5:-1")),
+    CursorRecord(mark_delete_position=pos("5:-1"), generation=3),
     CursorRecord(
         mark_delete_position=pos("5:120"),
         properties={"time": -3, "größe": 1 << 40},
@@ -24,9 +24,15 @@ def test_a_record_survives(record: CursorRecord) -> None:
 
 def test_a_record_has_this_layout() -> None:
     row = encode_cursor(RECORDS[0])
-    assert 33 == len(row)
-    assert 1 == row[0]
-    assert (5).to_bytes(8, "big") + b"\xff" * 8 + bytes(12) == row[5:]
+    assert 41 == len(row)
+    assert 2 == row[0]
+    assert (3).to_bytes(8, "big") + (5).to_bytes(8, "big") + b"\xff" * 8 + bytes(12) == row[5:]
+
+
+def test_a_row_of_another_version_says_so() -> None:
+    row = encode_cursor(RECORDS[0])
+    with pytest.raises(Corrupt, match="expected version 2, got 1"):
+        decode_cursor(b"\x01" + row[1:])
 
 
 @pytest.mark.parametrize("record", RECORDS)

@@ -13,7 +13,8 @@ from ledger import (
     InvalidPosition,
     Position,
 )
-from ledger.cursors.cursor_state import READ_GAP_MAX, CursorState, EntryPart
+from ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
+from ledger.cursors.entry_part import EntryPart
 from ledger.ledger_list_state import LedgerListState
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 

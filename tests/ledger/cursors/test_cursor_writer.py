@@ -7,6 +7,7 @@ import pytest
 
 from ledger import (
     EARLIEST,
+    CursorState,
     LedgerError,
     LedgerStore,
     ManagedLedger,
@@ -14,7 +15,7 @@ from ledger import (
     StoreConfig,
     keys,
 )
-from ledger.cursors import cursor_writer
+from ledger.cursors import cursor_rows_state, cursor_writer
 from ledger.engine.base import CommitGroup
 from ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, OpenStore, add_all, numbers, settled
@@ -123,6 +124,113 @@ async def test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed(
     store, ml = await opened(engine, open_store)
     assert 5 == ml.cursors["c"].backlog
     assert frozenset({0}) == ml.cursors["c"].batch_indexes(places[4])
+
+
+def kinds_of(engine: FaultyEngine) -> str:
+    """What rows the cursors have: k snapshot, p progress, d change."""
+    return "".join(chr(key[0]) for kind in (b"k", b"p", b"d")
+                   for key, _ in engine.scan(kind, keys.successor(kind)))  # fmt: skip
+
+
+@pytest.fixture
+def small_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few holes are many."""
+    monkeypatch.setattr(cursor_rows_state, "SMALL_PARTS_MAX", 1)
+
+
+@pytest.mark.usefixtures("small_rows")
+async def test_an_acknowledgement_writes_what_changed_and_a_crash_brings_all_of_it_back(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    """Every acknowledgement wrote the whole cursor, however many holes it had."""
+    _, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 19))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1:14:2])
+    assert "kp" == kinds_of(engine)
+    await cursor.delete(places[15])
+    await cursor.delete_batch_index(places[17], [0, 2], 4)
+    await cursor.delete_batch_index(places[17], [3], 4)
+    await cursor.mark_delete(places[2], properties={"page": 3})
+    assert "kpdddd" == kinds_of(engine)
+    ml = await after_crash(engine, open_store)
+    again = ml.cursors["c"]
+    assert cursor.individually_deleted == again.individually_deleted
+    assert (places[3], {"page": 3}) == (again.mark_delete_position, again.properties)
+    assert frozenset({1}) == again.batch_indexes(places[17])
+
+
+@pytest.mark.usefixtures("small_rows")
+async def test_a_closed_or_deleted_cursor_leaves_no_changes(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    _, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 19))
+    for name in ("closed", "deleted"):
+        cursor = await ml.open_cursor(name, initial=EARLIEST)
+        for at in (1, 3, 5, 7):
+            await cursor.delete(places[at])
+    assert "kkppdddddd" == kinds_of(engine)
+    await ml.delete_cursor("deleted")
+    await ml.cursors["closed"].close()
+    assert "k" == kinds_of(engine)
+    cursor = await ml.open_cursor("closed")
+    await cursor.delete(places[9])
+    await cursor.delete(places[11])
+    assert "kpd" == kinds_of(engine)
+    ml = await after_crash(engine, open_store)
+    assert 14 == ml.cursors["closed"].backlog
+
+
+@pytest.mark.usefixtures("small_rows")
+async def test_a_reset_takes_back_what_the_changes_before_it_acknowledged(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    _, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 19))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    for at in (1, 3, 5, 7):
+        await cursor.delete(places[at])
+    await cursor.reset(EARLIEST)
+    ml = await after_crash(engine, open_store)
+    assert 20 == ml.cursors["c"].backlog
+
+
+@pytest.mark.usefixtures("small_rows")
+async def test_what_could_not_be_written_as_a_change_goes_with_the_whole_cursor(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    _, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 19))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1:6:2])
+    engine.fail_next("commit")
+    with pytest.raises(StorageFailed):
+        await cursor.delete(places[7])
+    await cursor.delete(places[9])
+    ml = await after_crash(engine, open_store)
+    assert 15 == ml.cursors["c"].backlog
+
+
+@pytest.mark.usefixtures("small_rows")
+async def test_an_editor_that_raised_leaves_nothing_in_the_next_change(
+    engine: FaultyEngine, open_store: OpenStore
+) -> None:
+    _, ml = await opened(engine, open_store)
+    places = await add_all(ml, numbers(0, 19))
+    cursor = await ml.open_cursor("c", initial=EARLIEST)
+    await cursor.delete(places[1:6:2])
+
+    def fail(state: CursorState) -> None:
+        state.delete([places[9]])
+        raise ZeroDivisionError
+
+    cursor.revision.start()
+    with pytest.raises(ZeroDivisionError):
+        cursor.revision.end(fail)
+    await cursor.delete(places[11])
+    ml = await after_crash(engine, open_store)
+    assert 16 == ml.cursors["c"].backlog
 
 
 @pytest.mark.parametrize(("kinds", "first"), [("p", 4), ("kp", 0), ("k", 7)])
