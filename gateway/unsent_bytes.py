@@ -192,7 +192,8 @@ class UnsentBytes:
         for sender, resume in list(self._waiting.items()):
             if self.state.is_full:
                 return
-            if self._has_room(sender):
+            # What one of them does when it goes on may close another.
+            if sender in self._waiting and self._has_room(sender):
                 del self._waiting[sender]
                 resume()
         self._has_queue = False

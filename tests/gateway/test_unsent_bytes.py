@@ -154,6 +154,21 @@ async def test_who_is_gone_neither_counts_nor_goes_on(
     assert (["slow"], 0) == (resumed, unsent.state.total)
 
 
+async def test_one_that_goes_on_may_close_another_that_waits(
+    gateway: RunningGateway, unsent: UnsentBytes
+) -> None:
+    """Its next request needs room at once; a KeyError kept all others waiting."""
+    slow, first, second, resumed = Socket(unsent), Socket(unsent), Socket(unsent), list[str]()
+    slow.write(LIMIT)
+    assert not unsent.has_room(first)
+    unsent.wait(first, lambda: unsent.forget(second))
+    wait(unsent, second, resumed)
+    wait(unsent, Socket(unsent, "third"), resumed)
+    slow.take(LIMIT)
+    await after(gateway, LOOK_PERIOD_MS, lambda: bool(resumed))
+    assert ["third"] == resumed
+
+
 async def test_freed_memory_is_given_back_once_and_not_too_often(
     gateway: RunningGateway, unsent: UnsentBytes, trim: Trim
 ) -> None:
