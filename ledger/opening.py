@@ -116,16 +116,21 @@ def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
     return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
 
 
-def load_deletion(engine: StorageEngine, name: str) -> tuple[list[Row], list[int]]:
-    """Return what deletes a managed ledger: rows, and the ledgers whose data goes."""
-    snapshot = load_snapshot(engine, name, 0)
-    assert snapshot is not None, f"{name} has no record"
-    ledger_ids = [record.ledger_id for record in snapshot.ledgers]
-    rows: list[Row] = [(keys.managed_ledger_key(name), None)]
-    rows += [(keys.ledger_key(snapshot.head.managed_ledger_id, id_), None) for id_ in ledger_ids]
-    for each in keys.cursor_ranges(snapshot.head.managed_ledger_id):
-        rows += [(key, None) for key, _ in engine.scan(*each)]
-    return rows, ledger_ids
+def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Row], list[int]]:
+    """Return what deletes managed ledgers: rows, and the ledgers whose data goes."""
+    rows: list[Row] = []
+    dropped: list[int] = []
+    for name in names:
+        head_key = keys.managed_ledger_key(name)
+        row = engine.get(head_key)
+        assert row is not None, f"{name} has no record"
+        id_ = decode_managed_ledger(row).managed_ledger_id
+        ledger_keys = [key for key, _ in engine.scan(*keys.ledger_range(id_))]
+        dropped += map(keys.ledger_id_in, ledger_keys)
+        rows += [(key, None) for key in (head_key, *ledger_keys)]
+        for each in keys.cursor_ranges(id_):
+            rows += [(key, None) for key, _ in engine.scan(*each)]
+    return rows, dropped
 
 
 def recovered_state(

@@ -6,7 +6,6 @@ A sync that failed stops the store for good.
 Must not know: what entries and the user's rows mean.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -19,7 +18,6 @@ from ledger import keys
 from ledger.cold_reads import ColdReads
 from ledger.committer import Committer
 from ledger.config import ManagedLedgerConfig, StoreConfig
-from ledger.cursors.cursor_recovery_plan import StoredCursor
 from ledger.engine.base import StorageEngine
 from ledger.entry_cache import EntryCache
 from ledger.errors import (
@@ -30,20 +28,15 @@ from ledger.errors import (
     from_engine,
     translating,
 )
-from ledger.ledger_list_state import LedgerListState
 from ledger.managed_ledger import ManagedLedger
-from ledger.metadata_change import change_rows
 from ledger.opening import (
-    Snapshot,
-    load_deletion,
-    load_snapshot,
     load_store,
     on_loop_bytes_max,
     open_engine,
     read_ahead_bytes_max,
-    recovered_state,
 )
 from ledger.operations import Row, RowsDone, submitted
+from ledger.ownership import Ownership
 from ledger.services import IdCounter, MetadataVersions, StoreServices
 from ledger.space_reclaim import SpaceReclaim
 from ledger.threads import StoreThreads
@@ -87,9 +80,7 @@ class LedgerStore:
         self._committer: Committer
         self._services: StoreServices
         self._reclaim: SpaceReclaim
-        self._names: set[str] = set()
-        self._handles: dict[str, ManagedLedger] = {}
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._ownership: Ownership
         self._is_open = False
         self._is_closed = False
 
@@ -152,11 +143,8 @@ class LedgerStore:
             self._is_closed = True
             return
         self._is_closed = True
-        for lock in list(self._locks.values()):
-            async with lock:
-                pass  # an opening or a deletion under way ends first, and still can be written
-        await asyncio.gather(*(handle.close() for handle in list(self._handles.values())))
-        self._handles.clear()
+        await self._ownership.settle()
+        await self._ownership.close()
         await self._reclaim.close()
         await self._committer.close()
         await self._services.supervisor.close()
@@ -180,24 +168,33 @@ class LedgerStore:
         """
         _check_name(name)
         self._check_usable()
-        opening = self._open_managed_ledger(name, config or ManagedLedgerConfig())
+        opening = self._ownership.open(name, config or ManagedLedgerConfig())
         return await self._services.supervisor.finish(opening, f"open {name}")
 
-    async def _open_managed_ledger(self, name: str, config: ManagedLedgerConfig) -> ManagedLedger:
-        async with self._lock_of(name):
-            if handle := self._handles.pop(name, None):
-                handle.fence()
-                await self._committer.flush()
-            self._check_usable()
-            state, cursors = await self._recover(name)
-            self._names.add(name)
-            self._check_usable()
-            self._services.versions.reset(name, state.head.version)
-            handle = ManagedLedger(
-                name, state, self._services, config, self._forget, cursors=cursors
-            )
-            self._handles[name] = handle
-            return handle
+    def create_managed_ledger_nowait(
+        self,
+        name: str,
+        *,
+        config: ManagedLedgerConfig | None = None,
+        lost: Callable[[LedgerError], None],
+    ) -> ManagedLedger | None:
+        """Create a managed ledger without waiting until it is durable: its first entry waits.
+
+        Args:
+            name: of the new one.
+            config: its settings.
+            lost: called on the loop if it could not be stored: the handle is fenced, what was
+                appended fails right after this, and there is no managed ledger of that name.
+
+        Returns:
+            The handle; None if there is one of that name, or it is being opened or deleted.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+        """
+        _check_name(name)
+        self._check_usable()
+        return self._ownership.create_nowait(name, config or ManagedLedgerConfig(), lost)
 
     async def delete_managed_ledger(self, name: str) -> None:
         """Delete a managed ledger with its data; nothing if there is none.
@@ -206,33 +203,29 @@ class LedgerStore:
             Fenced, AlreadyClosed: the store has stopped.
             StorageFailed: nothing was changed.
         """
-        _check_name(name)
+        await self.delete_managed_ledgers((name,))
+
+    async def delete_managed_ledgers(self, names: Sequence[str]) -> None:
+        """Delete managed ledgers with their data, all or none; nothing for names of none.
+
+        Raises:
+            Fenced, AlreadyClosed: the store has stopped.
+            StorageFailed: nothing was changed.
+        """
+        for name in names:
+            _check_name(name)
         self._check_usable()
         # Nobody knows what became of it when it is left halfway, so a caller cannot cancel it.
-        await self._services.supervisor.finish(self._delete_managed_ledger(name), f"delete {name}")
+        deletion, what = self._ownership.delete(names), f"delete {len(names)} managed ledgers"
+        await self._services.supervisor.finish(deletion, what)
 
-    async def _delete_managed_ledger(self, name: str) -> None:
-        async with self._lock_of(name):
-            self._check_usable()
-            handle = self._handles.get(name)
-            if handle is not None:
-                handle.fence_for_deletion()
-            try:
-                await self._committer.flush()
-                await self._delete_rows(name)
-            except BaseException:
-                if handle is not None:
-                    handle.end_deletion(deleted=False)
-                raise
-            self._handles.pop(name, None)
-            self._names.discard(name)
-            if handle is not None:
-                handle.end_deletion(deleted=True)
-            self._services.forget_managed_ledger(name)
+    def has_managed_ledger(self, name: str) -> bool:
+        """Tell whether there is a managed ledger of that name."""
+        return name in self._ownership
 
     def managed_ledger_names(self) -> list[str]:
         """Return the names of all managed ledgers, sorted."""
-        return sorted(self._names)
+        return self._ownership.names()
 
     # Rows of the user
 
@@ -271,7 +264,8 @@ class LedgerStore:
             StorageFailed: nothing was stored.
         """
         self._check_usable()
-        await self._commit_rows([(keys.user_key(key), value) for key, value in rows])
+        stored = [(keys.user_key(key), value) for key, value in rows]
+        await submitted(lambda done: self._committer.submit_rows(stored, done))
 
     def get_row(self, key: bytes) -> bytes | None:
         """Return the value of a row of the user, as far as it is durable.
@@ -362,7 +356,6 @@ class LedgerStore:
             pool.close()
             raise from_engine(error) from error
         self._engine = engine
-        self._names = set(names)
         supervisor = Supervisor(containment=self.containment)
         self._committer = Committer(
             self._engine,
@@ -396,6 +389,7 @@ class LedgerStore:
             config=self.config,
             metrics=self.metrics,
         )
+        self._ownership = Ownership(names, self._services, self._check_usable)
         self._reclaim = SpaceReclaim(
             self._engine, self._committer, self.config,
             clock=self.clock, pool=pool, supervisor=supervisor,
@@ -403,57 +397,6 @@ class LedgerStore:
         self._reclaim.start()
         _stores[id(self._engine)] = self
         self._is_open = True
-
-    async def _recover(self, name: str) -> tuple[LedgerListState, Sequence[StoredCursor]]:
-        """Take over a managed ledger as it stands, or start one."""
-        services = self._services
-        snapshot: Snapshot | None = None
-        if name in self._names:
-            snapshot = await self._look(load_snapshot, self._engine, name, self.clock.now_ms())
-        if snapshot is None:
-            snapshot = Snapshot.of_new(services.ids.take())
-        change, state = recovered_state(
-            snapshot, new_ledger_id=services.ids.take(), now_ms=self.clock.now_ms()
-        )
-        rows = [*change_rows(name, change), services.ids.row()]
-        await self._commit_rows(rows, drops=change.removed)
-        for ledger_id in change.removed:
-            services.forget_ledger(ledger_id)
-        return state, snapshot.cursors
-
-    async def _delete_rows(self, name: str) -> None:
-        if name not in self._names:
-            return
-        rows, ledger_ids = await self._look(load_deletion, self._engine, name)
-        await self._commit_rows(rows, drops=ledger_ids)
-        for ledger_id in ledger_ids:
-            self._services.forget_ledger(ledger_id)
-
-    async def _look(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Look something up in a thread; a successor on the engine may change it meanwhile."""
-        try:
-            found = await self._services.pool.run(call, *arguments)
-        except Exception as error:
-            self._check_not_fenced()
-            raise from_engine(error) from error
-        self._check_not_fenced()
-        return found
-
-    async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int] = ()) -> None:
-        """Submit rows in stored form and wait for them."""
-        await submitted(lambda done: self._committer.submit_rows(rows, done, drops))
-
-    def _lock_of(self, name: str) -> asyncio.Lock:
-        """Return the lock for opening and deleting that name; it lives while somebody holds it."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
-
-    def _forget(self, handle: ManagedLedger) -> None:
-        if self._handles.get(handle.name) is handle:
-            del self._handles[handle.name]
-            self._services.versions.forget(handle.name)
 
     def _check_usable(self) -> None:
         if self._is_closed or not self._is_open:
@@ -465,8 +408,7 @@ class LedgerStore:
             raise Fenced(str(self._committer.fatal))
 
     def _stopped(self, error: LedgerError) -> None:
-        for handle in list(self._handles.values()):
-            handle.fence()
+        self._ownership.fence_all()
         self.on_fatal(error)
 
     async def _close_engine(self) -> None:

@@ -15,7 +15,6 @@ from ledger import (
     LATEST,
     Fenced,
     InvalidArgument,
-    LedgerStore,
     ManagedLedger,
     ManagedLedgerConfig,
     NonRecoverable,
@@ -24,6 +23,7 @@ from ledger import (
     StoreConfig,
 )
 from ledger.engine.errors import EntryMissing
+from ledger.ownership import Ownership
 from ledger.testing import FaultyEngine
 from tests.ledger.words import COLD, SMALL, OpenStore, add_all, append, datas, numbers
 
@@ -170,13 +170,13 @@ async def test_rule_4_the_end_of_the_log_is_an_end(
 
 
 async def test_rule_4_a_deleted_log_is_gone_and_not_damaged(
-    open_store: OpenStore, cold: ManagedLedger, engine: FaultyEngine
+    cold: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    store: LedgerStore = cold._on_closed.__self__  # type: ignore[attr-defined]
+    owner: Ownership = cold._on_closed.__self__  # type: ignore[attr-defined]
     hold = engine.hold_next("read")
     reading = asyncio.ensure_future(cold.read_entries(EARLIEST, 99))
     await hold.reached()
-    await store.delete_managed_ledger("orders")
+    await owner.delete(["orders"])
     hold.release()
     with pytest.raises(Fenced):
         await reading

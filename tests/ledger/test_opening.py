@@ -8,7 +8,7 @@ from ledger.engine.memory import MemoryEngine
 from ledger.errors import Corrupt
 from ledger.opening import (
     Snapshot,
-    load_deletion,
+    load_deletions,
     load_snapshot,
     load_store,
     recovered_state,
@@ -97,7 +97,7 @@ def test_a_store_has_names_and_a_counter() -> None:
 
 def test_a_deletion_takes_the_rows_of_that_managed_ledger_and_its_ledgers() -> None:
     engine = stored(closed(5, 2), opened(6))
-    rows, ledger_ids = load_deletion(engine, "orders")
+    rows, ledger_ids = load_deletions(engine, ["orders"])
     assert ({None}, [5, 6]) == ({value for _, value in rows}, ledger_ids)
     group = CommitGroup(rows=rows)
     engine.commit(group, sync=True)

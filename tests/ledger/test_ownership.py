@@ -26,7 +26,6 @@ from ledger import (
     StoreInUse,
 )
 from ledger.engine.base import CommitGroup
-from ledger.engine.faulty import Operation
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.keys import ID_COUNTER
 from ledger.testing import FaultyEngine
@@ -348,19 +347,6 @@ async def test_a_handle_closed_during_its_deletion_stays_closed(
         assert [ID_COUNTER] == [key for key, _ in engine.scan(b"", b"\xff")]
 
 
-async def test_a_deletion_that_cannot_read_changes_nothing(open_store: OpenStore) -> None:
-    """What the engine raised came out as it was, an error that no caller of this room knows."""
-    engine = FaultyEngine(None)
-    store = await open_store(engine=engine)
-    ml = await store.open_managed_ledger("orders")
-    await ml.add_entry(b"0")
-    engine.fail_next("read")
-    with pytest.raises(StorageFailed):
-        await store.delete_managed_ledger("orders")
-    await ml.add_entry(b"1")
-    assert [b"0", b"1"] == await all_of(ml)
-
-
 class Slow(FaultyEngine):
     """Whoever looks a managed ledger up is held until somebody lets it go."""
 
@@ -398,28 +384,29 @@ async def test_a_store_that_was_replaced_while_it_looked_makes_nothing_of_what_i
     assert numbers(0, 12) == await all_of(ml)
 
 
-@pytest.mark.parametrize("op", ["commit", "read"])
+@pytest.mark.parametrize("under_way", ["opening", "deletion"])
 async def test_a_store_that_closes_lets_openings_and_deletions_end(
-    open_store: OpenStore, op: Operation
+    open_store: OpenStore, under_way: str
 ) -> None:
     """The deletion found no such name and reported success; after a restart it was there."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
-    if op == "read":
-        await (await store.open_managed_ledger("orders")).add_entry(b"counted when it is deleted")
-    hold = engine.hold_next(op)
+    is_opening = under_way == "opening"
+    if not is_opening:
+        await (await store.open_managed_ledger("orders")).add_entry(b"0")
+    hold = engine.hold_next("commit")
     ending = [store.open_managed_ledger("orders"), store.delete_managed_ledger("orders")]
-    tasks = [asyncio.ensure_future(each) for each in (ending if op == "commit" else ending[::-1])]
+    tasks = [asyncio.ensure_future(each) for each in (ending if is_opening else ending[::-1])]
     await hold.reached()
     closing = asyncio.ensure_future(store.close())
     await asyncio.sleep(0)
     hold.release()
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     await closing
-    first = AlreadyClosed if op == "commit" else type(None)
+    first = AlreadyClosed if is_opening else type(None)
     assert [first, AlreadyClosed] == [type(each) for each in outcomes]
     again = await open_store(engine=engine)
-    assert (["orders"] if op == "commit" else []) == again.managed_ledger_names()
+    assert (["orders"] if is_opening else []) == again.managed_ledger_names()
 
 
 async def test_a_store_that_closes_cancels_nobody_who_waits_to_trim(open_store: OpenStore) -> None:

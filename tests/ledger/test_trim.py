@@ -219,7 +219,7 @@ async def test_a_ledger_without_an_owner_is_found_by_the_doctor(tmp_path: Path) 
         await add_all(ml, numbers(0, 9))
         leaked = ml.ledgers[0].ledger_id
         key = ml._ledger_row(ml._tail.record())[0][:-8] + leaked.to_bytes(8, "big")
-        await store._commit_rows([(key, None)])
+        await store._ownership._commit_rows([(key, None)], ())
     problems = problems_in(tmp_path)
     assert [(leaked, "has entries, but belongs to no managed ledger")] == [
         (problem.ledger_id, problem.reason) for problem in problems

@@ -23,6 +23,8 @@ from tests.simulation.log_model import HandleModel, LogModel, Removal
 from tests.simulation.scene import Attempt, Scene
 
 PROPERTIES = ("x", "y")
+CREATES = 0.5
+"""How often an opening tries first to create what it opens, without waiting for that."""
 
 
 # Owners
@@ -30,7 +32,45 @@ PROPERTIES = ("x", "y")
 
 def open_log(scene: Scene, log: LogModel) -> None:
     """Open a managed ledger, or create it; whoever has it open is fenced."""
-    scene.start(f"open {log.name}", _opening(scene, log.name))
+    if scene.random.random() >= CREATES or not _create_at_once(scene, log.name):
+        scene.start(f"open {log.name}", _opening(scene, log.name))
+
+
+def _create_at_once(scene: Scene, name: str) -> bool:
+    """Create a managed ledger that is used before it is durable; False if there is one."""
+    store, model, config = scene.store, scene.model, ledger_config(scene.random)
+    lost: list[LedgerError] = []
+
+    def lose(error: LedgerError) -> None:
+        scene.note(f"{handle} was not created: {error}")
+        check(scene.faults.count or scene.may_refuse(store), f"{handle}: lost without a reason")
+        lost.append(error)
+        if not handle.is_stale:
+            scene.retire(handle)
+        is_known = isinstance(error, StorageFailed)  # else the store has stopped, and nobody knows
+        if is_known and store is scene.store and model.logs[name] is log:
+            model.logs[name] = LogModel(name)
+
+    async def see_it_stored() -> None:
+        await store.flush()
+        is_undecided = lost or scene.changing[name] or store is not scene.store or store.is_fenced
+        if not is_undecided and model.logs[name] is log:
+            log.exists = {True}
+
+    try:
+        ml = store.create_managed_ledger_nowait(name, config=config, lost=lose)
+    except (Fenced, AlreadyClosed) as error:
+        check(scene.may_refuse(store), f"create {name}: {error} without a reason")
+        return True
+    if ml is None:
+        return False
+    check(False in model.logs[name].exists, f"{name} was there, and is created")
+    log = model.logs[name] = LogModel(name)
+    log.exists = {True, False}
+    handle = model.opened(log, ml, config)
+    adopt_cursors(handle)
+    scene.start(f"created {handle} {config}", see_it_stored())
+    return True
 
 
 async def _opening(scene: Scene, name: str) -> None:

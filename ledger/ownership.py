@@ -1,0 +1,212 @@
+"""Ownership: which managed ledgers a store has, and which handle owns each.
+
+Rule: one owner per managed ledger; whoever opens it later fences the handle before. Openings and
+deletions of one name follow each other. What an opening or a deletion wrote counts when it is
+durable, except that of a new managed ledger, which nobody else can have: `create_nowait` hands it
+out at once, and lets go of it again if its rows were not stored.
+Must not know: entries, the user's rows, how a store starts and ends.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from weakref import WeakValueDictionary
+
+from ledger.config import ManagedLedgerConfig
+from ledger.cursors.cursor_recovery_plan import StoredCursor
+from ledger.errors import Fenced, LedgerError, from_engine
+from ledger.ledger_list_state import LedgerListState, MetadataChange
+from ledger.managed_ledger import ManagedLedger
+from ledger.metadata_change import change_rows
+from ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
+from ledger.operations import Row, submitted
+from ledger.services import StoreServices
+from runtime.blocking import Arguments, Result
+
+
+class Ownership:
+    """The managed ledgers of one store, by name."""
+
+    def __init__(
+        self, names: Iterable[str], services: StoreServices, check: Callable[[], None]
+    ) -> None:
+        """Args: check: raises when the store cannot be used any more."""
+        self._names = set(names)
+        self._services = services
+        self._check_usable = check
+        self._handles: dict[str, ManagedLedger] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names
+
+    def names(self) -> list[str]:
+        """Return the names of all managed ledgers, sorted."""
+        return sorted(self._names)
+
+    # Opening
+
+    def create_nowait(
+        self, name: str, config: ManagedLedgerConfig, lost: Callable[[LedgerError], None]
+    ) -> ManagedLedger | None:
+        """Create a managed ledger; its rows go with the next group that is needed anyway.
+
+        Args:
+            name: of the new one.
+            config: its settings.
+            lost: called if the rows were not stored, before whoever appended hears of that; the
+                handle is fenced then, and there is no managed ledger of that name.
+
+        Returns:
+            The handle; None if there is one of that name, or somebody is about to change that.
+
+        Raises:
+            Fenced: the store has stopped.
+        """
+        if name in self._names or name in self._locks:
+            return None
+        change, state = self._taken_over(Snapshot.of_new(self._services.ids.take()))
+
+        def stored(error: LedgerError | None) -> None:
+            if error is not None:
+                self._disown(handle)
+                lost(error)
+
+        rows = [*change_rows(name, change), self._services.ids.row()]
+        self._services.committer.submit_rows_lazily(rows, stored)
+        handle = self._own(name, state, config, ())
+        return handle
+
+    async def open(self, name: str, config: ManagedLedgerConfig) -> ManagedLedger:
+        """Open a managed ledger, or create it; see `LedgerStore.open_managed_ledger`."""
+        async with self._lock_of(name):
+            if handle := self._handles.pop(name, None):
+                handle.fence()
+                await self._services.committer.flush()
+            self._check_usable()
+            state, cursors = await self._recover(name)
+            self._check_usable()
+            return self._own(name, state, config, cursors)
+
+    def _own(
+        self,
+        name: str,
+        state: LedgerListState,
+        config: ManagedLedgerConfig,
+        cursors: Sequence[StoredCursor],
+    ) -> ManagedLedger:
+        self._names.add(name)
+        self._services.versions.reset(name, state.head.version)
+        handle = ManagedLedger(name, state, self._services, config, self._forget, cursors=cursors)
+        self._handles[name] = handle
+        return handle
+
+    async def _recover(self, name: str) -> tuple[LedgerListState, Sequence[StoredCursor]]:
+        """Take over a managed ledger as it stands, or start one."""
+        services = self._services
+        snapshot: Snapshot | None = None
+        if name in self._names:
+            now_ms = services.clock.now_ms()
+            snapshot = await self._look(load_snapshot, services.engine, name, now_ms)
+        if snapshot is None:
+            snapshot = Snapshot.of_new(services.ids.take())
+        change, state = self._taken_over(snapshot)
+        rows = [*change_rows(name, change), services.ids.row()]
+        await self._commit_rows(rows, drops=change.removed)
+        for ledger_id in change.removed:
+            services.forget_ledger(ledger_id)
+        return state, snapshot.cursors
+
+    def _taken_over(self, snapshot: Snapshot) -> tuple[MetadataChange, LedgerListState]:
+        services = self._services
+        return recovered_state(
+            snapshot, new_ledger_id=services.ids.take(), now_ms=services.clock.now_ms()
+        )
+
+    # Deleting and closing
+
+    async def delete(self, names: Iterable[str]) -> None:
+        """Delete managed ledgers, all or none; see `LedgerStore.delete_managed_ledgers`."""
+        names = sorted(set(names))
+        async with AsyncExitStack() as locks:
+            for name in names:  # in one order for all: two deletions never wait for each other
+                await locks.enter_async_context(self._lock_of(name))
+            self._check_usable()
+            handles = [self._handles[name] for name in names if name in self._handles]
+            for handle in handles:
+                handle.fence_for_deletion()
+            try:
+                await self._services.committer.flush()
+                await self._delete_rows([name for name in names if name in self._names])
+            except BaseException:
+                for handle in handles:
+                    handle.end_deletion(deleted=False)
+                raise
+            for name in names:
+                self._handles.pop(name, None)
+                self._names.discard(name)
+            for handle in handles:
+                handle.end_deletion(deleted=True)
+            for name in names:
+                self._services.forget_managed_ledger(name)
+
+    async def settle(self) -> None:
+        """Wait for openings and deletions that are under way: they can still be written."""
+        for lock in list(self._locks.values()):
+            async with lock:
+                pass
+
+    async def close(self) -> None:
+        """Close all handles."""
+        await asyncio.gather(*(handle.close() for handle in list(self._handles.values())))
+        self._handles.clear()
+
+    def fence_all(self) -> None:
+        """The store stops for good."""
+        for handle in list(self._handles.values()):
+            handle.fence()
+
+    async def _delete_rows(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        rows, ledger_ids = await self._look(load_deletions, self._services.engine, names)
+        await self._commit_rows(rows, drops=ledger_ids)
+        for ledger_id in ledger_ids:
+            self._services.forget_ledger(ledger_id)
+
+    # Inside
+
+    async def _look(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+        """Look something up in a thread; a successor on the engine may change it meanwhile."""
+        try:
+            found = await self._services.pool.run(call, *arguments)
+        except Exception as error:
+            self._check_not_fenced()
+            raise from_engine(error) from error
+        self._check_not_fenced()
+        return found
+
+    async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int]) -> None:
+        await submitted(lambda done: self._services.committer.submit_rows(rows, done, drops))
+
+    def _lock_of(self, name: str) -> asyncio.Lock:
+        """Return the lock for opening and deleting that name; it lives while somebody holds it."""
+        lock = self._locks.get(name)
+        if lock is None:
+            lock = self._locks[name] = asyncio.Lock()
+        return lock
+
+    def _forget(self, handle: ManagedLedger) -> None:
+        if self._handles.get(handle.name) is handle:
+            del self._handles[handle.name]
+            self._services.versions.forget(handle.name)
+
+    def _disown(self, handle: ManagedLedger) -> None:
+        """A managed ledger that was just created does not exist after all."""
+        self._names.discard(handle.name)
+        self._forget(handle)
+        handle.fence()
+
+    def _check_not_fenced(self) -> None:
+        if (fatal := self._services.committer.fatal) is not None:
+            raise Fenced(str(fatal))
