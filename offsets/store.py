@@ -7,7 +7,7 @@ Must not know: who may commit, whether a topic exists.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -74,12 +74,12 @@ class OffsetStore:
         """Return every place of the group that has a row, or will have one in a moment."""
         return set(self._last_offsets(group))
 
-    def places_of_topic(self, topic_id: UUID) -> dict[str, list[Place]]:
-        """Return by group the places whose offsets name a topic, when all that comes has landed."""
+    def places_of_topics(self, topic_ids: Set[UUID]) -> dict[str, list[Place]]:
+        """Return by group the places whose offsets name the topics, when all under way landed."""
         found = {}
         for group in {*self.state.groups(), *self._in_flight}:
             last = self._last_offsets(group)
-            places = [place for place, offset in last.items() if offset.topic_id == topic_id]
+            places = [place for place, offset in last.items() if offset.topic_id in topic_ids]
             if places:
                 found[group] = places
         return found

@@ -22,6 +22,7 @@ from uuid import UUID
 
 TOPIC_PREFIX = b"T"
 DELETION_PREFIX = b"D"
+PARTITION_PREFIX = b"P"
 _INDEX = Struct(">I")
 _ID = Struct(">Q")
 
@@ -42,7 +43,7 @@ class PartitionKeys:
     __slots__ = ("aborted", "checkpoint", "intervals", "log_start", "prefix", "spans")
 
     def __init__(self, topic_id: UUID, index: int) -> None:
-        self.prefix = b"P" + topic_id.bytes + _INDEX.pack(index)
+        self.prefix = PARTITION_PREFIX + topic_id.bytes + _INDEX.pack(index)
         self.checkpoint = self.prefix + b"C"
         self.log_start = self.prefix + b"L"
         self.spans = self.prefix + b"S"

@@ -8,7 +8,7 @@ Must not know: requests, records.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 from uuid import UUID
 
@@ -25,20 +25,19 @@ from topics.errors import (
     TopicsError,
     UnknownTopic,
 )
-from topics.keys import DELETION_PREFIX, TOPIC_PREFIX, PartitionKeys, deletion_key, topic_key
+from topics.keys import TOPIC_PREFIX, deletion_key, topic_key
 from topics.partition_addition import PartitionAddition
-from topics.partition_open import managed_ledger_name
 from topics.records import TopicRecord
 from topics.results import from_ledger_error
 from topics.topic import Topic, unknown_topic
 from topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
 from topics.topic_names import check_name, collision_key, is_internal, resolve_name
+from topics.topic_remains import TopicRemains
 
 logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX = 100_000
 USE_DEFAULT = -1
-DELETED_ROWS_MAX = 1000
 
 CommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
 """Answers for a partition of a topic, by name and id; None when no group has committed one."""
@@ -64,6 +63,7 @@ class TopicRegistry:
         self._collisions: dict[str, str] = {}
         self._changing = asyncio.Lock()
         self._supervisor = Supervisor(containment=store.containment)
+        self._remains = TopicRemains(store, self._supervisor)
 
     @classmethod
     async def open(
@@ -83,7 +83,7 @@ class TopicRegistry:
         )
         for _, row in store.scan_rows(TOPIC_PREFIX):
             registry._add(records.decode_topic(row))
-        await registry.finish_deletions()
+        registry._remains.load()
         return registry
 
     # Looking (plain)
@@ -169,8 +169,7 @@ class TopicRegistry:
     async def delete(self, name: str, *, topic_id: UUID | None = None) -> None:
         """Delete a topic with everything in it.
 
-        The topic has gone when this returns; space that could not be given back now is given back
-        by `finish_deletions`.
+        The topic has gone when this returns; what it has left goes in the background.
 
         Args:
             name: the topic.
@@ -184,14 +183,34 @@ class TopicRegistry:
             topic = self._expect(name)
             if topic_id not in (None, topic.id):
                 raise UnknownTopic(f"topic {name!r} has the id {topic.id}, expected {topic_id}")
-            row = records.encode_topic(topic.record)
-            await self._put([(topic_key(topic.name), None), (deletion_key(topic.id), row)])
+            await self._delete([topic])
+
+    async def delete_together(self, topics: Iterable[Topic]) -> list[Topic]:
+        """Delete topics as `delete` does, all or none; return those that had not gone before.
+
+        Raises:
+            StorageFailed: nothing was deleted.
+        """
+        async with self._changing:
+            there = [topic for topic in topics if self._topics.get(topic.name) is topic]
+            await self._delete(there)
+            return there
+
+    async def _delete(self, topics: Sequence[Topic]) -> None:
+        rows: list[tuple[bytes, bytes | None]] = []
+        for topic in topics:
+            rows.append((topic_key(topic.name), None))
+            rows.append((deletion_key(topic.id), records.encode_topic(topic.record)))
+        await self._put(rows)
+        for topic in topics:
             del self._topics[topic.name]
             del self._by_id[topic.id]
             del self._collisions[collision_key(topic.name)]
             self.epoch += 1
             topic.mark_deleted()
-        await self.finish_deletions()
+        for topic in topics:
+            await topic.settle()
+        self._remains.add(topic.record for topic in topics)
 
     async def create_partitions(self, name: str, total: int) -> Topic:
         """Give a topic more partitions; durable cursors begin at the beginning of those.
@@ -301,14 +320,7 @@ class TopicRegistry:
 
     async def finish_deletions(self) -> None:
         """Remove what deleted topics have left; what fails is tried again the next time."""
-        for key, row in self._store.scan_rows(DELETION_PREFIX):
-            record = records.decode_topic(row)
-            try:
-                for index in range(self._stored_partition_count(record)):
-                    await self._remove_partition(record, index)
-                await self._store.put_rows([(key, None)])
-            except LedgerError as error:
-                logger.warning("remains of deleted topic %s stay for now: %s", record.name, error)
+        await self._remains.remove()
 
     async def close(self) -> None:
         """Close all partitions; idempotent. The store stays open."""
@@ -316,21 +328,6 @@ class TopicRegistry:
             for topic in self.all():
                 await topic.close()
         await self._supervisor.close()
-
-    def _stored_partition_count(self, record: TopicRecord) -> int:
-        """Count partitions with those of an addition that did not come to its end."""
-        names, count = set(self._store.managed_ledger_names()), record.partition_count
-        while managed_ledger_name(record.name, record.topic_id, count) in names:
-            count += 1
-        return count
-
-    async def _remove_partition(self, record: TopicRecord, index: int) -> None:
-        name = managed_ledger_name(record.name, record.topic_id, index)
-        await self._store.delete_managed_ledger(name)
-        rows = self._store.scan_rows(PartitionKeys(record.topic_id, index).prefix)
-        for start in range(0, len(rows), DELETED_ROWS_MAX):
-            chunk = rows[start : start + DELETED_ROWS_MAX]
-            await self._store.put_rows([(key, None) for key, _ in chunk])
 
     def _expect(self, name: str) -> Topic:
         topic = self.get(name)

@@ -8,6 +8,7 @@ Must not know: other topics, how topics are stored.
 import asyncio
 from collections.abc import Mapping
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from ledger import LedgerStore
 from runtime.clock import Clock
@@ -46,7 +47,7 @@ class Topic:
         self._clock = clock
         self._supervisor = supervisor
         self._partitions: dict[int, PartitionLog] = {}
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._changing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def partition_count(self) -> int:
@@ -77,7 +78,7 @@ class Topic:
         if found is not None:
             return found
         self._check(index)
-        async with self._opening.setdefault(index, asyncio.Lock()):
+        async with self._lock_of(index):
             found = self._partitions.get(index)
             if found is not None:
                 return found
@@ -102,7 +103,6 @@ class Topic:
             opened.on_fault = self._let_go
             opened.reconfigure(self.config)  # it may have changed meanwhile
             self._partitions[index] = opened
-            self._opening.pop(index, None)
             return opened
 
     def ledger_name(self, index: int) -> str:
@@ -140,12 +140,25 @@ class Topic:
         if self._partitions.get(failed.index) is failed:
             del self._partitions[failed.index]
 
+    async def settle(self) -> None:
+        """Wait until no partition is being opened or closed any more."""
+        for lock in list(self._changing.values()):
+            async with lock:
+                pass
+
     async def close(self) -> None:
         """Close all partitions; idempotent."""
         partitions = list(self._partitions.values())
         self._partitions.clear()
         for partition in partitions:
             await partition.close()
+
+    def _lock_of(self, index: int) -> asyncio.Lock:
+        """Return the lock for opening and closing a partition; it lives while somebody holds it."""
+        lock = self._changing.get(index)
+        if lock is None:
+            lock = self._changing[index] = asyncio.Lock()
+        return lock
 
     def _check(self, index: int) -> None:
         if self.is_deleted:

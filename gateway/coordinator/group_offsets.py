@@ -6,7 +6,7 @@ Must not know: topics beyond their names and ids, API versions.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from uuid import UUID
 
@@ -183,8 +183,12 @@ class GroupOffsets:
 
     async def forget_topic(self, topic_id: UUID) -> None:
         """Delete every group's offsets of a topic that was deleted."""
+        await self.forget_topics({topic_id})
+
+    async def forget_topics(self, topic_ids: Set[UUID]) -> None:
+        """Delete every group's offsets of topics that were deleted."""
         ends = []
-        for group_id, places in self._store.places_of_topic(topic_id).items():
+        for group_id, places in self._store.places_of_topics(topic_ids).items():
             ended = _Ended()
             self._store.delete_nowait(group_id, places, ended.done)
             ends.append(ended)

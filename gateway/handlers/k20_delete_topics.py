@@ -4,15 +4,17 @@ Behaviour:
 - Every topic asked for gets one entry in the answer, in the order of the request; one that is
   asked for twice, be it once by name and once by id, is refused.
 - A topic is named by name or, from version 6, by id; both or neither at once is refused for it.
-- The answer leaves when the deletion is durable; the partitions' waiting fetches are told, and the
-  offsets that groups committed for it go with it.
+- The topics that may be deleted go in one step. The answer leaves when that is durable; the
+  partitions' waiting fetches are told, the offsets that groups committed for them go too, and the
+  records go in the background.
 - Partitions that go count against the client's `controller_mutation_rate`.
 
 Version notes:
 - v5 adds error messages and refuses what is over the quota (KIP-599), v6 topic ids (KIP-516).
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import TypeAlias
 
 from gateway.context import RequestContext
 from gateway.mutation_quota import MutationQuota
@@ -25,7 +27,7 @@ from gateway.wire.messages.k20_delete_topics import (
     DeleteTopicState,
 )
 from gateway.wire.primitives import ZERO_UUID
-from topics import Topic, TopicsError, UnknownTopic
+from topics import Topic, TopicsError
 
 KEY = 20
 MIN_VERSION = 1
@@ -33,9 +35,11 @@ MAX_VERSION = 6
 
 STRICT_QUOTA_SINCE = 5
 
+Outcome: TypeAlias = Callable[[DeleteTopicState, Topic], DeletableTopicResult]
+
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Delete the topics one by one, and say of each what came of it."""
+    """Delete together the topics that may be deleted, and say of each what came of it."""
     asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     same: dict[Hashable, list[DeleteTopicState]] = {}
     for state in asked:
@@ -43,17 +47,38 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         key: Hashable = (state.name, state.topic_id) if topic is None else topic.id
         same.setdefault(key, []).append(state)
     quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
+    found = [
+        (states[0], _check(context, states[0], quota) if len(states) == 1 else _repeated(states))
+        for states in same.values()
+    ]
+    outcome = await _delete(context, [each for _, each in found if isinstance(each, Topic)])
     return DeleteTopicsResponse(
         responses=[
-            await _delete(context, states[0], quota) if len(states) == 1 else _repeated(states)
-            for states in same.values()
+            outcome(state, each) if isinstance(each, Topic) else each for state, each in found
         ]
     )
 
 
-async def _delete(
+async def _delete(context: RequestContext, topics: list[Topic]) -> Outcome:
+    """Delete topics in one step; return what tells of each what came of it."""
+    services = context.services
+    try:
+        gone = {topic.id for topic in await services.registry.delete_together(topics)}
+    except TopicsError as error:
+        refusal = refusal_of(error)
+        return lambda state, _: _refused(state, *refusal)
+    await services.groups.offsets.forget_topics(gone)
+    return lambda state, topic: (
+        DeletableTopicResult(name=topic.name, topic_id=topic.id)
+        if topic.id in gone
+        else _unknown(state)
+    )
+
+
+def _check(
     context: RequestContext, state: DeleteTopicState, quota: MutationQuota
-) -> DeletableTopicResult:
+) -> Topic | DeletableTopicResult:
+    """Return a topic that may be deleted, or why it may not."""
     if (state.name is None) == (state.topic_id == ZERO_UUID):
         return _refused(
             state, ErrorCode.INVALID_REQUEST, "expected either a name or an id of the topic"
@@ -63,13 +88,9 @@ async def _delete(
         return _unknown(state)
     try:
         quota.charge(topic.partition_count)
-        await context.services.registry.delete(topic.name, topic_id=topic.id)
-    except UnknownTopic:
-        return _unknown(state)
-    except (Refused, TopicsError) as error:
+    except Refused as error:
         return _refused(state, *refusal_of(error))
-    await context.services.groups.offsets.forget_topic(topic.id)
-    return DeletableTopicResult(name=topic.name, topic_id=topic.id)
+    return topic
 
 
 def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:

@@ -92,10 +92,10 @@ async def test_the_topic_of_a_place_is_that_of_the_last_commit_on_its_way() -> N
         await done.wait(1)
         offsets.commit_nowait("g", [(T1, at(2)._replace(topic_id=other))], done)
         offsets.commit_nowait("new", [(T0, at(3))], done)
-        assert {"g": [T0], "new": [T0]} == offsets.places_of_topic(topic_id)
-        assert {"g": [T1]} == offsets.places_of_topic(other)
+        assert {"g": [T0], "new": [T0]} == offsets.places_of_topics({topic_id})
+        assert {"g": [T1]} == offsets.places_of_topics({other})
         await done.wait(3)
-        assert {"g": [T1]} == offsets.places_of_topic(other)
+        assert {"g": [T1]} == offsets.places_of_topics({other})
 
 
 async def test_failed_commit_changes_nothing_in_memory() -> None:

@@ -118,6 +118,7 @@ async def test_what_an_addition_left_behind_is_not_taken_for_the_next_ones() -> 
         await here.registry.create_partitions("orders", 2)
         assert [{"s": 0}, {"s": 0}] == await cursors(topic)
         await here.registry.delete("orders")
+        await here.registry.finish_deletions()
         assert [] == list(here.store.managed_ledger_names())
 
 

@@ -150,6 +150,7 @@ async def test_deletion_leaves_no_row_and_no_ledger() -> None:
                 await log.delete_records(1)
         await here.registry.delete("a")
         await here.registry.delete("b")
+        await here.registry.finish_deletions()
         assert [] == here.store.scan_rows(b"")
         assert [] == here.store.managed_ledger_names()
 
@@ -159,17 +160,18 @@ async def test_deletion_that_was_interrupted_is_finished_later() -> None:
     async with house(engine) as here:
         log = await here.log("a")
         await append(log, batch("x"))
-        finish = here.registry.finish_deletions
-
-        async def interrupted() -> None:
+        hold = engine.hold_next("commit")
+        deleting = asyncio.ensure_future(here.registry.delete("a"))
+        await hold.reached()
+        hold.release()
+        for _ in range(2):
             engine.fail_next("commit", StorageWriteFailed("full"))
-            await finish()
-
-        here.registry.finish_deletions = interrupted  # type: ignore[method-assign]
-        await here.registry.delete("a")
+        await deleting
         assert here.registry.get("a") is None
+        await here.registry.finish_deletions()
         assert 1 == len(here.store.managed_ledger_names())
     async with house(engine) as again:
+        await again.registry.finish_deletions()
         assert ([], []) == (again.registry.all(), again.store.managed_ledger_names())
         assert [] == again.store.scan_rows(b"")
 
