@@ -7,13 +7,23 @@ Must not know: why the partition was closed.
 """
 
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from uuid import UUID
 
 from batches.buffers import Buffer
 from batches.errors import BatchError
 from batches.header import BatchHeader, read_header
 from batches.reader import read_is_commit
-from ledger import EARLIEST, LedgerError, LedgerInfo, LedgerStore, ManagedLedger, Position
+from ledger import (
+    EARLIEST,
+    LedgerError,
+    LedgerInfo,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from topics import records
@@ -43,58 +53,79 @@ def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
     return f"{topic}-{index}/{topic_id.hex}"
 
 
-async def open_partition(
-    *,
-    store: LedgerStore,
-    topic: str,
-    topic_id: UUID,
-    index: int,
-    config: TopicConfig,
-    defaults: TopicDefaults,
-    clock: Clock,
-    supervisor: Supervisor,
-) -> PartitionLog:
-    """Open a partition, or make it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSite:
+    """Which partition is opened, and what it works with.
 
-    The supervisor keeps what goes on when the one who asked for it does not wait any more.
+    Attributes:
+        config: what holds in the topic now.
+        supervisor: keeps what goes on when the one who asked for it does not wait any more.
+    """
+
+    store: LedgerStore
+    topic: str
+    topic_id: UUID
+    index: int
+    config: TopicConfig
+    defaults: TopicDefaults
+    clock: Clock
+    supervisor: Supervisor
+
+    @property
+    def name(self) -> str:
+        """Name of its managed ledger."""
+        return managed_ledger_name(self.topic, self.topic_id, self.index)
+
+    @property
+    def ledger_config(self) -> ManagedLedgerConfig:
+        """Settings of its managed ledger, with Pulsar's name of a partition."""
+        return ledger_config(self.config, shown_as=f"{self.topic}-partition-{self.index}")
+
+
+def create_partition(
+    site: PartitionSite, lost: Callable[[LedgerError], None]
+) -> PartitionLog | None:
+    """Make the log of a partition of which nothing is stored; it waits for nothing.
+
+    Args:
+        site: which one.
+        lost: called if the log could not be stored, before those hear of it who appended.
+
+    Returns:
+        None if something is stored, or is just being changed: `open_partition` waits for that.
+
+    Raises:
+        StorageFailed: the store has stopped.
+    """
+    try:
+        ledger = site.store.create_managed_ledger_nowait(
+            site.name, config=site.ledger_config, lost=lost
+        )
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    return None if ledger is None else _Opening(site, ledger).make_log()
+
+
+async def open_partition(site: PartitionSite) -> PartitionLog:
+    """Open a partition, or make it.
 
     Raises:
         StorageFailed: its managed ledger or its rows cannot be read.
     """
-    name = managed_ledger_name(topic, topic_id, index)
-    keys = PartitionKeys(topic_id, index)
     try:
-        # Pulsar's name of a partition.
-        settings = ledger_config(config, shown_as=f"{topic}-partition-{index}")
-        ledger = await store.open_managed_ledger(name, config=settings)
-        opening = _Opening(store, ledger, keys, config, defaults)
+        ledger = await site.store.open_managed_ledger(site.name, config=site.ledger_config)
+        opening = _Opening(site, ledger)
         opening.load_rows()
-        await opening.replay(clock.now_ms())
-        lookup = OffsetLookup(store, ledger, opening.rows, opening.index)
-        places = PartitionPlaces(
-            state=opening.state, tail=opening.tail, ledger=ledger, lookup=lookup
-        )
-        notes = opening.make_notes(places, supervisor)
-        await notes.remove_stale_rows()
-        await _pass_log_start(notes, name)
+        await opening.replay(site.clock.now_ms())
+        log = opening.make_log()
+        await opening.notes.remove_stale_rows()
+        await _pass_log_start(opening.notes, site.name)
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
-        raise StorageFailed(f"{topic}-{index}: stored entry is no batch: {error}") from error
-    return PartitionLog(
-        topic=topic,
-        topic_id=topic_id,
-        index=index,
-        ledger=ledger,
-        state=opening.state,
-        tail=opening.tail,
-        notes=notes,
-        lookup=lookup,
-        places=places,
-        config=config,
-        clock=clock,
-        containment=supervisor.containment,
-    )
+        name = f"{site.topic}-{site.index}"
+        raise StorageFailed(f"{name}: stored entry is no batch: {error}") from error
+    return log
 
 
 async def _pass_log_start(notes: PartitionNotes, name: str) -> None:
@@ -108,19 +139,14 @@ async def _pass_log_start(notes: PartitionNotes, name: str) -> None:
 class _Opening:
     """What is found step by step."""
 
-    def __init__(
-        self,
-        store: LedgerStore,
-        ledger: ManagedLedger,
-        keys: PartitionKeys,
-        config: TopicConfig,
-        defaults: TopicDefaults,
-    ) -> None:
-        self.store = store
+    def __init__(self, site: PartitionSite, ledger: ManagedLedger) -> None:
+        config, defaults = site.config, site.defaults
+        self.site = site
+        self.store = site.store
         self.ledger = ledger
-        self.keys = keys
+        self.keys = PartitionKeys(site.topic_id, site.index)
         self.index = OffsetIndex(interval_bytes(config.segment_bytes))
-        self.rows = IndexRows(store, keys)
+        self.rows = IndexRows(self.store, self.keys)
         self.tail = TailState()
         self.producers = ProducerTable(
             expiration_ms=config.producer_id_expiration_ms, count_max=defaults.producers_max
@@ -133,6 +159,7 @@ class _Opening:
         self.entries = 0
         self.size = 0
         self.last = Position(-1, -1)
+        self.notes: PartitionNotes
 
     def load_rows(self) -> None:
         """Take from the rows what the log confirms."""
@@ -244,22 +271,37 @@ class _Opening:
             self.size += size
             self.last = at
 
-    def make_notes(self, places: PartitionPlaces, supervisor: Supervisor) -> PartitionNotes:
-        """Hand over to what keeps the rows from now on."""
-        state = self.state
+    def make_log(self) -> PartitionLog:
+        """Hand over to what keeps log and rows from now on."""
+        site, state = self.site, self.state
         spans = self.index.all_spans()
         # Without entries the log begins where it ends; else not before its first entry.
         first = spans[0].first_offset if spans else state.next_offset
         state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
-        notes = PartitionNotes(
+        lookup = OffsetLookup(self.store, self.ledger, self.rows, self.index)
+        places = PartitionPlaces(state=state, tail=self.tail, ledger=self.ledger, lookup=lookup)
+        self.notes = PartitionNotes(
             store=self.store,
             ledger=self.ledger,
             keys=self.keys,
             state=state,
             index=self.index,
             places=places,
-            supervisor=supervisor,
+            supervisor=site.supervisor,
         )
-        notes.resume(self.last, entries=self.entries, size=self.size)
-        notes.write_rows(self.index_rows, self.aborted)
-        return notes
+        self.notes.resume(self.last, entries=self.entries, size=self.size)
+        self.notes.write_rows(self.index_rows, self.aborted)
+        return PartitionLog(
+            topic=site.topic,
+            topic_id=site.topic_id,
+            index=site.index,
+            ledger=self.ledger,
+            state=state,
+            tail=self.tail,
+            notes=self.notes,
+            lookup=lookup,
+            places=places,
+            config=site.config,
+            clock=site.clock,
+            containment=site.supervisor.containment,
+        )

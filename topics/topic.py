@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from ledger import LedgerStore
+from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
 from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
 from topics.partition_log import PartitionLog
-from topics.partition_open import managed_ledger_name, open_partition
+from topics.partition_open import (
+    PartitionSite,
+    create_partition,
+    managed_ledger_name,
+    open_partition,
+)
 from topics.records import TopicRecord
 from topics.topic_config import (
     TopicConfig,
@@ -67,6 +72,34 @@ class Topic:
         """All partitions that are open."""
         return list(self._partitions.values())
 
+    def create_partition(self, index: int) -> PartitionLog | None:
+        """Make the log of a partition of which nothing is stored; plain, for the first record.
+
+        The log is as durable as what is appended first; it ends if that could not be stored.
+
+        Returns:
+            None if it is there already, or cannot be made at once: see `open_partition`.
+        """
+        if self.is_deleted or not 0 <= index < self.partition_count or index in self._changing:
+            return None
+        if index in self._partitions:
+            return None
+
+        def lost(error: LedgerError) -> None:
+            if self._partitions.get(index) is created:
+                del self._partitions[index]
+            created.mark_gone(f"not stored: {error}")
+
+        try:
+            found = create_partition(self._site(index), lost)
+        except StorageFailed:
+            return None  # who opens it hears why
+        if found is None:
+            return None
+        created = self._partitions[index] = found
+        created.on_fault = self._let_go
+        return created
+
     async def open_partition(self, index: int) -> PartitionLog:
         """A partition, opened if it was not yet.
 
@@ -84,16 +117,7 @@ class Topic:
                 return found
             self._check(index)
             try:
-                opened = await open_partition(
-                    store=self._store,
-                    topic=self.name,
-                    topic_id=self.id,
-                    index=index,
-                    config=self.config,
-                    defaults=self._defaults,
-                    clock=self._clock,
-                    supervisor=self._supervisor,
-                )
+                opened = await open_partition(self._site(index))
             except StorageFailed:
                 self._check(index)  # its ledger was fenced because the topic was deleted meanwhile
                 raise
@@ -104,6 +128,18 @@ class Topic:
             opened.reconfigure(self.config)  # it may have changed meanwhile
             self._partitions[index] = opened
             return opened
+
+    def _site(self, index: int) -> PartitionSite:
+        return PartitionSite(
+            store=self._store,
+            topic=self.name,
+            topic_id=self.id,
+            index=index,
+            config=self.config,
+            defaults=self._defaults,
+            clock=self._clock,
+            supervisor=self._supervisor,
+        )
 
     def ledger_name(self, index: int) -> str:
         """Name of a partition's managed ledger."""

@@ -160,7 +160,8 @@ class ProduceHandler:
             codec = frame[start + FLAGS_AT] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        return topic.partition(index) or self._missing.want(topic, index, missing)
+        log = topic.partition(index) or topic.create_partition(index)
+        return log or self._missing.want(topic, index, missing)
 
     def _verify(
         self, request: ProduceRequest, found: list[Found], frame: memoryview, version: int

@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import FaultyEngine
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import all_values, append, house, outcome, submit
@@ -88,3 +90,42 @@ async def test_partition_that_a_fault_has_closed_can_be_opened_again(
         assert UnknownPartition is outcome(await append(log, batch("too late")))
     assert 1 == len(contained.messages)
     assert contained.messages[0].startswith("a fault here closes partition ")
+
+
+# The first record
+
+
+async def test_the_first_record_and_its_log_are_one_group() -> None:
+    """An opening took a sync of its own before the record could be appended."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        topic = await here.registry.create("a", partitions=200)
+        before = engine.calls["commit"]
+        logs = [topic.create_partition(index) for index in range(200)]
+        done = [append(log, batch("x")) for log in logs if log is not None]
+        assert [0] * 200 == [outcome(each) for each in await asyncio.gather(*done)]
+        assert engine.calls["commit"] - before <= 2
+        assert logs == topic.open_partitions()
+        assert topic.create_partition(0) is topic.create_partition(200) is None
+    async with house(engine) as again:
+        topic = again.registry.all()[0]
+        assert topic.create_partition(7) is None
+        assert 1 == (await topic.open_partition(7)).high_watermark
+
+
+async def test_a_log_that_was_not_stored_is_made_anew() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        topic = await here.registry.create("a")
+        log = topic.create_partition(0)
+        assert log is not None
+        heard: list[bool] = []
+        log.add_listener(lambda: heard.append(log.is_closed))
+        engine.fail_next("commit", StorageWriteFailed("full"))
+        assert StorageFailed is outcome(await append(log, batch("x")))
+        assert (True, None) == (heard[-1], topic.partition(0))
+        assert UnknownPartition is outcome(await append(log, batch("y")))
+        again = await topic.open_partition(0)
+        assert 0 == outcome(await append(again, batch("z")))
+    async with house(engine) as later:
+        assert [b"z"] == await all_values(await later.registry.all()[0].open_partition(0))
