@@ -56,6 +56,8 @@ class ServerSettings:
     """What goes to standard error: debug, info, warning or error, and what is worse."""
     log_retention_check_interval_ms: int = 300_000
     """How often records that may go by age or size are looked for."""
+    log_partitions_max_idle_ms: int = 300_000
+    """How long a partition stays open, and takes memory, that nobody uses; below 1: for ever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,7 @@ RANGES: Mapping[str, tuple[int, int]] = {
     "native.max_connections": (1, INT32_MAX),
     "native.streams_max": (1, INT32_MAX),
     "server.log_retention_check_interval_ms": (1, INT64_MAX),
+    "server.log_partitions_max_idle_ms": (-1, INT64_MAX),
 }
 
 

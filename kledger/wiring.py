@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 GRACE_MS = 5_000
 _RETENTION = Unit("background work", "retention, until its next time")
+_IDLE = Unit("background work", "closing idle partitions, until its next time")
+IDLE_ROUNDS = 4
+"""The idle time of partitions is counted in so many parts."""
 
 
 class CannotStart(Exception):
@@ -123,6 +126,8 @@ class Server:
             if settings.admin is not None:
                 self.admin_address = await self._listen_for_admins(settings.admin)
             self._supervisor.spawn(self._keep_house(self._services), "retention")
+            if settings.log_partitions_max_idle_ms > 0:
+                self._supervisor.spawn(self._close_idle(self._services), "idle partitions")
         except BaseException as error:
             await self.stop()
             raise _explained(error, None if settings.memory else settings.data) from error
@@ -225,6 +230,14 @@ class Server:
                 await services.registry.enforce_retention(
                     services.groups.offsets.state.lowest_committed
                 )
+
+    async def _close_idle(self, services: Services) -> None:
+        """Close partitions that nobody has used for `log_partitions_max_idle_ms`, or a bit more."""
+        round_ms = max(self._settings.server.log_partitions_max_idle_ms // IDLE_ROUNDS, 1)
+        while True:
+            await self._clock.sleep(round_ms)
+            with self._supervisor.containment.guarding(_IDLE):
+                await services.registry.close_idle_partitions(IDLE_ROUNDS)
 
     async def _listen(self, services: Services, address: str) -> str:
         self._gateway = GatewayServer(services, self._make_connection)

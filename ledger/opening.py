@@ -16,7 +16,7 @@ from ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
 from ledger.engine.base import Row, StorageEngine
 from ledger.engine.memory import MemoryEngine
 from ledger.errors import Corrupt
-from ledger.ledger_list_state import LedgerListState, MetadataChange
+from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from ledger.ledger_recovery_plan import plan_recovery
 from ledger.records import (
     LedgerRecord,
@@ -90,6 +90,35 @@ def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> Snapshot | N
         if not record.closed_ms
     }
     return Snapshot(head, ledgers, found, load_cursors(engine, head.managed_ledger_id))
+
+
+def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | None:
+    """Read the ledgers of a managed ledger that nobody has open; None if only an opening can tell.
+
+    That is so when there is none of that name, and when the data says more than the rows.
+
+    Raises:
+        Corrupt: a row cannot be read.
+        StorageError: the engine fails.
+    """
+    row = engine.get(keys.managed_ledger_key(name))
+    if row is None:
+        return None
+    infos = []
+    for key, value in engine.scan(*keys.ledger_range(decode_managed_ledger(row).managed_ledger_id)):
+        record = decode_ledger(keys.ledger_id_in(key), value)
+        if not record.closed_ms and engine.last_entry(record.ledger_id) + 1 != record.entries:
+            return None
+        infos.append(
+            LedgerInfo(
+                ledger_id=record.ledger_id,
+                entries=record.entries,
+                size=record.size,
+                closed_ms=record.closed_ms or None,
+                max_timestamp_ms=record.max_timestamp_ms,
+            )
+        )
+    return tuple(infos)
 
 
 def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:

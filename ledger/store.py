@@ -28,8 +28,10 @@ from ledger.errors import (
     from_engine,
     translating,
 )
+from ledger.ledger_list_state import LedgerInfo
 from ledger.managed_ledger import ManagedLedger
 from ledger.opening import (
+    load_ledgers,
     load_store,
     on_loop_bytes_max,
     open_engine,
@@ -226,6 +228,23 @@ class LedgerStore:
     def managed_ledger_names(self) -> list[str]:
         """Return the names of all managed ledgers, sorted."""
         return self._ownership.names()
+
+    def stored_ledgers(self, name: str) -> tuple[LedgerInfo, ...] | None:
+        """Read the ledgers of a managed ledger that is not open, without opening it.
+
+        It reads rows, so it is for `run_blocking`.
+
+        Returns:
+            Every ledger, oldest first; None if there is none of that name, or if it was not closed
+            well and only an opening can tell.
+
+        Raises:
+            Corrupt, StorageFailed: a row cannot be read.
+        """
+        try:
+            return load_ledgers(self._engine, name)
+        except Exception as error:
+            raise from_engine(error) from error
 
     # Rows of the user
 

@@ -84,7 +84,7 @@ class PartitionDirectory:
                 supervisor=self._supervisor,
             )
             self._served[log] = served
-            served.add_listener(partial(self._forget, log))
+            served.add_listener(partial(self._forget, log), keeps_open=False)
         return served
 
     def _forget(self, log: PartitionLog, error: KledgerError) -> None:

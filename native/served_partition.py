@@ -55,7 +55,7 @@ class ServedPartition:
         self._end_error: KledgerError | None = None
         self._clock = clock
         self._supervisor = supervisor
-        self._listeners: dict[Callable[[KledgerError], None], None] = {}
+        self._listeners: dict[Callable[[KledgerError], None], bool] = {}
         self._redelivered: WeakKeyDictionary[Subscription, RateState] = WeakKeyDictionary()
         log.add_listener(self._look, log)
 
@@ -76,13 +76,21 @@ class ServedPartition:
                 raise type(end)(str(end)) from None
             raise
 
-    def add_listener(self, listener: Callable[[KledgerError], None]) -> None:
-        """Call back, on the loop, once when the partition ends."""
-        self._listeners[listener] = None
+    def add_listener(
+        self, listener: Callable[[KledgerError], None], *, keeps_open: bool = True
+    ) -> None:
+        """Call back, on the loop, once when the partition ends; a link keeps it from being idle."""
+        self._listeners[listener] = keeps_open
+        self._keep_open()
 
     def remove_listener(self, listener: Callable[[KledgerError], None]) -> None:
         """Stop calling back; nothing if it was not there."""
         self._listeners.pop(listener, None)
+        self._keep_open()
+
+    def _keep_open(self) -> None:
+        """Keep the log open while a link needs it."""
+        self.log.idle.is_held = any(self._listeners.values())
 
     # Places of subscriptions
 

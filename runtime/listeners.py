@@ -24,6 +24,10 @@ class Listeners:
     def __len__(self) -> int:
         return len(self._listeners)
 
+    def any_beside(self, unit: FaultUnit) -> bool:
+        """Whether somebody listens who does not belong to that unit."""
+        return any(each is not unit for each in self._listeners.values())
+
     def add(self, listener: Listener, unit: FaultUnit | None = None) -> None:
         """Call back from now on; a listener that is here already stays where it is.
 

@@ -98,6 +98,7 @@ class TimerHandle:
     def cancel(self) -> None:
         """Make sure that the call does not happen; nothing if it has, or was cancelled."""
         self._table.cancel(self)
+        self._callback = _nothing  # its place in the heap may stay for long
 
     @property
     def unit(self) -> FaultUnit:
@@ -107,6 +108,10 @@ class TimerHandle:
     def fire(self) -> None:
         """Make the call; only for `Timers`."""
         self._callback()
+
+
+def _nothing() -> None:
+    """The call was cancelled."""
 
 
 class Timers:

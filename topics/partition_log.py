@@ -28,6 +28,7 @@ from topics.errors import (
     UnknownPartition,
     from_batch_error,
 )
+from topics.idle_state import IdleState
 from topics.offset_lookup import OffsetLookup, Search, TimestampedOffset
 from topics.partition_notes import PartitionNotes
 from topics.partition_places import Location, PartitionPlaces
@@ -92,6 +93,7 @@ class PartitionLog:
         self._has_failed = False
         self.on_fault: Callable[[PartitionLog], None] = _unheard
         """Called when a fault here has closed the partition: its topic opens it anew."""
+        self.idle = IdleState()
         self._gone: UnknownPartition | None = None
         ledger.add_listener(self._ledger_changed, self)
 
@@ -136,6 +138,12 @@ class PartitionLog:
     def managed_ledger(self) -> ManagedLedger:
         """Where the batches are: for those who keep a place in it by a cursor."""
         return self._ledger
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for something to happen here, or a transaction is open."""
+        is_awaited = bool(self._pending.waiting) or self._listeners.any_beside(self)
+        return is_awaited or self.idle.is_held or any(self._state.transactions.open())
 
     def producers(self) -> dict[int, ProducerEntry]:
         """The idempotent producers remembered, by producer id."""
@@ -323,6 +331,7 @@ class PartitionLog:
         """
         if self._gone is not None:
             return failed_read(self._gone)
+        self.idle.is_used = True
         limit = self.last_stable_offset if read_committed else self._state.high_watermark
         return self._reader.read_nowait(offset, max_bytes, limit, first_batch_always)
 
@@ -390,6 +399,7 @@ class PartitionLog:
 
     async def _settled(self, look: Callable[[], Awaitable[T]]) -> T:
         """Look into the log, again when something may have gone while it was read."""
+        self.idle.is_used = True
         while True:
             start = self._state.log_start_offset
             with translating():

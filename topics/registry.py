@@ -8,8 +8,7 @@ Must not know: requests, records.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
 from ledger import LedgerError, LedgerStore
@@ -25,10 +24,12 @@ from topics.errors import (
     TopicsError,
     UnknownTopic,
 )
+from topics.idle_partitions import close_idle_partitions
 from topics.keys import TOPIC_PREFIX, deletion_key, topic_key
 from topics.partition_addition import PartitionAddition
 from topics.records import TopicRecord
 from topics.results import from_ledger_error
+from topics.retention import CommittedOffset, enforce_retention, no_group
 from topics.topic import Topic, unknown_topic
 from topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
 from topics.topic_names import check_name, collision_key, is_internal, resolve_name
@@ -38,13 +39,6 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX = 100_000
 USE_DEFAULT = -1
-
-CommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
-"""Answers for a partition of a topic, by name and id; None when no group has committed one."""
-
-
-def _nobody(topic: str, topic_id: UUID, partition: int) -> None:
-    """Answer that no group has committed an offset."""
 
 
 class TopicRegistry:
@@ -223,15 +217,22 @@ class TopicRegistry:
         async with self._changing:
             topic = self._expect(name)
             self.check_partitions(topic, total)
-            addition = PartitionAddition(topic, self._store, total)
-            await addition.prepare()
+            topic.keeps_open = True  # the addition follows the cursors of open partitions
             try:
-                await self._change(topic, partition_count=total, configs=topic.configs)
-            except TopicsError:
-                await addition.undo()
-                raise
-            await addition.settle()
+                await self._add_partitions(topic, total)
+            finally:
+                topic.keeps_open = False
             return topic
+
+    async def _add_partitions(self, topic: Topic, total: int) -> None:
+        addition = PartitionAddition(topic, self._store, total)
+        await addition.prepare()
+        try:
+            await self._change(topic, partition_count=total, configs=topic.configs)
+        except TopicsError:
+            await addition.undo()
+            raise
+        await addition.settle()
 
     def check_partitions(self, topic: Topic, total: int) -> None:
         """Check what `create_partitions` checks; plain. Raises InvalidPartitions."""
@@ -294,9 +295,14 @@ class TopicRegistry:
         for topic in self._topics.values():
             topic.change_defaults(defaults)
 
+    @property
+    def open_partition_count(self) -> int:
+        """How many partitions are open."""
+        return sum(topic.open_partition_count for topic in self._topics.values())
+
     # Housekeeping
 
-    async def enforce_retention(self, committed_offset: CommittedOffset = _nobody) -> None:
+    async def enforce_retention(self, committed_offset: CommittedOffset = no_group) -> None:
         """Remove what may go in every topic; what fails is tried again the next time.
 
         Args:
@@ -304,19 +310,12 @@ class TopicRegistry:
                 partition, for topics that wait for groups.
         """
         await self.finish_deletions()
-        stored = set(self._store.managed_ledger_names())
         for topic in self.all():
-            for index in range(topic.partition_count):
-                if topic.is_deleted:
-                    break
-                if topic.partition(index) is None and topic.ledger_name(index) not in stored:
-                    continue  # it was never opened, so there is nothing in it
-                try:
-                    partition = await topic.open_partition(index)
-                    committed = committed_offset(topic.name, topic.id, index)
-                    await partition.enforce_retention(committed)
-                except TopicsError as error:
-                    logger.warning("retention of %s-%d: %s", topic.name, index, error)
+            await enforce_retention(topic, self._store, self._clock, committed_offset)
+
+    async def close_idle_partitions(self, rounds: int) -> int:
+        """End a round; close the partitions that nobody has used for so many, and count them."""
+        return await close_idle_partitions(list(self._topics.values()), rounds, self._clock)
 
     async def finish_deletions(self) -> None:
         """Remove what deleted topics have left; what fails is tried again the next time."""

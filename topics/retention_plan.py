@@ -7,9 +7,11 @@ behind it. Only age and size can reach the ledger being written to, which is clo
 Must not know: storage, clocks. Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ledger import LedgerInfo
+from topics.offset_index import UNKNOWN, Span
 from topics.topic_config import TopicConfig
 
 
@@ -63,6 +65,43 @@ def plan_removal(
             break
         removal = Removal(ledger.ledger_id, ledger.next_offset, ledger.is_open)
     return removal
+
+
+def is_any_due(
+    ledgers: Sequence[LedgerInfo],
+    spans: Mapping[int, Span],
+    config: TopicConfig,
+    *,
+    log_start_offset: int,
+    committed_offset: int | None,
+    now_ms: int,
+) -> bool:
+    """Tell from what is stored of a closed partition whether `plan_removal` may find something.
+
+    It is never wrong in saying no, but for subscriptions it does not ask who has read what.
+
+    Args:
+        ledgers: oldest first.
+        spans: what is known of them as a whole, by id; of the last one nothing.
+        config: what holds in the topic.
+        log_start_offset: where the log begins for readers.
+        committed_offset: the lowest that a group has committed; None if none has.
+        now_ms: wall time.
+    """
+    kept = []
+    for info in ledgers:
+        if not info.entries:
+            continue
+        span = spans.get(info.ledger_id)
+        next_offset = UNKNOWN if span is None else span.next_offset
+        newest = info.max_timestamp_ms if span is None else span.max_timestamp
+        if newest < 0:  # no record of it has a time
+            newest = info.closed_ms if info.closed_ms is not None else UNKNOWN
+        is_owed = span is not None and committed_offset is not None
+        is_owed = is_owed and config.waits_for_groups and next_offset > (committed_offset or 0)
+        is_open = info.closed_ms is None
+        kept.append(KeptLedger(info.ledger_id, info.size, next_offset, newest, is_open, is_owed))
+    return plan_removal(kept, config, log_start_offset=log_start_offset, now_ms=now_ms) is not None
 
 
 def _is_due(ledger: KeptLedger, config: TopicConfig, remaining: int, now_ms: int) -> bool:

@@ -22,6 +22,7 @@ from topics.partition_open import (
     open_partition,
 )
 from topics.records import TopicRecord
+from topics.results import translating
 from topics.topic_config import (
     TopicConfig,
     TopicDefaults,
@@ -46,6 +47,8 @@ class Topic:
         self.id: UUID = record.topic_id
         self.epoch = 0
         self.is_deleted = False
+        self.keeps_open = False
+        """Whether idle partitions stay open for now."""
         self.config: TopicConfig = effective_config(record.configs, defaults)
         self._store = store
         self._defaults = defaults
@@ -65,12 +68,28 @@ class Topic:
         return self.record.configs
 
     def partition(self, index: int) -> PartitionLog | None:
-        """A partition that is open already; plain, for the hot path."""
-        return self._partitions.get(index)
+        """A partition that is open already, for somebody who uses it; plain, for the hot path."""
+        found = self._partitions.get(index)
+        if found is not None:
+            found.idle.is_used = True
+        return found
+
+    def is_open(self, index: int) -> bool:
+        """Whether a partition is open; asking is no use of it."""
+        return index in self._partitions
+
+    @property
+    def open_partition_count(self) -> int:
+        """How many partitions are open."""
+        return len(self._partitions)
 
     def open_partitions(self) -> list[PartitionLog]:
         """All partitions that are open."""
         return list(self._partitions.values())
+
+    def partition_for_append(self, index: int) -> PartitionLog | None:
+        """A partition that is open, or can be made at once; plain, for the hot path."""
+        return self.partition(index) or self.create_partition(index)
 
     def create_partition(self, index: int) -> PartitionLog | None:
         """Make the log of a partition of which nothing is stored; plain, for the first record.
@@ -107,7 +126,7 @@ class Topic:
             UnknownPartition: the topic has no such partition, or was deleted.
             StorageFailed: it cannot be opened now.
         """
-        found = self._partitions.get(index)
+        found = self.partition(index)
         if found is not None:
             return found
         self._check(index)
@@ -175,6 +194,35 @@ class Topic:
         """Open a partition that a fault has closed anew when it is wanted again."""
         if self._partitions.get(failed.index) is failed:
             del self._partitions[failed.index]
+
+    def idle_partitions(self, rounds: int) -> list[int]:
+        """End a round; return the partitions that nobody has used for so many."""
+        idle = [
+            index
+            for index, log in self._partitions.items()
+            if log.idle.end_round(log.high_watermark, is_awaited=log.is_awaited) >= rounds
+        ]
+        return [] if self.keeps_open else idle
+
+    async def close_partition(self, index: int, *, only_if_idle: bool = False) -> None:
+        """Close a partition if it is open; who wants it again waits, and opens it.
+
+        Args:
+            index: which one.
+            only_if_idle: leave it open if somebody has begun to use it.
+
+        Raises:
+            StorageFailed: it is closed, but not all of it was written down.
+        """
+        async with self._lock_of(index):
+            log = self._partitions.get(index)
+            if log is None:
+                return
+            if only_if_idle and (self.keeps_open or log.idle.is_used or log.is_awaited):
+                return
+            del self._partitions[index]
+            with translating():
+                await log.close()
 
     async def settle(self) -> None:
         """Wait until no partition is being opened or closed any more."""

@@ -114,6 +114,11 @@ class TopicConfig:
             min(now_ms + self.timestamp_after_max_ms, TIMESTAMP_MAX),
         )
 
+    @property
+    def is_anything_deleted(self) -> bool:
+        """Whether records go by age or size at all."""
+        return self.is_deleted_by_age and (self.retention_ms >= 0 or self.retention_bytes >= 0)
+
 
 def check_names(names: Iterable[str]) -> None:
     """Check that every name is one that a topic of Kafka has. Raises InvalidConfig."""

@@ -160,8 +160,7 @@ class ProduceHandler:
             codec = frame[start + FLAGS_AT] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        log = topic.partition(index) or topic.create_partition(index)
-        return log or self._missing.want(topic, index, missing)
+        return topic.partition_for_append(index) or self._missing.want(topic, index, missing)
 
     def _verify(
         self, request: ProduceRequest, found: list[Found], frame: memoryview, version: int

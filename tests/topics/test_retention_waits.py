@@ -104,8 +104,8 @@ async def test_what_no_group_has_committed_stays_for_those_who_wait_for_groups(
             return 15
 
         await here.registry.enforce_retention(committed)
-        assert [("orders", log.topic_id, 0)] == asked
         is_kept = "groups" in waits_for
+        assert ([("orders", log.topic_id, 0)] if is_kept else []) == asked
         assert is_kept == (0 < log.log_start_offset <= 15)
         await here.registry.enforce_retention()  # no group has committed anything
         assert COUNT == log.log_start_offset

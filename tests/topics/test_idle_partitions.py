@@ -1,0 +1,158 @@
+"""Partitions that nobody uses are closed, and nobody notices."""
+
+import asyncio
+
+from ledger.testing import FaultyEngine
+from tests.batches.words import batch
+from tests.topics.words import House, all_values, append, house, outcome
+from topics.partition_log import PartitionLog
+
+ROUNDS = 2
+
+
+async def rounds(here: House, count: int = ROUNDS + 1) -> list[bool]:
+    """End rounds; return what of the only topic is open."""
+    for _ in range(count):
+        await here.registry.close_idle_partitions(ROUNDS)
+    topics = here.registry.all()
+    return [topic.is_open(index) for topic in topics for index in range(topic.partition_count)]
+
+
+async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        topic = await here.registry.create("a", partitions=3)
+        logs = [await topic.open_partition(index) for index in range(3)]
+        for log in logs:
+            await append(log, batch("x"))
+        assert [True] * 3 == await rounds(here, 2)
+        assert topic.partition(1) is logs[1]
+        assert [False, True, False] == await rounds(here, 1)
+        assert [False] * 3 == await rounds(here)
+        assert all(log.is_closed for log in logs)
+        again = await topic.open_partition(0)
+        assert (1, [b"x"]) == (again.high_watermark, await all_values(again))
+        assert 1 == outcome(await append(again, batch("y")))
+
+
+async def test_who_waits_or_reads_or_appends_keeps_it_open() -> None:
+    async with house() as here:
+        log = await here.log()
+        await append(log, batch("x"))
+
+        def listener() -> None:
+            raise AssertionError("nothing moved")
+
+        log.add_listener(listener)
+        assert [True] == await rounds(here, 9)
+        log.remove_listener(listener)
+
+        async def reading() -> None:
+            await log.read(0, 1)
+
+        async def appending() -> None:
+            await append(log, batch("y"))
+
+        async def searching() -> None:
+            await log.offset_for_timestamp(0)
+
+        for use in (reading, appending, searching):
+            for _ in range(9):
+                await use()
+                assert [True] == await rounds(here, 1)
+        assert [False] == await rounds(here)
+
+
+async def test_an_open_transaction_keeps_it_open() -> None:
+    async with house() as here:
+        log = await here.log()
+        begun = batch("x", producer=7, sequence=0, transactional=True)
+        result = asyncio.get_running_loop().create_future()
+        log.append_nowait(memoryview(bytearray(begun)), result.set_result, is_verified=True)
+        await result
+        assert [True] == await rounds(here, 9)
+        ended = asyncio.get_running_loop().create_future()
+        log.append_marker_nowait(7, 0, ended.set_result, is_commit=True, coordinator_epoch=0)
+        await ended
+        assert [False] == await rounds(here)
+
+
+async def test_idempotence_survives() -> None:
+    async with house() as here:
+        first = batch("x", producer=7, sequence=0)
+        assert 0 == outcome(await append(await here.log(), first))
+        assert [False] == await rounds(here)
+        log = await here.log()
+        assert 0 == outcome(await append(log, first)), "it was appended before"
+        assert 1 == outcome(await append(log, batch("y", producer=7, sequence=1)))
+
+
+async def test_who_wants_it_while_it_closes_waits_for_that() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        await append(log, batch("x"))
+        hold = engine.hold_next("commit")
+        closing = asyncio.ensure_future(rounds(here))
+        await hold.reached()
+        topic = here.registry.all()[0]
+        assert (True, None) == (log.is_closed, topic.partition(0))
+        opening = asyncio.ensure_future(topic.open_partition(0))
+        deleting = asyncio.ensure_future(here.registry.delete("orders"))
+        await asyncio.sleep(0)
+        hold.release()
+        await closing
+        again, _ = await asyncio.gather(opening, deleting, return_exceptions=True)
+        assert not isinstance(again, PartitionLog) or again.is_closed
+        await here.registry.finish_deletions()
+        assert ([], []) == (here.store.scan_rows(), here.store.managed_ledger_names())
+
+
+async def test_a_topic_that_is_growing_keeps_its_partitions_open() -> None:
+    """The addition follows the cursors of open partitions; one that closes has none."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        await log.managed_ledger.open_cursor("s")
+        await rounds(here)
+        hold = engine.hold_next("commit")
+        growing = asyncio.ensure_future(here.registry.create_partitions("orders", 2))
+        await hold.reached()
+        hold.release()
+        hold = engine.hold_next("commit")
+        await hold.reached()
+        await rounds(here, 9)
+        hold.release()
+        topic = await growing
+        logs = [await topic.open_partition(index) for index in range(2)]
+        assert [{"s"}, {"s"}] == [set(log.managed_ledger.cursor_names) for log in logs]
+
+
+async def test_retention_looks_at_rows_and_opens_what_is_due() -> None:
+    """It opened every stored partition, and nothing ever closed one."""
+    async with house() as here:
+        topic = await here.registry.create("a", partitions=4, configs={"retention.ms": "1000"})
+        for index in range(3):
+            here.clock.advance(200 * index)
+            now_ms = here.clock.now_ms()
+            await append(await topic.open_partition(index), batch("x", timestamp=now_ms))
+        assert [False] * 4 == await rounds(here)
+        await here.registry.enforce_retention()
+        assert [False] * 4 == await rounds(here, 0)
+        here.clock.advance(900)
+        await here.registry.enforce_retention()
+        assert [True, True, False, False] == await rounds(here, 0)
+        starts = [(await topic.open_partition(index)).log_start_offset for index in range(4)]
+        assert [1, 1, 0, 0] == starts
+        await rounds(here)
+        await here.registry.enforce_retention()
+        assert [False] * 4 == await rounds(here, 0)
+
+
+async def test_retention_is_no_use_of_a_partition() -> None:
+    async with house() as here:
+        await append(await here.log(), batch("x"))
+        for _ in range(ROUNDS):
+            assert [True] == await rounds(here, 1)
+            await here.registry.enforce_retention()
+        assert [False] == await rounds(here, 1)

@@ -1,0 +1,113 @@
+"""Retention: removes from a topic what its settings let go.
+
+Rule: a partition that is closed is opened for it only if its rows say that something may go; so
+what nobody uses stays closed. Groups are asked for their offsets only where the topic waits for
+them.
+Must not know: groups, when it is time.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+from uuid import UUID
+
+from ledger import LedgerError, LedgerStore
+from runtime.clock import Clock
+from topics import records
+from topics.errors import TopicsError
+from topics.keys import PartitionKeys, ids_behind
+from topics.partition_log import PartitionLog
+from topics.retention_plan import is_any_due
+from topics.topic import Topic
+
+logger = logging.getLogger(__name__)
+
+CLOSED_LOOKED_AT_MAX = 64
+"""Closed partitions whose rows are read in one call of a thread."""
+
+CommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
+"""Answers for a partition of a topic, by name and id; None when no group has committed one."""
+
+
+def no_group(topic: str, topic_id: UUID, partition: int) -> None:
+    """Answer that no group has committed an offset."""
+
+
+async def enforce_retention(
+    topic: Topic, store: LedgerStore, clock: Clock, committed_offset: CommittedOffset
+) -> None:
+    """Remove what may go in every partition; what fails is tried again the next time."""
+
+    def committed(index: int) -> int | None:
+        if not topic.config.waits_for_groups:
+            return None
+        return committed_offset(topic.name, topic.id, index)
+
+    for log in topic.open_partitions():
+        await _enforce(topic, log, committed(log.index))
+    if not topic.config.is_anything_deleted:
+        return
+    closed = [
+        index
+        for index in range(topic.partition_count)
+        if not topic.is_open(index) and store.has_managed_ledger(topic.ledger_name(index))
+    ]
+    for start in range(0, len(closed), CLOSED_LOOKED_AT_MAX):
+        some = {index: committed(index) for index in closed[start : start + CLOSED_LOOKED_AT_MAX]}
+        for index in await store.run_blocking(_due, topic, store, some, clock.now_ms()):
+            if topic.is_deleted:
+                return
+            try:
+                await _enforce(topic, await topic.open_partition(index), some[index])
+            except TopicsError as error:
+                logger.warning("retention of %s-%d: %s", topic.name, index, error)
+
+
+async def _enforce(topic: Topic, log: PartitionLog, committed_offset: int | None) -> None:
+    if log.is_closed:
+        return  # since it was looked up
+    try:
+        await log.enforce_retention(committed_offset)
+    except TopicsError as error:
+        logger.warning("retention of %s-%d: %s", topic.name, log.index, error)
+
+
+def _due(
+    topic: Topic, store: LedgerStore, committed: Mapping[int, int | None], now_ms: int
+) -> list[int]:
+    """Return the closed partitions of which something may go; for a thread.
+
+    Whatever cannot be read is among them: its opening says what is wrong.
+    """
+    due = []
+    for index, committed_offset in committed.items():
+        try:
+            is_due = _is_due(topic, store, index, committed_offset, now_ms)
+        except (LedgerError, TopicsError):
+            is_due = True
+        if is_due:
+            due.append(index)
+    return due
+
+
+def _is_due(
+    topic: Topic, store: LedgerStore, index: int, committed_offset: int | None, now_ms: int
+) -> bool:
+    keys = PartitionKeys(topic.id, index)
+    ledgers = store.stored_ledgers(topic.ledger_name(index))
+    if ledgers is None:
+        return True
+    log_start = store.get_row(keys.log_start)
+    spans = {
+        ledger_id: records.decode_span(ledger_id, row)
+        for key, row in store.scan_rows(keys.spans)
+        for ledger_id in ids_behind(key, keys.spans)
+    }
+    return is_any_due(
+        ledgers,
+        spans,
+        topic.config,
+        log_start_offset=records.decode_log_start(log_start) if log_start else 0,
+        committed_offset=committed_offset,
+        now_ms=now_ms,
+    )
