@@ -48,7 +48,9 @@ class TimerTable(Generic[Key]):
 
     def cancel(self, key: Key) -> bool:
         """Forget the deadline of `key`; return whether it had one."""
-        return self._live.pop(key, None) is not None
+        was_set = self._live.pop(key, None) is not None
+        self._maybe_rebuild()
+        return was_set
 
     def pop_due(self, now_ms: int) -> list[Key]:
         """Remove and return the keys whose deadline is `now_ms` or before, earliest first."""
