@@ -91,8 +91,7 @@ class PartitionLog:
         self._pending = PendingAppends(self, state, tail, notes, containment)
         self._listeners = Listeners(containment)
         self._has_failed = False
-        self.on_fault: Callable[[PartitionLog], None] = _unheard
-        """Called when a fault here has closed the partition: its topic opens it anew."""
+        self.on_fault: Callable[[PartitionLog], None] = lambda _: None  # its topic opens it anew
         self.idle = IdleState()
         self._gone: UnknownPartition | None = None
         ledger.add_listener(self._ledger_changed, self)
@@ -167,10 +166,7 @@ class PartitionLog:
         return self._state.transactions.aborted.between(offset, end_offset)
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back, on the loop, when high watermark or log start moved or the log has gone.
-
-        A fault of the listener closes `unit`.
-        """
+        """Call back when an end of the log moved or it has gone; a fault there closes `unit`."""
         self._listeners.add(listener, unit)
 
     def remove_listener(self, listener: Listener) -> None:
@@ -502,7 +498,3 @@ class PartitionLog:
     def _check_open(self) -> None:
         if self._gone is not None:
             raise self._gone
-
-
-def _unheard(log: PartitionLog) -> None:
-    """Whoever keeps the partition sets `on_fault`."""

@@ -3,6 +3,7 @@
 import pytest
 
 from native.errors import KledgerError, TopicNotFound, Unavailable
+from native.seam import EARLIEST
 from runtime.tasks import Supervisor
 from subscriptions.errors import SubscriptionClosed
 from subscriptions.model import Place
@@ -90,5 +91,27 @@ async def test_what_goes_while_a_place_is_looked_for_is_owed_to_nobody() -> None
         (delivery,) = await subscription.peek(9)
         assert (at, 0b10) == (delivery.position, delivery.records)
         assert 1 == await served.backlog(subscription)
+        await partitions.close()
+        await supervisor.close()
+
+
+async def test_links_keep_the_partition_open_and_nothing_else() -> None:
+    async with house() as opened:
+        log = await opened.log()
+        supervisor = Supervisor()
+        partitions = directory(opened, supervisor)
+        served = await partitions.open("orders", 0)
+        heard: list[KledgerError] = []
+        served.add_listener(heard.append)
+        for _ in range(5):
+            await opened.registry.close_idle_partitions(2)
+        assert ([], False) == (heard, log.is_closed)
+        served.remove_listener(heard.append)
+        subscription = await served.open_subscription("s", EARLIEST)
+        for _ in range(3):
+            await opened.registry.close_idle_partitions(2)
+        assert (True, True) == (log.is_closed, subscription.is_closed)
+        again = await partitions.open("orders", 0)
+        assert (False, ["s"]) == (again is served, again.subscriptions.names())
         await partitions.close()
         await supervisor.close()

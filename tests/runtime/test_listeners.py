@@ -29,6 +29,15 @@ def test_everybody_hears_once_in_the_order_of_being_added() -> None:
     assert 1 == len(listeners)
 
 
+def test_those_of_a_unit_are_told_from_others() -> None:
+    listeners, own = Listeners(Containment(ManualClock())), Unit("partition", "orders-0")
+    assert not listeners.any_beside(own)
+    listeners.add(fails, own)
+    assert not listeners.any_beside(own)
+    listeners.add(print)
+    assert listeners.any_beside(own)
+
+
 def test_listener_that_raises_closes_its_unit_and_others_hear(contained: Contained) -> None:
     containment, heard = Containment(ManualClock()), list[str]()
     listeners = Listeners(containment)
