@@ -27,6 +27,7 @@ from gateway.connection_state import (
 from gateway.connection_writer import ConnectionWriter
 from gateway.context import Peer, RequestContext
 from gateway.later_slot import LaterSlot
+from gateway.reading import Reading
 from gateway.request_meter import RequestMeter
 from gateway.router import Reply, Route, encode_response
 from gateway.switchboard import Switchboard
@@ -60,7 +61,6 @@ class Connection(asyncio.BufferedProtocol):
         "_has_produced",
         "_is_flush_scheduled",
         "_is_pumping",
-        "_is_reading_paused",
         "_output_bytes",
         "_pending_bytes",
         "_request_ms",
@@ -72,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         "kept",
         "meter",
         "peer",
+        "reading",
         "state",
         "throttle_time_ms",
         "writer",
@@ -99,7 +100,7 @@ class Connection(asyncio.BufferedProtocol):
         self._has_produced = False
         self._is_flush_scheduled = False
         self._is_pumping = False
-        self._is_reading_paused = False
+        self.reading = Reading()
 
     # The life of the socket.
 
@@ -107,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         """Ask to be let in; nothing is started before."""
         board = self._board
         self._transport = cast(asyncio.Transport, transport)
+        self.reading.begin(self._transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
@@ -136,8 +138,11 @@ class Connection(asyncio.BufferedProtocol):
         self._board.forget(self)
 
     def eof_received(self) -> bool:
-        """The peer sends no more: it has gone, and what is not answered yet is given up."""
-        return False
+        """Answer what the peer has asked, and close behind it; True keeps the socket open."""
+        self.reading.is_over = True
+        self._count_pending(0)
+        self._close_if_finished()
+        return True
 
     def fail(self, reason: str) -> None:
         """Close because of what the peer did, and say so once."""
@@ -169,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         """Start nothing more, hasten what is parked, and close when all is answered."""
         self.state.holds |= HOLD_STOPPING
         self.state.drop_waiting()
-        self._pause_reading()
+        self.reading.pause()
         for slot in list(self.state.slots):
             slot.hasten()
         self._close_if_finished()
@@ -187,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self.state.slots) and self.state.slots[0].is_parked
 
     def close_if_idle(self, last_tick: int) -> None:
-        """Close if nothing arrived since that tick and no response is owed, or none is taken.
+        """Close if nothing arrived since that tick, unless a peer that reads on is owed a response.
 
         Half a frame that does not go on must not hold the memory that others wait for, so it has
         less time while the server's budget is used up.
@@ -198,16 +203,17 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(f"{self._pending_bytes} bytes of a frame stalled while memory is short")
             return
         is_silent = self._activity_tick <= last_tick
-        if is_silent and (not self.state.request_count or self.writer.is_idle()):
+        is_served = self.state.request_count and not self.reading.is_over
+        if is_silent and (not is_served or self.writer.is_idle()):
             logger.debug("closing idle connection of %s", self.peer_host)
-            if self.writer.unsent_bytes:
+            if self.writer.unsent_bytes or self.state.request_count:
                 self.abort()
             elif self._transport is not None:
                 self.is_closed = True
                 self._transport.close()
 
     def _close_if_finished(self) -> None:
-        if not self.state.slots and not self.state.output and self._transport is not None:
+        if self.state.is_finished and self._transport is not None:
             self.is_closed = True
             self._transport.close()
 
@@ -405,7 +411,7 @@ class Connection(asyncio.BufferedProtocol):
             self._board.flush_soon(self)
         if self.state.waiting_count:
             self._pump()
-        if self._is_reading_paused:
+        if self.reading.is_paused:
             self.check_limits()
 
     def finish_soon(self, slot: Slot) -> None:
@@ -441,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
         output = self.state.take_output()
         if output:
             self.writer.write(output)
-        if self.state.holds & HOLD_STOPPING:
+        if self.state.holds & HOLD_STOPPING or self.reading.is_over:
             self._close_if_finished()
 
     # Limits.
@@ -480,12 +486,6 @@ class Connection(asyncio.BufferedProtocol):
             or state.request_count >= board.config.queued_max_requests
             or state.request_bytes > board.config.queued_max_connection_bytes
         ):
-            self._pause_reading()
-        elif self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = False
-            self._transport.resume_reading()
-
-    def _pause_reading(self) -> None:
-        if not self._is_reading_paused and self._transport is not None:
-            self._is_reading_paused = True
-            self._transport.pause_reading()
+            self.reading.pause()
+        else:
+            self.reading.resume()

@@ -109,6 +109,11 @@ class ConnectionState:
         """Requests that were read and not started."""
         return len(self._waiting)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything that was read is answered, and every answer was taken to be sent."""
+        return not self.slots and not self._waiting and not self.output
+
     def can_start(self, is_pipelined: bool) -> bool:
         """Return whether a request that just arrived may start at once."""
         if self._waiting or self.holds or self.is_exclusive:

@@ -317,10 +317,76 @@ async def test_connection_lost_while_waiting_leaves_no_listener() -> None:
             client.send(fetch({0: 0}, max_wait_ms=60_000), FETCH_V)
             await client.writer.drain()
             await gateway.parked()
+            client.reset()
         await until(lambda: gateway.server.connection_count == 0)
         slots = [one for one in gc.get_objects() if isinstance(one, FetchSlot)]
         assert not any(slot.wanted for slot in slots if slot._services is gateway.services)
         assert not topic.is_deleted
+
+
+# A client that closes its sending side.
+
+
+async def test_half_closed_client_gets_every_answer_and_then_the_end() -> None:
+    """As `nc -N` does; the fetch waits for records, and all behind it waits for the fetch."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        client.send(fetch({0: 0}, max_wait_ms=5_000), FETCH_V)
+        client.send(produce({0: batch(b"y")}), PRODUCE_V)
+        client.send(MetadataRequest(topics=[]), METADATA_V)
+        client.writer.write_eof()
+        await gateway.parked()
+        await until(lambda: gateway.server.connections[0].reading.is_over)
+        async with gateway.client() as other:
+            await other.ask(produce({0: batch(b"x")}), PRODUCE_V)
+        fetched = await client.receive()
+        assert fetched.responses[0].partitions[0].records
+        assert 1 == (await client.receive()).responses[0].partition_responses[0].base_offset
+        assert isinstance(await client.receive(), MetadataResponse)
+        assert await client.is_closed_by_server()
+        await until(lambda: gateway.server.connection_count == 0)
+
+
+async def test_half_closed_client_that_awaits_nothing_is_closed_at_once() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        await client.ask(MetadataRequest(topics=[]), METADATA_V)
+        client.writer.write_eof()
+        assert await client.is_closed_by_server()
+
+
+async def test_half_closed_producer_without_acks_is_stored_and_closed() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.create_topic()
+        for _ in range(10):
+            client.send(produce({0: batch(b"x")}, acks=0), PRODUCE_V, is_answered=False)
+        client.writer.write_eof()
+        assert await client.is_closed_by_server()
+        partition = await topic.open_partition(0)
+        await until(lambda: partition.high_watermark == 10)
+
+
+async def test_half_a_frame_before_the_end_holds_nothing_up() -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        client.writer.write((50_000).to_bytes(4, "big") + bytes(40_000))
+        client.writer.write_eof()
+        assert await client.is_closed_by_server()
+        assert 0 == gateway.services.metrics.snapshot()["request_bytes_in_flight"]
+
+
+async def test_half_closed_client_is_not_waited_for_longer_than_an_idle_one() -> None:
+    """A client that was killed looks the same, and what it has asked may wait for ever."""
+    config = GatewayConfig(connections_max_idle_ms=16_000)
+    async with running_gateway(config) as gateway, gateway.client() as client:
+        await gateway.create_topic()
+        client.send(fetch({0: 0}, max_wait_ms=2**31 - 1), FETCH_V)
+        client.writer.write_eof()
+        await gateway.parked()
+        for _ in range(20):
+            gateway.clock.advance(1_000)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert await client.is_closed_by_server()
+        await until(lambda: gateway.server.connection_count == 0)
 
 
 async def test_api_versions_before_and_between_everything() -> None:

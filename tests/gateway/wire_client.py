@@ -5,6 +5,8 @@ it answers the oldest request that was not answered.
 """
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from importlib import import_module
 from types import TracebackType
@@ -89,6 +91,13 @@ class WireClient:
         async with asyncio.timeout(TIMEOUT_S):
             size = int.from_bytes(await self.reader.readexactly(4), "big")
             return await self.reader.readexactly(size)
+
+    def reset(self) -> None:
+        """Break the connection off, as the system does for a program that was killed."""
+        linger = struct.pack("ii", 1, 0)
+        found = self.writer.get_extra_info("socket")
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.writer.transport.abort()
 
     async def is_closed_by_server(self) -> bool:
         """Wait for the end of the connection; bytes that arrive instead are returned as False."""
