@@ -198,7 +198,7 @@ def _check_slowly(buffer: Buffer, size_max: int) -> BatchHeader:
         raise InvalidBatch(f"records of {len(buffer)} bytes hold no complete batch, expected one")
     magic = buffer[_MAGIC_AT]
     if magic != MAGIC:
-        raise InvalidBatch(f"magic {magic}, expected {MAGIC}")
+        raise InvalidBatch(f"Invalid magic found in record: {magic}, expected {MAGIC}")
     rest = memoryview(buffer)[size:]
     if _first_size(rest) is not None:
         raise InvalidBatch("records hold more than one batch, expected exactly one")

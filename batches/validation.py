@@ -83,7 +83,7 @@ def _check_body(body: Buffer, header: BatchHeader, rules: RecordRules, pause: Pa
                 raise InvalidBatch(f"offset delta {fields.offset_delta}, expected {index}")
             check_rest(body, fields, pause)
             if is_key_required and fields.key_size < 0:
-                keyless.add(index, "record without a key in a compacted topic")
+                keyless.add(index, "Compacted topic cannot accept message without key")
             timestamp = header.base_timestamp + fields.timestamp_delta
             timestamp_largest = max(timestamp_largest, timestamp)
             if not earliest <= timestamp <= latest and timestamp != NO_TIMESTAMP:
@@ -99,14 +99,22 @@ def _check_body(body: Buffer, header: BatchHeader, rules: RecordRules, pause: Pa
 def _first_problem(keyless: RecordFaults, untimely: RecordFaults) -> BatchError | None:
     """The kind of answer for the records at fault."""
     if keyless.count:
-        message = f"{keyless.count} records without a key in a compacted topic"
+        message = (
+            "One or more records have been rejected: Compacted topic cannot accept message without "
+            f"key ({keyless.count} records)"
+        )
         return InvalidBatch(message, tuple(keyless.named))
     if untimely.count:
-        first = untimely.named[0][1]
-        message = f"{untimely.count} times out of range, the first: {first}"
+        message = (
+            "One or more records have been rejected due to invalid timestamp: "
+            f"{untimely.count} records, the first: {untimely.named[0][1]}"
+        )
         return InvalidTimestamp(message, tuple(untimely.named))
     return None
 
 
 def _time_message(timestamp: int, rules: RecordRules) -> str:
-    return f"timestamp {timestamp}, expected {rules.timestamp_min} to {rules.timestamp_max}"
+    return (
+        f"Timestamp {timestamp} is out of range, "
+        f"expected {rules.timestamp_min} to {rules.timestamp_max}"
+    )

@@ -100,7 +100,7 @@ class ClientMetrics(KeptSettings):
 
     def _check_name(self, name: str) -> None:
         if not name:
-            raise Refused(ErrorCode.INVALID_REQUEST, "the name of a subscription is never empty")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
 
     def _checked(self, setting: str, text: str) -> str:
         # Some refusals are INVALID_REQUEST and some INVALID_CONFIG, as they are in Apache Kafka.
@@ -108,15 +108,17 @@ class ClientMetrics(KeptSettings):
         if key is None:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
-                f"unknown setting {setting!r}, expected {', '.join(CLIENT_METRICS_KEYS)}",
+                f"Unknown client metrics configuration: {setting}, expected "
+                f"{', '.join(CLIENT_METRICS_KEYS)}",
             )
         value = parse(setting, key.type, text, key.allowed)
         if isinstance(value, tuple) and "" in value:
-            raise InvalidConfig(f"{setting}: expected no empty element, got {text!r}")
+            raise InvalidConfig(f"Configuration '{setting}' values must not be empty, got {text!r}")
         if isinstance(value, int) and not INTERVAL_MS_MIN <= value <= INTERVAL_MS_MAX:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
-                f"{setting}: expected {INTERVAL_MS_MIN} to {INTERVAL_MS_MAX}, got {value}",
+                f"Invalid value {value} for {setting}, interval must be between "
+                f"{INTERVAL_MS_MIN} and {INTERVAL_MS_MAX}",
             )
         return normal_text(value)
 
@@ -151,9 +153,10 @@ def _match(text: str) -> tuple[str, Expression]:
     name, *patterns = (part.strip() for part in text.split("="))
     if name not in MATCH_NAMES or len(patterns) != 1 or not patterns[0]:
         raise InvalidConfig(
-            f"{MATCH}: expected name=expression with one of {', '.join(MATCH_NAMES)}, got {text!r}"
+            f"Illegal client matching pattern: {text}, expected name=expression with one of "
+            f"{', '.join(MATCH_NAMES)}"
         )
     try:
         return name, compile_expression(patterns[0])
     except InvalidExpression as error:
-        raise InvalidConfig(f"{MATCH}: {text!r}: {error}") from None
+        raise InvalidConfig(f"Illegal client matching pattern: {text}: {error}") from None

@@ -78,7 +78,10 @@ def refuse_repeated_names(settings: Sequence[Setting]) -> None:
     """
     for name, count in Counter(setting.name for setting in settings).items():
         if count > 1:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{name}: expected once, got {count} times")
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"Error due to duplicate config keys: {name}, {count} times",
+            )
 
 
 def value_of(setting: Setting) -> str:
@@ -88,5 +91,5 @@ def value_of(setting: Setting) -> str:
         Refused: INVALID_REQUEST: it is.
     """
     if setting.value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{setting.name}: expected a value, got null")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {setting.name}")
     return setting.value

@@ -89,8 +89,8 @@ def find_target(context: RequestContext, resource: Resource) -> Target:
             return GroupTarget(services.group_settings, name)
     raise Refused(
         ErrorCode.INVALID_REQUEST,
-        f"expected resource type {', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}, "
-        f"got {resource.resource_type}",
+        f"Unknown resource type {resource.resource_type}, expected "
+        f"{', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}",
     )
 
 
@@ -102,7 +102,7 @@ def find_alterable(context: RequestContext, resource: Resource) -> Target:
         TopicsError: there is no such topic.
     """
     if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
-        raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all topics at once")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     return find_target(context, resource)
 
 
@@ -120,14 +120,19 @@ def configured_names(services: Services) -> dict[ResourceType, list[str]]:
     }
 
 
-def current_list(target: Target, name: str) -> list[str]:
+def current_list(target: Target, name: str, operation: str) -> list[str]:
     """Return the elements of a setting that is a list.
+
+    Args:
+        target: has the setting.
+        name: of the setting.
+        operation: what is to be done with the list, for the refusal.
 
     Raises:
         InvalidConfig: it is none.
     """
     if name not in target.lists:
-        raise InvalidConfig(f"{name}: expected a setting that is a list")
+        raise InvalidConfig(f"Can't {operation} to key {name} because its type is not LIST.")
     return [element for element in target.value(name).split(",") if element]
 
 

@@ -43,7 +43,7 @@ class GroupSettings(KeptSettings):
 
     def _check_name(self, name: str) -> None:
         if not name:
-            raise Refused(ErrorCode.INVALID_REQUEST, "there are no settings for all groups at once")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
 
     def _check_all(self, _name: str, settings: Mapping[str, str]) -> None:
         times = self._times(settings)
@@ -56,7 +56,7 @@ class GroupSettings(KeptSettings):
     def _checked(self, setting: str, text: str) -> str:
         key = GROUP_KEYS.get(setting)
         if key is None:
-            raise InvalidConfig(f"unknown group config name: {setting}")
+            raise InvalidConfig(f"Unknown group config name: {setting}")
         value = parse(setting, key.type, text, key.allowed)
         if setting in self._limits:
             value = parse(setting, key.type, text, between(*self._limits[setting]))

@@ -33,7 +33,9 @@ def absence(name: str | None) -> TopicsError:
         check_name(resolve_name(name or ""))
     except InvalidTopicName as error:
         return error
-    return UnknownTopic("no such topic")
+    return UnknownTopic(
+        f"This server does not host this topic-partition: the topic {name!r} does not exist."
+    )
 
 
 def described(

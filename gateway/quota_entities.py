@@ -60,15 +60,15 @@ def entity_of(parts: Iterable[NamedPart]) -> Entity:
     """
     named = {part.entity_type: part.entity_name for part in parts}
     if not named:
-        raise Refused(ErrorCode.INVALID_REQUEST, "expected an entity, got none")
+        raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty client quota entity")
     for kind, name in named.items():
         if kind not in ENTITY_TYPES:
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
-                f"expected an entity of type {' or '.join(ENTITY_TYPES)}, got {kind!r}",
+                f"Unhandled client quota entity type: {kind}, expected {' or '.join(ENTITY_TYPES)}",
             )
         if name == "":
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{kind}: expected a name, got none")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Empty {kind} not supported")
     if IP in named:
         _check_address(named)
     return tuple(sorted(named.items()))
@@ -76,11 +76,15 @@ def entity_of(parts: Iterable[NamedPart]) -> Entity:
 
 def _check_address(named: dict[str, str | None]) -> None:
     if len(named) > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "ip: expected no other entity type beside it")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid quota entity combination: IP entity should not be combined with others",
+        )
     name = named[IP]
     if name is not None and not is_address(name):
         raise Refused(
-            ErrorCode.INVALID_REQUEST, f"ip: expected an address in its usual form, got {name!r}"
+            ErrorCode.INVALID_REQUEST,
+            f"{name} is not a valid IP: expected an address in its usual form",
         )
 
 
@@ -96,7 +100,7 @@ def changed(
     after, seen = dict(quotas), set[str]()
     for change in changes:
         if change.key in seen:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"{change.key}: expected once in the request")
+            raise Refused(ErrorCode.INVALID_REQUEST, f"{change.key} stands twice in the request")
         seen.add(change.key)
         if change.remove:
             after.pop(change.key, None)
@@ -108,15 +112,16 @@ def changed(
 def _checked(change: Change, known: frozenset[str]) -> float:
     if change.key not in known:
         raise Refused(
-            ErrorCode.INVALID_REQUEST, f"{change.key}: expected one of {', '.join(sorted(known))}"
+            ErrorCode.INVALID_REQUEST,
+            f"Invalid configuration key {change.key}, expected {', '.join(sorted(known))}",
         )
     largest = WHOLE.get(change.key)
     is_whole = largest is None or (isfinite(change.value) and change.value % 1 == 0)
     # The largest long is no float: the next one is what clients send for it.
     if not 0 < change.value <= float(largest or LONG_MAX) or not is_whole:
-        kind = "a number" if largest is None else f"a whole number up to {largest}"
+        kind = "a number" if largest is None else f"no fractional value, and at most {largest}"
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            f"{change.key}: expected {kind} above 0, got {change.value:g}",
+            f"Quota {change.key} must be greater than 0: expected {kind}, got {change.value:g}",
         )
     return change.value

@@ -13,7 +13,7 @@ from topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
 
-NO_AUTHORIZER = "there is no authorizer: nobody is kept from anything here"
+NO_AUTHORIZER = "No Authorizer is configured: nobody is kept from anything here"
 USER, ANONYMOUS = "User", "ANONYMOUS"
 """The principal of everybody who did not authenticate."""
 
@@ -59,5 +59,5 @@ def find_topic(registry: TopicRegistry, name: str) -> Topic:
     topic = registry.get(name)
     if topic is None:
         check_name(name)
-        raise UnknownTopic(f"no topic {name!r}")
+        raise UnknownTopic(f"The topic {name!r} does not exist.")
     return topic

@@ -117,13 +117,13 @@ class TopicRegistry:
         name = resolve_name(name)
         check_name(name)
         if is_internal(name):
-            raise InvalidTopicName(f"topic name {name!r} is kept for internal use")
+            raise InvalidTopicName(f"Topic name is invalid: {name!r} is kept for internal use")
         if name in self._topics:
-            raise TopicExists(f"topic {name!r} exists already")
+            raise TopicExists(f"Topic {name!r} already exists.")
         other = self._collisions.get(collision_key(name))
         if other is not None:
             raise InvalidTopicName(
-                f"topic name {name!r} collides with {other!r}: '.' and '_' count as one"
+                f"Topic {name!r} collides with existing topic: {other}, as '.' and '_' count as one"
             )
         count = self.defaults.num_partitions if partitions == USE_DEFAULT else partitions
         _check_partition_count(count, 1)
@@ -236,6 +236,11 @@ class TopicRegistry:
 
     def check_partitions(self, topic: Topic, total: int) -> None:
         """Check what `create_partitions` checks; plain. Raises InvalidPartitions."""
+        if total <= topic.partition_count:
+            raise InvalidPartitions(
+                f"The topic {topic.name!r} currently has {topic.partition_count} partition(s); "
+                f"{total} would not be an increase."
+            )
         _check_partition_count(total, topic.partition_count + 1)
 
     async def alter_configs(
@@ -365,5 +370,9 @@ class TopicRegistry:
 
 
 def _check_partition_count(count: int, minimum: int) -> None:
+    if count < 1:
+        raise InvalidPartitions(
+            f"Number of partitions was set to an invalid non-positive value: {count}"
+        )
     if not minimum <= count <= PARTITIONS_MAX:
         raise InvalidPartitions(f"{count} partitions, expected {minimum} to {PARTITIONS_MAX}")

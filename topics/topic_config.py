@@ -124,7 +124,7 @@ def check_names(names: Iterable[str]) -> None:
     """Check that every name is one that a topic of Kafka has. Raises InvalidConfig."""
     for name in names:
         if name not in CONFIG_KEYS:
-            raise InvalidConfig(f"unknown topic config name: {name}")
+            raise InvalidConfig(f"Unknown topic config name: {name}")
 
 
 def check_configs(configs: Mapping[str, str]) -> None:

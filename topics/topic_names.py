@@ -32,16 +32,18 @@ def check_name(name: str) -> None:
         InvalidTopicName: it says which rule.
     """
     if not name:
-        raise InvalidTopicName("topic name: expected at least one character, got none")
+        raise InvalidTopicName("Topic name is invalid: the empty string is not allowed")
     if len(name) > NAME_SIZE_MAX:
         raise InvalidTopicName(
-            f"topic name: expected at most {NAME_SIZE_MAX} characters, got {len(name)}"
+            f"Topic name is invalid: the length of {name[:NAME_SIZE_MAX]!r} is {len(name)}, "
+            f"longer than the max allowed length {NAME_SIZE_MAX}"
         )
     if name in (".", ".."):
-        raise InvalidTopicName(f"topic name: {name!r} is not allowed")
+        raise InvalidTopicName(f"Topic name is invalid: {name!r} is not allowed")
     if not _NAME.fullmatch(name):
         raise InvalidTopicName(
-            f"topic name {name!r}: expected letters, digits, '.', '_' and '-' only"
+            f"Topic name is invalid: {name!r} contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
         )
 
 

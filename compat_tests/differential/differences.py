@@ -67,7 +67,7 @@ class Explanation:
 
 
 def compare(asked: Asked, ours: Plain, theirs: Plain) -> list[Difference]:
-    """Find the leaves in which two answers differ."""
+    """Find the leaves in which two answers differ; sets of words, where ours lacks some."""
     return [Difference(asked, *leaf) for leaf in _leaves("", ours, theirs)]
 
 
@@ -81,6 +81,9 @@ def _leaves(path: str, ours: Any, theirs: Any) -> Iterator[tuple[str, str, str]]
             left = ours[index] if index < len(ours) else MISSING
             right = theirs[index] if index < len(theirs) else MISSING
             yield from _leaves(f"{path}/{index}", left, right)
+    elif isinstance(ours, frozenset) and isinstance(theirs, frozenset):
+        if theirs - ours:
+            yield path, "missing", f"key words {sorted(theirs - ours)}"
     elif ours != theirs:
         yield path, str(ours), str(theirs)
 

@@ -2,7 +2,8 @@
 
 Rule: an id becomes its kind and a number in the order of first sight, so that one that is given
 twice, or is not the one that was given before, still shows. A time of this run becomes `now`; an
-address `here`; texts for people are left out. Things of a list are known by their names.
+address `here`; of a text for people the key words are left, which scripts look for. Things of a
+list are known by their names.
 Must not know: requests, which server answered.
 """
 
@@ -39,7 +40,56 @@ TIMES: Final = {
     "last_caught_up_timestamp",
 }
 ADDRESSES: Final = {"host", "port", "client_host", "log_dir", "total_bytes", "usable_bytes"}
-TEXTS: Final = {"error_message", "batch_index_error_message", "documentation"}
+TEXTS: Final = {"error_message", "batch_index_error_message"}
+UNSEEN: Final = {"documentation"}
+KEY_WORDS: Final = (
+    "already exists",
+    "does not exist",
+    "not found",
+    "Topic name is invalid",
+    "is not allowed",
+    "collides with existing topic",
+    "would not be an increase",
+    "non-positive value",
+    "The target replication factor",
+    "The manual partition assignment",
+    "Duplicate topic name",
+    "Invalid value",
+    "Not a number of type",
+    "Value must be at least",
+    "String must be one of",
+    "Null value not supported",
+    "because its type is not LIST",
+    "Unknown topic config name",
+    "Unknown group config name",
+    "Unknown client metrics configuration",
+    "Illegal client matching pattern",
+    "Unknown resource type",
+    "Cannot update these configs dynamically",
+    "at default cluster level",
+    "only per-listener",
+    "while ELR is enabled",
+    "Unexpected broker id",
+    "No such topic",
+    "No such partition",
+    "Unable to find",
+    "does not host",
+    "is not a member of group",
+    "is not supported",
+    "is not a valid regular expression",
+    "can't be empty",
+    "must abandon all its partitions",
+    "is unknown",
+    "No Authorizer is configured",
+    "must be greater than 0",
+    "Invalid configuration key",
+    "Unknown SCRAM mechanism",
+    "One or more records have been rejected",
+    "is out of range",
+    "Invalid magic",
+    "message without key",
+)
+"""What scripts and people look for in Kafka's texts."""
 NAMES: Final = ("name", "topic", "group_id", "transactional_id", "key", "resource_name", "api_key")
 NUMBERS: Final = ("partition_index", "index", "partition", "node_id", "broker_id")
 ORDERED: Final = {"synonyms", "aborted_transactions"}
@@ -78,7 +128,7 @@ class Masks:
         return {
             one.name: self._field(one.name, getattr(value, one.name), version)
             for one in fields_of(type(value))
-            if version in one.versions and one.name not in TEXTS
+            if version in one.versions and one.name not in UNSEEN
         }
 
     def _field(self, name: str, value: Any, version: int) -> Plain:
@@ -89,6 +139,7 @@ class Masks:
         if name == "records" and value is not None:
             return self._batches(bytes(value))
         masks: list[tuple[bool, Callable[[Any], Plain]]] = [
+            (name in TEXTS, _key_words),
             (name in TIMES, self.time),
             (name == THROTTLE, lambda one: "a while" if one else one),
             (name in ADDRESSES, lambda one: "here" if one not in {"", -1} else one),
@@ -139,6 +190,11 @@ class Masks:
         }
 
 
+def _key_words(text: str | None) -> frozenset[str]:
+    """What of a text has to stand in that of the other server."""
+    return frozenset(one for one in KEY_WORDS if text is not None and one in text)
+
+
 def _is_ours(value: Struct) -> bool:
     name = getattr(value, "name", None) or getattr(value, "topic", None)
     return not (isinstance(name, str) and name.startswith(OWN_TOPICS))
@@ -152,7 +208,7 @@ def _key(plain: dict[str, Plain]) -> str:
 
 def _order(value: Struct) -> tuple[Any, ...]:
     """The place of a thing among its like: by name, by number, by what else is the same."""
-    known = TIMES | ADDRESSES | TEXTS | KINDS.keys()
+    known = TIMES | ADDRESSES | TEXTS | UNSEEN | KINDS.keys()
     names = [str(getattr(value, one, "")) for one in NAMES]
     numbers = [getattr(value, one, 0) for one in NUMBERS]
     rest = [

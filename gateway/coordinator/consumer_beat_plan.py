@@ -33,25 +33,28 @@ def refuse_beat(
     if command.server_assignor is not None and command.server_assignor not in assignors:
         return BeatResult(
             error=ErrorCode.UNSUPPORTED_ASSIGNOR,
-            message=f"assignor {command.server_assignor}: expected one of {', '.join(assignors)}",
+            message=f"ServerAssignor {command.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
         )
     return None
 
 
 def _mistake(command: BeatCommand, bytes_max: int) -> str | None:
     must_say = {
-        "group id": command.group_id,
-        "member id": command.member_id,
-        "instance id": command.instance_id,
-        "rack id": command.rack_id,
+        "GroupId": command.group_id,
+        "MemberId": command.member_id,
+        "InstanceId": command.instance_id,
+        "RackId": command.rack_id,
     }
     for what, text in must_say.items():
         if text is not None and not text.strip():
-            return f"the {what} is empty"
+            return f"{what} can't be empty."
     if command.epoch < STATIC_LEAVE_EPOCH:
-        return f"member epoch {command.epoch}: expected {STATIC_LEAVE_EPOCH} or more"
+        return (
+            f"MemberEpoch is invalid: expected {STATIC_LEAVE_EPOCH} or more, got {command.epoch}."
+        )
     if command.epoch == STATIC_LEAVE_EPOCH and command.instance_id is None:
-        return f"member epoch {STATIC_LEAVE_EPOCH} is for members with an instance id"
+        return f"InstanceId can't be null with member epoch {STATIC_LEAVE_EPOCH}."
     if command.epoch == JOIN_EPOCH:
         return _join_mistake(command, bytes_max)
     return None if command.epoch == LEAVE_EPOCH else _size_mistake(command, bytes_max)
@@ -59,11 +62,12 @@ def _mistake(command: BeatCommand, bytes_max: int) -> str | None:
 
 def _join_mistake(command: BeatCommand, bytes_max: int) -> str | None:
     if command.rebalance_timeout_ms == NO_TIMEOUT:
-        return "who joins must give a rebalance timeout"
+        return "RebalanceTimeoutMs must be provided in first request."
     if command.owned is None or command.owned:
-        return "who joins must own no partitions, and say so"
+        return "TopicPartitions must be empty when (re-)joining."
     if command.topic_names is None and command.topic_regex is None:
-        return "who joins must give names of topics, or an expression"
+        names = "SubscribedTopicNames or SubscribedTopicRegex"
+        return f"Either {names} must be non-null when (re-)joining."
     return _size_mistake(command, bytes_max)
 
 

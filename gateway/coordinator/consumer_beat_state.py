@@ -147,7 +147,8 @@ def _admit_static(
     if holder.epoch != STATIC_LEAVE_EPOCH and holder.classic is None:
         raise _Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"instance {instance_id} is in use by member {holder.member_id}",
+            f"Static member with instance id {instance_id} cannot join the group because the "
+            f"instance id is owned by {holder.member_id} member.",
         )
     return holder
 
@@ -212,7 +213,8 @@ def _known(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     member = group.roster.get(member_id)
     if member is None:
         raise _Refused(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.group_id} has no member {member_id}"
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
         )
     return member
 
@@ -221,11 +223,12 @@ def _holder(group: ConsumerGroup, command: BeatCommand, instance_id: str) -> Con
     """Return the static member that the sender claims to be."""
     holder = group.roster.holder_of(instance_id)
     if holder is None:
-        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
+        raise _Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if holder.member_id != command.member_id:
         raise _Refused(
             ErrorCode.FENCED_INSTANCE_ID,
-            f"instance {instance_id} is member {holder.member_id}, not {command.member_id}",
+            f"Static member {command.member_id} with instance id {instance_id} was fenced by "
+            f"member {holder.member_id}.",
         )
     return holder
 
@@ -240,8 +243,8 @@ def _check_epoch(member: ConsumerMember, command: BeatCommand) -> None:
     if command.epoch != member.epoch and not missed_one:
         raise _Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"member epoch {command.epoch}, expected {member.epoch}: give up all partitions and "
-            "join again",
+            f"The consumer group member has member epoch {command.epoch}, expected {member.epoch}. "
+            "The member must abandon all its partitions and rejoin.",
         )
 
 
@@ -250,5 +253,6 @@ def _refuse_wrong_regex(text: str) -> None:
         compile_expression(text)
     except InvalidExpression as error:
         raise _Refused(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"expression {text!r}: {error}"
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            f"SubscribedTopicRegex `{text}` is not a valid regular expression: {error}",
         ) from None

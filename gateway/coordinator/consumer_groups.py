@@ -153,5 +153,5 @@ class ConsumerGroups:
 def _not_found(group_id: str) -> BeatResult:
     return BeatResult(
         error=ErrorCode.GROUP_ID_NOT_FOUND,
-        message=f"there is no group {group_id} of the consumer protocol",
+        message=f"Group {group_id} not found: there is none of the consumer protocol.",
     )

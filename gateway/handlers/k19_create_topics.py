@@ -98,7 +98,7 @@ def _refuse_reserved(name: str) -> None:
 
 def _value(config: CreatableTopicConfig) -> str:
     if config.value is None:
-        raise InvalidConfig(f"{config.name}: expected a value, got null")
+        raise InvalidConfig(f"Null value not supported for topic configs: {config.name}")
     return config.value
 
 
@@ -109,12 +109,18 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
         return _assigned_partitions(asked, config.node_id)
     replicas = asked.replication_factor
     if replicas == 0 or replicas < USE_DEFAULT:
-        raise InvalidReplicationFactor(f"expected 1 replica, or -1, got {replicas}")
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value, "
+            f"got {replicas}"
+        )
     is_default = asked.num_partitions == USE_DEFAULT
     count = config.num_partitions if is_default else asked.num_partitions
     context.services.registry.check_creation(asked.name, partitions=count)
     if replicas > 1:
-        raise InvalidReplicationFactor(f"expected 1 replica, as there is one node, got {replicas}")
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {replicas} time(s): The target replication factor "
+            f"of {replicas} cannot be reached because only 1 broker(s) are registered."
+        )
     return count
 
 
@@ -122,14 +128,15 @@ def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
     if asked.num_partitions != USE_DEFAULT or asked.replication_factor != USE_DEFAULT:
         raise Refused(
             ErrorCode.INVALID_REQUEST,
-            "expected -1 partitions and replicas beside an assignment, got "
-            f"{asked.num_partitions} and {asked.replication_factor}",
+            "A manual partition assignment was specified, but numPartitions and replicationFactor "
+            f"were not set to -1: got {asked.num_partitions} and {asked.replication_factor}",
         )
     indexes = sorted(assignment.partition_index for assignment in asked.assignments)
     is_whole = indexes == list(range(len(indexes)))
     if not is_whole or any(a.broker_ids != [node_id] for a in asked.assignments):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"expected partitions 0 to {len(indexes) - 1}, each on node {node_id} alone",
+            f"The manual partition assignment: expected partitions 0 to {len(indexes) - 1}, each "
+            f"on node {node_id} alone, as no other broker is registered",
         )
     return len(indexes)

@@ -80,9 +80,12 @@ def _check(
 ) -> Topic | DeletableTopicResult:
     """Return a topic that may be deleted, or why it may not."""
     if (state.name is None) == (state.topic_id == ZERO_UUID):
-        return _refused(
-            state, ErrorCode.INVALID_REQUEST, "expected either a name or an id of the topic"
+        message = (
+            "Neither topic name nor id were specified."
+            if state.name is None
+            else "You may not specify both topic name and topic id."
         )
+        return _refused(state, ErrorCode.INVALID_REQUEST, message)
     topic = _find(context, state)
     if topic is None:
         return _unknown(state)
@@ -99,9 +102,13 @@ def _find(context: RequestContext, state: DeleteTopicState) -> Topic | None:
 
 
 def _unknown(state: DeleteTopicState) -> DeletableTopicResult:
-    by_id = state.name is None
-    code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _refused(state, code, "no such topic")
+    if state.name is None:
+        message = "This server does not host this topic ID: there is no such topic."
+        return _refused(state, ErrorCode.UNKNOWN_TOPIC_ID, message)
+    message = (
+        f"This server does not host this topic-partition: the topic {state.name!r} does not exist."
+    )
+    return _refused(state, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def _repeated(states: list[DeleteTopicState]) -> DeletableTopicResult:
@@ -110,7 +117,7 @@ def _repeated(states: list[DeleteTopicState]) -> DeletableTopicResult:
         name=next((state.name for state in states if state.name is not None), None),
         topic_id=next((each.topic_id for each in states if each.topic_id != ZERO_UUID), ZERO_UUID),
     )
-    message = f"expected once in the request, got {len(states)} times"
+    message = f"Duplicate topic name: expected once in the request, got {len(states)} times"
     return _refused(merged, ErrorCode.INVALID_REQUEST, message)
 
 

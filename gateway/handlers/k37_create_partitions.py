@@ -54,7 +54,7 @@ async def _create(
     registry = context.services.registry
     topic = registry.get(asked.name)
     if topic is None:
-        raise UnknownTopic(f"no topic {asked.name!r}")
+        raise UnknownTopic(f"The topic {asked.name!r} does not exist.")
     registry.check_partitions(topic, asked.count)
     added = asked.count - topic.partition_count
     node_id = context.services.config.node_id
@@ -64,7 +64,8 @@ async def _create(
     ):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"expected {added} assignments to node {node_id} alone",
+            f"Attempted to add {added} additional partition(s): expected as many assignments, each "
+            f"to node {node_id} alone, as no other broker is registered.",
         )
     quota.charge(added)
     if not validate_only:

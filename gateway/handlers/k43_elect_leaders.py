@@ -5,7 +5,8 @@ Behaviour:
   tool counts as done. Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION.
 - A null list stands for all partitions, of which only those that elected are told: none, so each
   topic comes with an empty list, as in Apache Kafka.
-- A type of election that does not exist is INVALID_REQUEST, for the whole and for each partition.
+- A type of election that does not exist is INVALID_REQUEST for each partition, and for the whole if
+  there is one.
 
 Version notes:
 - v1 adds the type of election (KIP-460): preferred (0) and unclean (1).
@@ -34,9 +35,11 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> ElectLeader
         return ElectLeadersResponse(
             replica_election_results=[ReplicaElectionResult(topic=one.name) for one in topics]
         )
-    is_known = request.election_type in ELECTION_TYPES
+    is_refused = request.election_type not in ELECTION_TYPES and any(
+        asked.partitions for asked in request.topic_partitions
+    )
     return ElectLeadersResponse(
-        error_code=ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST,
+        error_code=ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=asked.topic,
@@ -54,12 +57,18 @@ def _outcome(context: RequestContext, election_type: int, name: str, index: int)
     topic = context.services.registry.get(name)
     if election_type not in ELECTION_TYPES:
         code = ErrorCode.INVALID_REQUEST
-        message = f"expected election type 0 or 1, got {election_type}"
+        message = f"Unknown election type {election_type}, expected 0 or 1"
     elif topic is None:
-        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}"
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"No such topic as {name}: it does not exist"
     elif not 0 <= index < topic.partition_count:
-        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{index}"
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"No such partition as {name}-{index}: it does not exist"
     else:
         code = ErrorCode.ELECTION_NOT_NEEDED
-        message = f"node {context.services.config.node_id} leads {name}-{index}"
+        node_id = context.services.config.node_id
+        message = (
+            f"Leader election not needed for topic partition {name}-{index}: "
+            f"node {node_id} leads it."
+        )
     return PartitionResult(partition_id=index, error_code=code, error_message=message)

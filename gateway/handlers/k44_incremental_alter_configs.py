@@ -97,7 +97,7 @@ def _changed_list(target: Target, change: AlterableConfig) -> str:
             f"{change.name}: expected operation 0 to 3, got {change.config_operation}",
         )
     named = [element.strip() for element in value_of(change).split(",")]
-    elements = current_list(target, change.name)
+    elements = current_list(target, change.name, Operation(change.config_operation).name)
     if change.config_operation == Operation.APPEND:
         elements += [element for element in named if element not in elements]
     else:

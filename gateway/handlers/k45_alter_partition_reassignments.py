@@ -61,9 +61,11 @@ def _outcome(
 def _check_partition(context: RequestContext, name: str, index: int) -> None:
     topic = context.services.registry.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic {name!r}")
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= index < topic.partition_count:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {name}-{index}")
+        raise Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}."
+        )
 
 
 def _check_replicas(replicas: list[int] | None, node_id: int) -> None:
@@ -72,5 +74,7 @@ def _check_replicas(replicas: list[int] | None, node_id: int) -> None:
         raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
     if replicas != [node_id]:
         raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"expected node {node_id} alone, got {replicas}"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes {replicas}: expected node {node_id} alone, "
+            "as no such broker is registered.",
         )

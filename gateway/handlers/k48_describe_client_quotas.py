@@ -63,16 +63,18 @@ def handle(
 def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
     by_type = {component.entity_type: component for component in components}
     if len(by_type) < len(components):
-        raise Refused(ErrorCode.INVALID_REQUEST, "expected each entity type once")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, "Entity type cannot appear more than once in the filter."
+        )
     for kind, component in by_type.items():
         if kind == "":
-            raise Refused(ErrorCode.INVALID_REQUEST, "expected an entity type, got none")
+            raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind not in ENTITY_TYPES:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {kind!r}")
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if component.match_type not in tuple(Match):
             raise Refused(
                 ErrorCode.INVALID_REQUEST,
-                f"{kind}: expected match type 0 to 2, got {component.match_type}",
+                f"Unknown match type {component.match_type} of {kind}, expected 0 to 2",
             )
         if (component.match is None) == (component.match_type == Match.EXACT):
             raise Refused(
@@ -80,7 +82,10 @@ def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
                 f"{kind}: expected a name with match type 0 and with no other",
             )
     if IP in by_type and len(by_type) > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "ip: expected no other entity type beside it")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "Invalid entity filter component combination: expected no other entity type beside ip",
+        )
     return by_type
 
 

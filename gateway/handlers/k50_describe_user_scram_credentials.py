@@ -34,7 +34,11 @@ def handle(
 
 def _outcome(user: str, count: int) -> DescribeUserScramCredentialsResult:
     if count > 1:
-        code, message = ErrorCode.DUPLICATE_RESOURCE, f"{user!r} is named {count} times"
+        code = ErrorCode.DUPLICATE_RESOURCE
+        message = (
+            f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        )
     else:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"{user!r} has no password here"
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        message = f"Attempt to describe a user credential that does not exist: {user}"
     return DescribeUserScramCredentialsResult(user=user, error_code=code, error_message=message)

@@ -44,14 +44,15 @@ def handle(
 def _outcome(change: Change, count: int) -> AlterUserScramCredentialsResult:
     """Four cases: no name, an unknown mechanism, twice, and what would be right elsewhere."""
     if not change.name:
-        code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "expected a name, got none"
+        code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     elif change.mechanism not in MECHANISMS:
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        message = f"expected mechanism 1 or 2, got {change.mechanism}"
+        message = f"Unknown SCRAM mechanism: expected 1 or 2, got {change.mechanism}"
     elif count > 1:
         code, message = ErrorCode.DUPLICATE_RESOURCE, f"{change.name!r} is named {count} times"
     elif isinstance(change, ScramCredentialDeletion):
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"{change.name!r} has no password here"
+        code = ErrorCode.RESOURCE_NOT_FOUND
+        message = f"The user credential of {change.name!r} does not exist"
     else:
         code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
         message = "listeners ask for no password here, so none is kept"

@@ -37,8 +37,8 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Describe
         )
         return DescribeClusterResponse(
             error_code=code,
-            error_message=f"expected endpoint type {BROKERS} (brokers), "
-            f"got {request.endpoint_type}",
+            error_message=f"The request was sent to an endpoint of type BROKER ({BROKERS}), "
+            f"got endpoint type {request.endpoint_type}",
         )
     response = DescribeClusterResponse(
         cluster_id=config.cluster_id,

@@ -50,7 +50,7 @@ def _describe(context: RequestContext, group_id: str, operations: int) -> Descri
     if group is None:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"there is no group {group_id} of the consumer protocol",
+            error_message=f"Group {group_id} not found: there is none of the consumer protocol.",
             group_id=group_id,
         )
     return DescribedGroup(

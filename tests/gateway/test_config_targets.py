@@ -41,11 +41,11 @@ async def test_resources_have_their_targets() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "message"),
     [
-        (TOPIC, "", "all topics"),
-        (GROUP, "", "all groups"),
-        (METRICS, "", "never empty"),
-        (LOGGER, "1", "got 8"),
-        (99, "x", "got 99"),
+        (TOPIC, "", "Default topic resources are not allowed"),
+        (GROUP, "", "Default group resources are not allowed"),
+        (METRICS, "", "can't be empty"),
+        (LOGGER, "1", "Unknown resource type 8,"),
+        (99, "x", "Unknown resource type 99,"),
     ],
 )
 async def test_what_has_no_settings_cannot_be_altered(kind: int, name: str, message: str) -> None:
@@ -88,17 +88,21 @@ async def test_lists_are_read_and_other_settings_are_none() -> None:
             (find_target(context, Named("", BROKER)), "log.cleanup.policy", "max.connections"),
         ]
         for target, a_list, no_list in targets:
-            assert ["delete"] == current_list(target, a_list)
+            assert ["delete"] == current_list(target, a_list, "APPEND")
             for name in (no_list, "nope"):
-                with pytest.raises(InvalidConfig, match="a list"):
-                    current_list(target, name)
+                with pytest.raises(
+                    InvalidConfig, match=r"^Can't APPEND to key .* because its type is not LIST"
+                ):
+                    current_list(target, name, "APPEND")
 
 
 async def test_lists_of_subscriptions_can_only_be_set() -> None:
     async with running_gateway() as gateway:
         for name in ("metrics", "match"):
-            with pytest.raises(InvalidConfig, match="a list"):
-                current_list(find_target(context_of(gateway), Named("m", METRICS)), name)
+            with pytest.raises(
+                InvalidConfig, match=r"^Can't APPEND to key .* because its type is not LIST"
+            ):
+                current_list(find_target(context_of(gateway), Named("m", METRICS)), name, "APPEND")
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,7 @@ async def test_row_17_requests_resent_after_a_lost_connection_leave_no_duplicate
             for data in batches[2:]:
                 client.send(produce({0: data}), PRODUCE_V)
             await hold.reached()
+            client.reset()
         await until(lambda: gateway.server.connection_count == 0)
         hold.fail()
         await gateway.services.store.flush()  # the failure has landed before anything is sent again

@@ -151,7 +151,7 @@ async def test_row_87_connection_lost_while_waiting_does_not_hold_the_group(step
             await other.joined()
             other.send_sync()
             await waiting(gateway, 1)
-        other.wire.writer.close()
+        other.wire.reset()
         await until(lambda: gateway.server.connection_count == 1)
         for _ in range(REBALANCE_MS // 5_000):
             if await one.heartbeat() == 27:

@@ -44,7 +44,7 @@ async def test_row_31_creation() -> None:
             with pytest.raises(error):
                 registry.check_creation(name, **fields)  # type: ignore[arg-type]
         await registry.create("x.y")
-        with pytest.raises(InvalidTopicName, match=r"collides with 'x\.y'"):
+        with pytest.raises(InvalidTopicName, match=r"collides with existing topic: x\.y"):
             await registry.create("x_y")
         registry.check_creation("only_checked")
         assert ["a", "x.y"] == [topic.name for topic in registry.all()]

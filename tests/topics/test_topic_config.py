@@ -92,7 +92,7 @@ def test_good_values_pass(name: str, text: str) -> None:
     "name", ["nonsense", "message.format.version", "log.retention.ms", "Retention.ms", ""]
 )
 def test_names_that_kafka_rejects_are_rejected(name: str) -> None:
-    with pytest.raises(InvalidConfig, match="unknown topic config name"):
+    with pytest.raises(InvalidConfig, match="Unknown topic config name"):
         check_configs({name: "1"})
     with pytest.raises(InvalidConfig):
         check_names([name])

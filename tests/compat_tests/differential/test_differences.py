@@ -72,3 +72,15 @@ def test_the_versions_of_one_difference_share_a_line() -> None:
         "label: Fetch v4,12 a: kledger 1, Kafka 2",
         "label: Fetch v12 b: kledger 1, Kafka 2",
     ] == lines
+
+
+def test_key_words_of_the_other_server_have_to_be_there_and_more_may_be() -> None:
+    asked = Asked("a", "Api", 1)
+    more, less = frozenset({"does not exist", "not found"}), frozenset({"not found"})
+    assert [] == compare(asked, {"error_message": more}, {"error_message": less})
+    (found,) = compare(asked, {"error_message": less}, {"error_message": more})
+    assert ("error_message", "missing", "key words ['does not exist']") == (
+        found.path,
+        found.ours,
+        found.theirs,
+    )

@@ -13,4 +13,4 @@ async def test_row_30_without_an_authorizer_there_are_no_rules(version: int) -> 
     async with running_gateway() as gateway, gateway.client() as client:
         answer = await client.ask(DescribeAclsRequest(resource_type_filter=1, operation=1), version)
         assert (SECURITY_DISABLED, []) == (answer.error_code, answer.resources)
-        assert "authorizer" in answer.error_message
+        assert "No Authorizer is configured" in answer.error_message

@@ -48,3 +48,12 @@ async def test_another_type_of_election_is_refused() -> None:
         answer = await client.ask(ElectLeadersRequest(election_type=9, topic_partitions=asked), 2)
         (result,) = answer.replica_election_results[0].partition_result
         assert (INVALID_REQUEST, INVALID_REQUEST) == (answer.error_code, result.error_code)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_unknown_type_of_nothing_is_no_mistake(version: int) -> None:
+    async with running_gateway() as gateway, gateway.client() as client:
+        topics = [TopicPartitions(topic="t", partitions=[])]
+        for asked in (topics, []):
+            request = ElectLeadersRequest(election_type=7, topic_partitions=asked)
+            assert 0 == (await client.ask(request, version)).error_code
