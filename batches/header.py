@@ -230,7 +230,7 @@ def _first_size(buffer: Buffer) -> int | None:
         return None
     magic = _INT8.unpack_from(buffer, _MAGIC_AT)[0]
     if not 0 <= magic <= MAGIC:
-        raise CorruptBatch(f"magic {magic}, expected {MAGIC}")
+        raise CorruptBatch(f"Invalid magic found in record: {magic}, expected {MAGIC}")
     size = length + LENGTH_FIELD_END
     return size if size <= len(buffer) else None
 

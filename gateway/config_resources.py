@@ -62,7 +62,7 @@ async def alter_each(
         code: ErrorCode = ErrorCode.NONE
         message: str | None = None
         try:
-            refuse_repeated(seen[name])
+            refuse_repeated(seen[name], "Each resource must appear at most once")
             await alter(resource)
         except (Refused, TopicsError) as error:
             code, message = refusal_of(error)

@@ -40,14 +40,20 @@ def first_of_each(things: Iterable[T], name_of: Callable[[T], Hashable]) -> list
     return [(same[0], len(same)) for same in found.values()]
 
 
-def refuse_repeated(count: int) -> None:
+def refuse_repeated(count: int, mistake: str) -> None:
     """Refuse a thing that stands more than once in its request.
+
+    Args:
+        count: how often it does.
+        mistake: what Kafka calls that.
 
     Raises:
         Refused: INVALID_REQUEST.
     """
     if count > 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"expected once in the request, got {count} times")
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"{mistake}: expected once in the request, got {count} times"
+        )
 
 
 def find_topic(registry: TopicRegistry, name: str) -> Topic:

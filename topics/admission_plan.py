@@ -68,6 +68,9 @@ def _walk(batch: memoryview, header: BatchHeader, config: TopicConfig, now_ms: i
 
 def _type_error(header: BatchHeader) -> InvalidTimestamp:
     """A producer must not say that its times are those of the log; every record is at fault."""
-    message = "timestamp type LogAppendTime was set by the producer"
+    message = (
+        "One or more records have been rejected due to invalid timestamp: "
+        "Producer should not set timestamp type to LogAppendTime"
+    )
     count = min(header.record_count, RECORD_ERRORS_MAX)
     return InvalidTimestamp(message, tuple((index, message) for index in range(count)))

@@ -56,7 +56,10 @@ def settings_of_brokers_are_altered(side: Side) -> None:
 
     def is_unset(answer: object) -> bool:
         (result,) = answer.results  # type: ignore[attr-defined]
-        return not any(each.config_source < 4 for each in result.configs)
+        return {each.name: each.value for each in result.configs} == {
+            "background.threads": "10",
+            "log.cleaner.threads": "1",
+        }
 
     for name in (ONE, ALL):
         changes = [(setting, SET, "12") for setting in settings]

@@ -197,6 +197,15 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         theirs="40",
         reason="an empty name is refused before what is to be done; Kafka looks at that first",
     ),
+    Explanation(
+        scripts=(
+            "settings_of_groups_and_metrics_are_changed",
+            "settings_of_groups_and_metrics_are_replaced",
+        ),
+        label="*, name '', *",
+        path="*/error_message",
+        reason="the same",
+    ),
     # Quotas.
     Explanation(
         scripts=("quotas_are_altered",),

@@ -58,6 +58,12 @@ VARIANTS_EXPLAINED: Final[tuple[Explanation, ...]] = (
         theirs="91",
         reason="that a name stands twice is told before that it has no password",
     ),
+    Explanation(
+        scripts=_of("AlterUserScramCredentials"),
+        label="deletions twice",
+        path="*/error_message",
+        reason="the same",
+    ),
     # Topics.
     Explanation(
         scripts=_of("Metadata"),

@@ -125,8 +125,6 @@ def _check_join(
     if command.instance_id is not None:
         holder = group.roster.holder_of(command.instance_id)
     member = group.roster.get(command.member_id)
-    if member is not None and member.classic is None:
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if holder is None and member is None:
         is_full = len(group.roster) >= group.config.consumer_max_size
         return ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE

@@ -47,7 +47,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
-            refuse_repeated(count)
+            refuse_repeated(count, "Duplicate topic name")
             results.append(
                 await _create(context, asked, quota, validate_only=request.validate_only)
             )

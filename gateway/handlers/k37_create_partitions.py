@@ -36,7 +36,7 @@ async def handle(
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         result = CreatePartitionsTopicResult(name=asked.name)
         try:
-            refuse_repeated(count)
+            refuse_repeated(count, "Duplicate topic name")
             await _create(context, asked, quota, validate_only=request.validate_only)
         except (Refused, TopicsError) as error:
             result.error_code, result.error_message = refusal_of(error)
@@ -64,8 +64,8 @@ async def _create(
     ):
         raise Refused(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {added} additional partition(s): expected as many assignments, each "
-            f"to node {node_id} alone, as no other broker is registered.",
+            f"Attempted to add {added} additional partition(s). The manual partition assignment: "
+            f"expected as many, each to node {node_id} alone, as no other broker is registered.",
         )
     quota.charge(added)
     if not validate_only:

@@ -33,7 +33,7 @@ async def handle(
     for entry, count in first_of_each(request.entries, _name_of):
         outcome = AlteredEntry(entity=list(_parts(entry).values()), error_message=None)
         try:
-            refuse_repeated(count)
+            refuse_repeated(count, "Duplicate entity")
             await _alter(context, entry, validate_only=request.validate_only)
         except (Refused, TopicsError) as error:
             outcome.error_code, outcome.error_message = refusal_of(error)

@@ -68,7 +68,8 @@ def _unknown(name: str, index: int) -> DescribedPartition:
     return DescribedPartition(
         partition_index=index,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        error_message=f"expected {topic}-{partition} alone, got {name}-{index}",
+        error_message=f"This server does not host this topic-partition: {name}-{index}, expected "
+        f"{topic}-{partition} alone",
     )
 
 

@@ -18,6 +18,8 @@ from topics import InvalidConfig
 
 TOPIC = 2
 
+REPEATED = "Each resource must appear at most once: expected once in the request, got 2 times"
+
 
 @dataclass
 class Named:
@@ -47,9 +49,7 @@ async def test_alter_each_answers_each_and_alters_what_it_can() -> None:
 
     resources = [Named("a"), Named("twice"), Named("bad"), Named("twice"), Named("b")]
     outcomes = await alter_each(resources, alter)
-    refused = Outcome(
-        ErrorCode.INVALID_REQUEST, "expected once in the request, got 2 times", TOPIC, "twice"
-    )
+    refused = Outcome(ErrorCode.INVALID_REQUEST, REPEATED, TOPIC, "twice")
     assert [
         Outcome(ErrorCode.NONE, None, TOPIC, "a"),
         refused,

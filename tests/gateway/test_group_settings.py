@@ -108,7 +108,7 @@ async def test_limits_are_those_of_the_node_and_a_session_has_more_than_one_hear
     async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
         settings = GroupSettings(store, config, groups)
         for changes in ({SESSION: "5000"}, {HEARTBEAT: "45000"}, {SESSION: "99"}):
-            with pytest.raises(InvalidConfig, match="(expected|Value must be at least)"):
+            with pytest.raises(InvalidConfig, match=r"(expected|Value must be at least)"):
                 await alter(settings, changes)
         await alter(settings, {SESSION: "100", HEARTBEAT: "99"})
         assert ConsumerTimes(100, 99) == groups.times_of("g")

@@ -14,9 +14,9 @@ def test_first_of_each_keeps_the_order_and_counts() -> None:
 
 
 def test_refuse_repeated_lets_one_pass() -> None:
-    refuse_repeated(1)
+    refuse_repeated(1, "Duplicate topic name")
     with pytest.raises(Refused, match="got 2 times") as caught:
-        refuse_repeated(2)
+        refuse_repeated(2, "Duplicate topic name")
     assert ErrorCode.INVALID_REQUEST == caught.value.code
 
 

@@ -131,7 +131,6 @@ def test_id_is_given_out_first_where_the_version_wants_it() -> None:
         ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": (("range", b"?"),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"member_id": "a"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
         ({"member_id": "third"}, ErrorCode.GROUP_MAX_SIZE_REACHED),
         ({"member_id": "x", "instance_id": "i"}, ErrorCode.FENCED_INSTANCE_ID),
     ],
@@ -227,3 +226,17 @@ def test_refused_write_sends_classic_members_back_to_ask_again() -> None:
     refused = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert refused in [one.result for one in effects if isinstance(one, Answer)]
     assert world.group.is_empty
+
+
+def test_a_member_of_the_consumer_protocol_goes_over_by_its_id() -> None:
+    """As in Apache Kafka: a JoinGroup with the id of a live member is that member's."""
+    world = MixedWorld()
+    world.join("a")
+    joined = world.classic_join("a")
+    member = world.group.roster.get("a")
+    assert member is not None
+    assert (ErrorCode.NONE, member.epoch) == (joined.error, joined.generation)
+    assert member.classic is not None
+    assert 1 == len(world.group.roster)
+    assert ErrorCode.NONE == world.sync("a", joined.generation).error
+    assert ErrorCode.NONE == world.hello("a", joined.generation)
