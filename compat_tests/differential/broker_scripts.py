@@ -47,12 +47,16 @@ def settings_of_brokers_are_checked(side: Side) -> None:
 
 @script
 def settings_of_brokers_are_altered(side: Side) -> None:
-    settings = ("background.threads", "no.such.name", "listener.name.plaintext.max.connections")
+    settings = {
+        "background.threads": "12",
+        "no.such.name": "12",
+        "listener.name.plaintext.max.connections": "100000",
+    }
     keys = [*settings, "log.cleaner.threads"]
 
     def is_set(answer: object) -> bool:
         (result,) = answer.results  # type: ignore[attr-defined]
-        return set(settings) <= {each.name for each in result.configs if each.config_source < 4}
+        return settings.keys() <= {each.name for each in result.configs if each.config_source < 4}
 
     def is_unset(answer: object) -> bool:
         (result,) = answer.results  # type: ignore[attr-defined]
@@ -62,7 +66,7 @@ def settings_of_brokers_are_altered(side: Side) -> None:
         }
 
     for name in (ONE, ALL):
-        changes = [(setting, SET, "12") for setting in settings]
+        changes = [(setting, SET, value) for setting, value in settings.items()]
         side.ask(f"set for {name!r}", changed(BROKER, name, *changes), 1)
         side.ask_until(f"as set for {name!r}", described(BROKER, ONE, keys), 4, is_set)
         back = [(setting, DELETE, None) for setting in settings]

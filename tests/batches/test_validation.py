@@ -87,7 +87,7 @@ def test_records_at_fault_beyond_the_hundredth_are_counted_and_take_no_memory() 
     header = check(data)
     rules = RecordRules(is_key_required=False, timestamp_max=NOW_MS - 1)
     tracemalloc.start()
-    with pytest.raises(InvalidTimestamp, match=f"{count} times out of range") as caught:
+    with pytest.raises(InvalidTimestamp, match=f"{count} records") as caught:
         check_records(data, header, rules)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

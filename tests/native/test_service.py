@@ -50,7 +50,7 @@ async def test_two_who_make_a_topic_at_once_get_the_same() -> None:
 @pytest.mark.parametrize("name", ["", "a b", "x" * 250, "__consumer_offsets", "a/b"])
 async def test_names_that_cannot_be_are_refused(name: str) -> None:
     async with serving() as serving_:
-        with pytest.raises(InvalidArgument, match="topic name"):
+        with pytest.raises(InvalidArgument, match="Topic name is invalid"):
             await serving_.service.lookup(name, create=True)
 
 

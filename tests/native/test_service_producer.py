@@ -85,7 +85,7 @@ async def test_sends_that_overlap_keep_their_order_also_when_the_store_is_full()
         (lambda good: good[:-1] + b"\x07", "checksum"),
         (lambda good: good + good, "more than one batch"),
         (lambda good: b"", "no complete batch"),
-        (lambda good: good[:16] + b"\1" + good[17:], "magic 1"),
+        (lambda good: good[:16] + b"\1" + good[17:], "Invalid magic found in record: 1"),
     ],
 )
 async def test_damaged_batches_are_refused(change: Callable[[bytes], bytes], message: str) -> None:
