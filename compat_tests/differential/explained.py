@@ -133,6 +133,12 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
         reason="settings of its own, which Kafka has not",
     ),
     # Settings of brokers.
+    Explanation(
+        scripts=("settings_of_topics_are_described",),
+        label="kind 8 *",
+        path="*/error_message",
+        reason="loggers have no settings, of whichever broker",
+    ),
     *(
         Explanation(
             scripts=("settings_of_brokers_are_listed",),
@@ -164,6 +170,7 @@ EXPLANATIONS: Final[tuple[Explanation, ...]] = (
                     "cluster.id",
                     "kledger.",
                     "queued.max.connection.bytes",
+                    "queued.max.response.bytes",
                     "send.buffer.max.bytes",
                 ),
             ),
