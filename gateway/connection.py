@@ -118,7 +118,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         # Reading cannot be paused here: uvloop begins to read when this has returned.
         self.state.holds |= HOLD_OUTSIDE
-        board.entrance.arrive(self)
+        board.entrance.arrive(self, transport.get_extra_info("socket"))
 
     def begin(self) -> None:
         """Serve requests from now on."""

@@ -7,18 +7,24 @@ waits or is turned away costs a socket and what one read brings, and there are n
 Must not know: requests.
 """
 
+import errno
+import resource
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from gateway.address_limits import parse_overrides
 
 if TYPE_CHECKING:
+    from asyncio.trsock import TransportSocket
+
     from gateway.connection import Connection
     from gateway.services import Services
     from runtime.timers import TimerHandle
 
 WAITING_MAX: Final = 1_024
 """Connections that wait for a place; more are closed at once."""
+FILES_RESERVED: Final = 32
+"""Of the files that the process may open, so many are not for connections."""
 EARLY_MAX: Final = 1_024
 """Connections that came too early and are still open; more are closed at once."""
 
@@ -39,13 +45,30 @@ class Entrance:
             "connections_accepted", "connections that were let in"
         )
 
-    def arrive(self, connection: "Connection") -> None:
+    def arrive(self, connection: "Connection", socket: "TransportSocket | None" = None) -> None:
         """A connection was opened; it is not served before it is let in."""
+        if socket is not None and self._takes_a_last_file(connection, socket.fileno()):
+            return
         if len(self._waiting) >= WAITING_MAX:
             connection.fail(f"more than {self._config.max_connections} connections")
             return
         self._waiting[connection] = None
         self.let_in()
+
+    def _takes_a_last_file(self, connection: "Connection", descriptor: int) -> bool:
+        """Close a connection that has one of the last files: the storage could open none.
+
+        Were there none left, the event loop would close connections without telling anybody.
+        """
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if limit < 0 or descriptor < limit - FILES_RESERVED:
+            return False
+        reason = f"{descriptor} files are open, of {limit} that the process may open"
+        self._services.store.health.failed(
+            OSError(errno.EMFILE, reason), f"accepting a connection of {connection.peer_host}"
+        )
+        connection.fail(reason)
+        return True
 
     def let_in(self) -> None:
         """Let those in for whom there is a place, in their order."""

@@ -37,6 +37,7 @@ class ServerProcess:
         self._log: IO[str] | None = None
         self.kafka_address = ""
         self.native_address = ""
+        self.admin_address = ""
 
     def start(self) -> Self:
         """Start and wait for the ready line.
@@ -60,6 +61,7 @@ class ServerProcess:
         listeners = dict(part.split("=", 1) for part in line.split()[2:])
         self.kafka_address = listeners["kafka"]
         self.native_address = listeners["native"].removeprefix("-")
+        self.admin_address = listeners["admin"].removeprefix("-")
         return self
 
     @property

@@ -271,7 +271,9 @@ class Server:
 
         assert self._store is not None, "listening without a store"
         self._admin = AdminServer(
-            self._store.metrics, is_serving=lambda: self._services is not None
+            self._store.metrics,
+            is_serving=lambda: self._services is not None,
+            health=self._store.health,
         )
         return joined_address(*await self._admin.start(*split_address("server.admin", address)))
 

@@ -39,6 +39,7 @@ from ledger.ledger_state import LedgerState
 from ledger.managed_ledger import ManagedLedger
 from ledger.operations import AppendDone, Row, RowsDone
 from ledger.position import EARLIEST, LATEST, Position
+from ledger.storage_health import StorageHealth, StorageTrouble, StorageTroubleKind
 from ledger.store import LedgerStore
 from runtime.clock import Clock, SystemClock
 
@@ -78,6 +79,9 @@ __all__ = [
     "RowsDone",
     "StorageEngine",
     "StorageFailed",
+    "StorageHealth",
+    "StorageTrouble",
+    "StorageTroubleKind",
     "StoreConfig",
     "StoreInUse",
     "StoreUnusable",

@@ -342,6 +342,7 @@ class ColdReads:
             )
         except Exception as error:  # noqa: BLE001 - raised to each of those who wait
             flight.error = from_engine(error)
+            flight.error.__cause__ = error
         finally:
             self._limiter.leave(size)
 

@@ -25,16 +25,15 @@ from ledger.engine.errors import StorageWriteFailed
 from ledger.errors import Fenced, LedgerError, from_engine
 from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
 from ledger.position import EARLIEST, Position
+from ledger.storage_health import StorageHealth
 from ledger.threads import CommitRunner, StartCommits
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
 from runtime.containment import Unit, unit_of
-from runtime.logs import RateLimitedLog
 from runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 
-WARNINGS_PER_SECOND = 1
 LAZY_ROWS_MAX = 8
 """Rows that may wait for a group to come; who reads what they describe does without them."""
 SLOW_COMMIT_MS = 2
@@ -74,6 +73,7 @@ class Committer:
         pool: BlockingRunner,
         supervisor: Supervisor,
         on_fatal: Callable[[LedgerError], None],
+        health: StorageHealth,
         start_commits: StartCommits = CommitThread,
     ) -> None:
         """Make an idle one, for the running loop.
@@ -88,6 +88,7 @@ class Committer:
             pool: where checkpoints run.
             supervisor: of the checkpoints.
             on_fatal: called once, when the committer stops and before the unconfirmed hear of it.
+            health: hears what becomes of writes.
             start_commits: makes the helper thread.
         """
         self.entries: list[tuple[int, int, Buffer]] = []
@@ -113,6 +114,7 @@ class Committer:
         self._supervisor = supervisor
         self._containment = supervisor.containment
         self._on_fatal = on_fatal
+        self._health = health
         self._loop = asyncio.get_running_loop()
         self._thread: CommitRunner[_Flight] = start_commits(
             engine, sync=sync, land=self._land_from_thread
@@ -121,8 +123,6 @@ class Committer:
         self._flight: _Flight | None = None
         self._is_due = False  # a turn ended behind a group under way: the next one is wanted
         self._was_slow = False
-        # On a full disk every attempt of every producer ends here.
-        self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._checkpointing: asyncio.Task[None] | None = None
         self._drained: list[Callable[[], None]] = []
 
@@ -323,11 +323,10 @@ class Committer:
         if error is None:
             error = self._try_index(flight.group)
         if error is None:
+            self._health.wrote()
             self._conclude(flight)
         elif isinstance(error, StorageWriteFailed):
-            self._warnings.warning(
-                "a group of %d operations was not written: %s", len(flight.operations), error
-            )
+            self._health.failed(error, f"writing a group of {len(flight.operations)} operations")
             self._fail_all(flight, error)
         else:
             self.stop(from_engine(error), flight)
@@ -449,7 +448,7 @@ class Committer:
         try:
             await self._pool.run(self._engine.checkpoint)
         except StorageWriteFailed as error:
-            logger.warning("a checkpoint was not written: %s", error)
+            self._health.failed(error, "writing a checkpoint of the index")
         except Exception as error:  # noqa: BLE001 - whatever it is, the state is unknown
             self.stop(from_engine(error))
         finally:

@@ -15,8 +15,7 @@ Must not know: protocols.
 | look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                  |
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from ledger.engine import errors as engine_errors
 
@@ -112,15 +111,6 @@ def from_engine(error: BaseException) -> LedgerError:
         if isinstance(error, kind):
             return translate(error)
     return Fenced(f"storage is in an unknown state: {error!r}")
-
-
-@contextmanager
-def translating() -> Iterator[None]:
-    """Let what an engine raises leave a block in the words of this room."""
-    try:
-        yield
-    except Exception as error:
-        raise from_engine(error) from error
 
 
 def _storage_failed(error: BaseException) -> LedgerError:

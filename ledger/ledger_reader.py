@@ -40,8 +40,17 @@ class LedgerReader:
         state: LedgerListState,
         services: StoreServices,
         check_readable: Callable[[], None],
+        name: str,
     ) -> None:
-        """Args: check_readable: raises what a read gets in the handle's present state."""
+        """Make the read side of a handle.
+
+        Args:
+            state: which ledgers there are, and what of them is confirmed.
+            services: of the store.
+            check_readable: raises what a read gets in the handle's present state.
+            name: what people call the managed ledger.
+        """
+        self._name = name
         self._state = state
         self._services = services
         self._cache = services.cache
@@ -177,9 +186,14 @@ class LedgerReader:
         if run is not None and first < run.first_entry:
             upto = min(upto, run.first_entry)
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
-        buffers = await self._services.cold_reads.read(
-            ledger_id, first, count=count, upto=upto, bytes_max=limit
-        )
+        try:
+            buffers = await self._services.cold_reads.read(
+                ledger_id, first, count=count, upto=upto, bytes_max=limit
+            )
+        except LedgerError as error:
+            if self._state.has_ledger(ledger_id):  # what is trimmed meanwhile is no loss
+                self._services.health.failed(error, f"reading {self._name} at {place}")
+            raise
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
 
     def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:

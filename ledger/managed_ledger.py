@@ -49,7 +49,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         *,
         cursors: Iterable[StoredCursor] = (),
     ) -> None:
-        reader = LedgerReader(state, services, self._check_readable)
+        reader = LedgerReader(state, services, self._check_readable, config.shown_as or name)
         super().__init__(name, state, reader, services.supervisor.containment)
         self.message_count = 0
         """Messages appended through this handle, confirmed or not; a statistic."""

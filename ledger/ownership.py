@@ -14,13 +14,14 @@ from weakref import WeakValueDictionary
 
 from ledger.config import ManagedLedgerConfig
 from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.errors import Fenced, LedgerError, from_engine
+from ledger.errors import Fenced, LedgerError
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.managed_ledger import ManagedLedger
 from ledger.metadata_change import change_rows
 from ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
 from ledger.operations import Row, submitted
 from ledger.services import StoreServices
+from ledger.storage_health import READING_ROWS
 from runtime.blocking import Arguments, Result
 
 
@@ -179,10 +180,11 @@ class Ownership:
     async def _look(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Look something up in a thread; a successor on the engine may change it meanwhile."""
         try:
-            found = await self._services.pool.run(call, *arguments)
-        except Exception as error:
+            with self._services.health.translating(READING_ROWS):
+                found = await self._services.pool.run(call, *arguments)
+        except LedgerError:
             self._check_not_fenced()
-            raise from_engine(error) from error
+            raise
         self._check_not_fenced()
         return found
 

@@ -16,6 +16,7 @@ from ledger.entry_cache import EntryCache
 from ledger.operations import Row
 from ledger.records import encode_counter
 from ledger.revision_counts import RevisionCounts
+from ledger.storage_health import StorageHealth
 from runtime.blocking import BlockingRunner
 from runtime.clock import Clock
 from runtime.metrics import Metrics
@@ -84,6 +85,7 @@ class StoreServices:
     supervisor: Supervisor
     config: StoreConfig = field(default_factory=StoreConfig)
     metrics: Metrics = field(default_factory=Metrics)
+    health: StorageHealth
     revision_counts: RevisionCounts = field(default_factory=RevisionCounts)
 
     def forget_managed_ledger(self, name: str) -> None:

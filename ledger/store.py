@@ -20,14 +20,7 @@ from ledger.committer import Committer
 from ledger.config import ManagedLedgerConfig, StoreConfig
 from ledger.engine.base import StorageEngine
 from ledger.entry_cache import EntryCache
-from ledger.errors import (
-    AlreadyClosed,
-    Fenced,
-    InvalidArgument,
-    LedgerError,
-    from_engine,
-    translating,
-)
+from ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
 from ledger.ledger_list_state import LedgerInfo
 from ledger.managed_ledger import ManagedLedger
 from ledger.opening import (
@@ -41,6 +34,7 @@ from ledger.operations import Row, RowsDone, submitted
 from ledger.ownership import Ownership
 from ledger.services import IdCounter, MetadataVersions, StoreServices
 from ledger.space_reclaim import SpaceReclaim
+from ledger.storage_health import READING_ROWS, StorageHealth
 from ledger.threads import StoreThreads
 from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
@@ -75,6 +69,8 @@ class LedgerStore:
         """Of cursors; who runs the process may count its own things beside them."""
         self.containment = Containment(clock, self.metrics)
         """Where faults of parts of this store end; for who works on top of it, too."""
+        self.health = StorageHealth(clock, self.metrics)
+        """What is wrong with the storage, for who looks after the server."""
         self.path = path
         self._engine_given = engine
         self._threads = threads
@@ -294,13 +290,13 @@ class LedgerStore:
             StorageFailed, Corrupt: the row cannot be read; so for all that read rows.
         """
         self._check_usable()
-        with translating():
+        with self.health.translating(READING_ROWS):
             return self._engine.get(keys.user_key(key))
 
     def scan_rows(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]:
         """Return the user's rows whose key begins with `prefix`, in the order of keys."""
         self._check_usable()
-        with translating():
+        with self.health.translating(READING_ROWS):
             rows = self._engine.scan(*keys.user_range(prefix))
         return [(keys.user_key_in(key), value) for key, value in rows]
 
@@ -309,7 +305,7 @@ class LedgerStore:
     ) -> list[tuple[bytes, bytes]]:
         """Return the user's rows with start <= key < end, the last ones first in `reverse`."""
         self._check_usable()
-        with translating():
+        with self.health.translating(READING_ROWS):
             rows = self._engine.scan(
                 keys.user_key(start), keys.user_key(end), reverse=reverse, limit=limit
             )
@@ -386,6 +382,7 @@ class LedgerStore:
             pool=pool,
             supervisor=supervisor,
             on_fatal=self._stopped,
+            health=self.health,
             start_commits=self._threads.commits,
         )
         self._services = StoreServices(
@@ -407,6 +404,7 @@ class LedgerStore:
             supervisor=supervisor,
             config=self.config,
             metrics=self.metrics,
+            health=self.health,
         )
         self._ownership = Ownership(names, self._services, self._check_usable)
         self._reclaim = SpaceReclaim(

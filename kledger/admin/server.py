@@ -1,6 +1,7 @@
 """AdminServer: the admin listener's HTTP.
 
-    GET /health     200 "serving"; 503 "stopping" while requests of clients are still answered
+    GET /health     200 "serving"; 503 "stopping" while requests of clients are still answered;
+                    200 "serving, degraded", and a line for each kind of trouble with the storage
     GET /metrics    the metrics, for Prometheus; OpenMetrics for who accepts it
 
 Rule: a page is made in one go on the event loop, so its numbers belong together.
@@ -9,11 +10,13 @@ Must not know: how metrics come about, what makes a server stop.
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from aiohttp import web
 
 from kledger.admin.exposition import Exposition
+from ledger import StorageHealth, StorageTrouble
 from runtime.metrics import Metrics
 
 CONNECTIONS_MAX: Final = 100
@@ -25,10 +28,19 @@ KEEP_ALIVE_S: Final = 75.0
 class AdminServer:
     """One listener."""
 
-    def __init__(self, metrics: Metrics, *, is_serving: Callable[[], bool]) -> None:
-        """Args: is_serving: whether requests of clients are accepted."""
+    def __init__(
+        self, metrics: Metrics, *, is_serving: Callable[[], bool], health: StorageHealth
+    ) -> None:
+        """Make one that does not listen yet.
+
+        Args:
+            metrics: what is shown.
+            is_serving: whether requests of clients are accepted.
+            health: what is wrong with the storage meanwhile.
+        """
         self._exposition = Exposition(metrics)
         self._is_serving = is_serving
+        self._storage = health
         app = web.Application()
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._metrics)
@@ -60,13 +72,25 @@ class AdminServer:
         return server() if len(server.connections) < CONNECTIONS_MAX else _Refused()
 
     async def _health(self, _: web.Request) -> web.Response:
-        if self._is_serving():
+        if not self._is_serving():
+            return web.Response(status=503, text="stopping\n")
+        troubles = self._storage.troubles()
+        if not troubles:
             return web.Response(text="serving\n")
-        return web.Response(status=503, text="stopping\n")
+        # A load balancer goes by the status: what can be served still is, and only here.
+        return web.Response(text="\n".join(["serving, degraded", *map(_line, troubles), ""]))
 
     async def _metrics(self, request: web.Request) -> web.Response:
         page, content_type = self._exposition.page(request.headers.get("Accept", ""))
         return web.Response(body=page, headers={"Content-Type": content_type})
+
+
+def _line(trouble: StorageTrouble) -> str:
+    first, last = (
+        datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="seconds")
+        for ms in (trouble.first_ms, trouble.last_ms)
+    )
+    return f"{trouble.kind}: {trouble.count} times from {first} to {last}, last: {trouble.what}"
 
 
 class _Refused(asyncio.Protocol):

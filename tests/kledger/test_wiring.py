@@ -19,6 +19,7 @@ from ledger import Corrupt
 from native.errors import KledgerError, TopicNotFound, Unavailable
 from native.rpc_client import RpcClient
 from runtime.manual_clock import ManualClock
+from tests.contained import Contained
 
 YEAR_2100_MS = 4_102_444_800_000
 
@@ -240,7 +241,7 @@ async def test_doctor_is_named_only_where_there_is_a_folder_to_look_at(
     assert "row 1: checksum 1, expected 2" == str(caught.value)
 
 
-async def test_crash_in_the_background_is_reported() -> None:
+async def test_crash_in_the_background_is_reported(contained: Contained) -> None:
     class StoppedClock(ManualClock):
         """A clock that cannot be waited for."""
 
@@ -253,6 +254,7 @@ async def test_crash_in_the_background_is_reported() -> None:
     assert await answers(server)
     await server.stop()
     assert "no timer left" == str(crashed[0])
+    assert {"no timer left"} == {str(error) for error in contained.errors}
 
 
 async def begins_at(

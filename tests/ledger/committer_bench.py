@@ -10,8 +10,10 @@ from ledger.engine.memory import MemoryEngine
 from ledger.errors import LedgerError
 from ledger.operations import Operation
 from ledger.position import Position
+from ledger.storage_health import StorageHealth
 from ledger.testing import ManualClock
 from runtime.blocking import BlockingPool
+from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 
 IN_MEMORY = 1 << 60
@@ -135,6 +137,7 @@ async def bench(
         pool=pool,
         supervisor=supervisor,
         on_fatal=fatal.append,
+        health=StorageHealth(ManualClock(), Metrics()),
     )
     try:
         yield Bench(committer, fatal)

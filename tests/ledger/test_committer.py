@@ -9,10 +9,11 @@ from ledger.committer import LAZY_ROWS_MAX, Committer
 from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.engine.memory import MemoryEngine
 from ledger.errors import Fenced, LedgerError, StorageFailed
+from ledger.storage_health import StorageHealth
 from ledger.testing import FaultyEngine, ManualClock
 from runtime.blocking import BlockingPool
+from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
-from tests.contained import Contained
 from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, bench
 from tests.ledger.words import settled
 
@@ -339,104 +340,6 @@ async def test_drained_is_called_after_a_stop() -> None:
         assert [1] == drained
 
 
-@pytest.mark.parametrize("fault_in", ["confirm", "progressed"])
-async def test_a_submitter_that_raises_closes_alone_and_others_are_confirmed(
-    fault_in: str, contained: Contained
-) -> None:
-    async with bench(MemoryEngine(), on_loop_bytes_max=IN_MEMORY) as on:
-        broken, other = Recorder(on.committer, "broken"), Recorder(on.committer, "other", 2)
-        broken.fault_in = fault_in
-        broken.append()
-        other.append()
-        await on.committer.flush()
-        other.append()
-        await on.committer.flush()
-        assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["confirm 0", "progressed", "confirm 1", "progressed"] == other.heard
-        assert ["a fault here closes partition broken"] == contained.messages
-        assert [] == on.fatal
-
-
-@pytest.mark.parametrize("fault_in", ["revert", "fail", "settle"])
-async def test_a_submitter_that_raises_when_a_write_failed_closes_alone(
-    fault_in: str, contained: Contained
-) -> None:
-    """One that could not go back kept everybody else from hearing that their writes failed."""
-    engine = FaultyEngine(None)
-    async with bench(engine) as on:
-        broken, other = Recorder(on.committer, "broken"), Recorder(on.committer, "other", 2)
-        broken.fault_in = fault_in
-        drained: list[int] = []
-        on.committer.on_drained(lambda: drained.append(1))
-        engine.fail_next("commit", StorageWriteFailed("no"))
-        broken.append()
-        other.append()
-        await on.committer.flush()
-        assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["revert", "fail 0 StorageFailed", "settle"] == other.heard
-        other.append()
-        await on.committer.flush()
-        assert ["confirm 1", "progressed"] == other.heard[3:]
-        assert ([], [1]) == (on.fatal, drained)
-    assert ["a fault here closes partition broken"] == contained.messages
-
-
-async def test_a_callback_about_room_that_raises_keeps_nobody_from_hearing(
-    contained: Contained,
-) -> None:
-    engine, heard = FaultyEngine(None), list[int]()
-    async with bench(engine, queue_count_max=1) as on:
-
-        def fails() -> None:
-            raise RuntimeError("broken")
-
-        hold = engine.hold_next("commit")
-        Recorder(on.committer).append()
-        await hold.reached()
-        on.committer.on_drained(fails)
-        on.committer.on_drained(lambda: heard.append(1))
-        hold.release()
-        await on.committer.flush()
-        await asyncio.sleep(0)
-        assert ([1], []) == (heard, on.fatal)
-    assert ["broken"] == [str(error) for error in contained.errors]
-
-
-async def test_work_on_space_that_raises_stops_no_later_group(contained: Contained) -> None:
-    async with bench(MemoryEngine(), on_loop_bytes_max=IN_MEMORY) as on:
-
-        def fails() -> None:
-            raise RuntimeError("broken")
-
-        on.committer.on_space = fails
-        recorder = Recorder(on.committer)
-        for _ in range(2):
-            recorder.append()
-            on.committer.submit_rows([], lambda error: None, drops=[7])
-            await on.committer.flush()
-        assert ["confirm 0", "progressed", "confirm 1", "progressed"] == recorder.heard
-        assert [] == on.fatal
-    assert 2 == len(contained.messages)
-
-
-async def test_a_group_that_cannot_be_started_stops_for_good(
-    monkeypatch: pytest.MonkeyPatch, contained: Contained
-) -> None:
-    """Its operations had been taken, and nobody would ever have heard of them."""
-    engine, errors = MemoryEngine(), list[LedgerError | None]()
-    async with bench(engine) as on:
-
-        def no_thread(*_: object) -> None:
-            raise RuntimeError("can't start new thread")
-
-        monkeypatch.setattr(on.committer._thread, "submit", no_thread)
-        on.committer.submit_rows([(b"k", b"v")], errors.append)
-        await asyncio.sleep(0)
-        assert "can't start new thread" in str(on.committer.fatal)
-        assert [Fenced] == [type(error) for error in errors]
-    assert [] == contained.messages
-
-
 async def test_flush_of_an_idle_committer_makes_no_group() -> None:
     engine = WatchedEngine()
     async with bench(engine, on_loop_bytes_max=IN_MEMORY) as on:
@@ -495,6 +398,7 @@ async def test_a_group_over_a_closed_loop_is_only_logged(caplog: pytest.LogCaptu
                 pool=BlockingPool(1),
                 supervisor=Supervisor(),
                 on_fatal=lambda error: None,
+                health=StorageHealth(ManualClock(), Metrics()),
             )
             left.append((committer, hold))
             Recorder(committer).append()

@@ -9,6 +9,9 @@ import pytest
 
 import kledger.admin.server
 from kledger.admin.server import AdminServer
+from ledger import StorageHealth
+from ledger.engine.errors import StorageWriteFailed
+from ledger.testing import ManualClock
 from runtime.metrics import Metrics
 
 
@@ -19,8 +22,11 @@ class Switch:
 
 
 @asynccontextmanager
-async def running(metrics: Metrics, switch: Switch) -> AsyncIterator[str]:
-    server = AdminServer(metrics, is_serving=lambda: switch.is_on)
+async def running(
+    metrics: Metrics, switch: Switch, health: StorageHealth | None = None
+) -> AsyncIterator[str]:
+    health = health or StorageHealth(ManualClock(), metrics)
+    server = AdminServer(metrics, is_serving=lambda: switch.is_on, health=health)
     host, port = await server.start("127.0.0.1", 0)
     yield f"http://{host}:{port}"
     await server.stop()
@@ -34,6 +40,27 @@ async def test_health_is_what_clients_can_expect() -> None:
             switch.is_on = is_on
             async with client.get(f"{url}/health") as response:
                 assert expected == (response.status, await response.text())
+
+
+async def test_health_tells_the_troubles_of_the_storage_and_when_they_are_over() -> None:
+    """A load balancer goes by the status: what can be served is served here only."""
+    full = "no space left"
+    switch, health = Switch(), StorageHealth(ManualClock(1_700_000_000_000), Metrics())
+    async with running(Metrics(), switch, health) as url, aiohttp.ClientSession() as client:
+        for _ in range(3):
+            health.failed(StorageWriteFailed(full, full=True), "writing a group")
+        async with client.get(f"{url}/health") as response:
+            assert 200 == response.status
+            first, line = (await response.text()).splitlines()
+            at = "2023-11-14T22:13:20+00:00"
+            assert "serving, degraded" == first
+            assert f"disk_full: 3 times from {at} to {at}, last: writing a group: {full}" == line
+        health.wrote()
+        async with client.get(f"{url}/health") as response:
+            assert (200, "serving\n") == (response.status, await response.text())
+        switch.is_on = False
+        async with client.get(f"{url}/health") as response:
+            assert 503 == response.status
 
 
 async def test_metrics_are_those_of_the_server() -> None:

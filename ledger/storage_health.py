@@ -1,0 +1,197 @@
+"""Storage health: what is wrong with the storage below a store, for who looks after the server.
+
+Rule: a client hears of each failure by an error of its own; the operator hears once a minute for
+each kind, with a count, and sees it here for as long as it lasts. A damage stays; what writes meet
+is over when a write succeeds; what reads meet, when it was not seen for a while.
+Must not know: clients, how it is shown.
+
+| kind          | what it is                                        | over when                    |
+|---------------|---------------------------------------------------|------------------------------|
+| corrupt_entry | a stored entry is damaged, or is not there        | the store is opened again    |
+| corrupt_index | rows of the index, or of metadata, are damaged    | the store is opened again    |
+| disk_full     | there is no space left for a write                | a write succeeds             |
+| write_failed  | a write failed for another reason                 | a write succeeds             |
+| open_files    | the process, or the system, has no file left      | not seen for RECENT_MS       |
+| read_failed   | the storage could not be read for another reason  | not seen for RECENT_MS       |
+"""
+
+import errno
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ledger.engine.errors import (
+    EntryCorrupt,
+    EntryMissing,
+    IndexCorrupt,
+    LogCorrupt,
+    StorageError,
+    StorageWriteFailed,
+)
+from ledger.errors import Corrupt, NonRecoverable, StorageFailed, from_engine
+from runtime.clock import Clock
+from runtime.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+LOG_INTERVAL_MS = 60_000
+"""A kind is logged once in so long."""
+RECENT_MS = 60_000
+"""What passes by itself is over when it was not seen for so long."""
+_NO_FILE_LEFT = {errno.EMFILE, errno.ENFILE}
+_NO_FILE_LEFT_TEXT = "Too many open files"
+"""How RocksDB says the same, which has one type for all errors."""
+
+
+class StorageTroubleKind(StrEnum):
+    """The label in metrics; see the table above."""
+
+    CORRUPT_ENTRY = "corrupt_entry"
+    CORRUPT_INDEX = "corrupt_index"
+    DISK_FULL = "disk_full"
+    WRITE_FAILED = "write_failed"
+    OPEN_FILES = "open_files"
+    READ_FAILED = "read_failed"
+
+
+READING_ROWS = "reading rows of the index"
+OVER_BY_A_WRITE = (StorageTroubleKind.DISK_FULL, StorageTroubleKind.WRITE_FAILED)
+OVER_BY_TIME = (StorageTroubleKind.OPEN_FILES, StorageTroubleKind.READ_FAILED)
+
+
+@dataclass(slots=True)
+class StorageTrouble:
+    """One kind of failure that is going on.
+
+    Attributes:
+        what: what failed last: which partition and position, which error.
+        first_ms: wall time at which it began.
+        last_ms: wall time at which it was seen last.
+        count: how often it was seen since it began.
+        seen_ms: monotonic time at which it was seen last.
+    """
+
+    kind: StorageTroubleKind
+    what: str
+    first_ms: int
+    last_ms: int
+    count: int = 0
+    seen_ms: int = 0
+
+
+class StorageHealth:
+    """The troubles of one store."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self._troubles: dict[StorageTroubleKind, StorageTrouble] = {}
+        self._logged_ms: dict[StorageTroubleKind, int] = {}
+        self._unlogged: dict[StorageTroubleKind, int] = {}
+        self._is_write_failing = False
+        about = "failures of the storage"
+        self._errors = {
+            kind: metrics.counter("storage_errors", about, {"kind": kind.value})
+            for kind in StorageTroubleKind
+        }
+        metrics.gauge(
+            "storage_troubles",
+            lambda: len(self.troubles()),
+            "kinds of storage failures that are going on",
+        )
+
+    def failed(self, error: Exception, what: str) -> None:
+        """Take in that something failed; errors that do not tell of the storage are passed over.
+
+        Args:
+            error: as the engine raised it, or translated.
+            what: what was tried, and on what.
+        """
+        kind = kind_of(error)
+        if kind is None:
+            return
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        self._errors[kind].value += 1
+        self._forget_what_is_over()
+        trouble = self._troubles.get(kind)
+        if trouble is None:
+            trouble = self._troubles[kind] = StorageTrouble(kind, "", wall_ms, wall_ms)
+        trouble.what = f"{what}: {error}"
+        trouble.last_ms, trouble.seen_ms = wall_ms, now_ms
+        trouble.count += 1
+        self._is_write_failing = self._is_write_failing or kind in OVER_BY_A_WRITE
+        self._log(trouble, now_ms)
+
+    @contextmanager
+    def translating(self, what: str) -> Iterator[None]:
+        """Take in what a block fails with, and raise it in the words of this room."""
+        try:
+            yield
+        except Exception as error:
+            self.failed(error, what)
+            raise from_engine(error) from error
+
+    def wrote(self) -> None:
+        """Take in that a write has succeeded. On the path of every group."""
+        if self._is_write_failing:
+            self._is_write_failing = False
+            for kind in OVER_BY_A_WRITE:
+                self._end(kind)
+
+    def troubles(self) -> list[StorageTrouble]:
+        """Return what is going on."""
+        self._forget_what_is_over()
+        return list(self._troubles.values())
+
+    def _forget_what_is_over(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for kind in OVER_BY_TIME:
+            trouble = self._troubles.get(kind)
+            if trouble is not None and now_ms - trouble.seen_ms >= RECENT_MS:
+                self._end(kind)
+
+    def _end(self, kind: StorageTroubleKind) -> None:
+        trouble = self._troubles.pop(kind, None)
+        if trouble is not None:
+            logger.warning("storage trouble %s is over, seen %d times", kind, trouble.count)
+
+    def _log(self, trouble: StorageTrouble, now_ms: int) -> None:
+        kind = trouble.kind
+        logged_ms = self._logged_ms.get(kind)
+        if logged_ms is not None and now_ms - logged_ms < LOG_INTERVAL_MS:
+            self._unlogged[kind] = self._unlogged.get(kind, 0) + 1
+            return
+        self._logged_ms[kind] = now_ms
+        more = self._unlogged.pop(kind, 0)
+        logger.error("storage trouble %s (%d more before): %s", kind, more, trouble.what)
+
+
+def kind_of(error: Exception) -> StorageTroubleKind | None:
+    """Tell which kind of failure an error and its causes tell of, None: none of the storage."""
+    causes = list(_causes(error))
+    if any(_has_no_file_left(each) for each in causes):
+        return StorageTroubleKind.OPEN_FILES
+    if any(isinstance(each, EntryCorrupt | EntryMissing | NonRecoverable) for each in causes):
+        return StorageTroubleKind.CORRUPT_ENTRY
+    if any(isinstance(each, Corrupt | IndexCorrupt | LogCorrupt) for each in causes):
+        return StorageTroubleKind.CORRUPT_INDEX
+    if any(getattr(each, "full", False) for each in causes):
+        return StorageTroubleKind.DISK_FULL
+    if any(isinstance(each, StorageWriteFailed) for each in causes):
+        return StorageTroubleKind.WRITE_FAILED
+    if any(isinstance(each, StorageFailed | StorageError | OSError) for each in causes):
+        return StorageTroubleKind.READ_FAILED
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _has_no_file_left(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _NO_FILE_LEFT
+    return _NO_FILE_LEFT_TEXT in str(error)
