@@ -27,6 +27,17 @@ CREATES = 0.5
 """How often an opening tries first to create what it opens, without waiting for that."""
 
 
+# Timers
+
+
+def set_timer(scene: Scene) -> None:
+    """Let a timer fire that may raise, among those of the store or of subscriptions."""
+    timers = scene.random.choice((scene.timers, scene.store._services.timers))
+    delay_ms = scene.random.choice((0, 1, 20, 500))
+    scene.note(f"a timer in {delay_ms} ms")
+    timers.call_after(delay_ms, lambda: scene.faults.ask("timer"))
+
+
 # Owners
 
 
@@ -98,6 +109,7 @@ async def _opening(scene: Scene, name: str) -> None:
         log = scene.model.logs[name] = before.succeeded_by(ml)
         if log.handle is not None:
             scene.retire(log.handle)
+        ml.add_listener(lambda: scene.faults.ask("listener"))
         handle = scene.model.opened(log, ml, config)
         if log is before:
             find_cursors(handle, scene.character.store.cursor_ranges_max)

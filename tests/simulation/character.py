@@ -25,8 +25,12 @@ FAULT_RATES = {
     "read": (0.0, 0.0, 0.05, 0.3),
     "look": (0.0, 0.0, 0.1),
     "checkpoint": (0.0, 0.0, 0.3),
+    "listener": (0.0, 0.0, 0.1),
+    "timer": (0.0, 0.3),
+    "deliver": (0.0, 0.02, 0.3),
 }
 SMALL_NUMBERS = {
+    "runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be left out
     "ledger.cold_reads.ENDS_MAX": 6,
     "ledger.cold_reads.RESIDENT_BYTES_PER_TURN": 100,
     "ledger.committer.LAZY_ROWS_MAX": 6,

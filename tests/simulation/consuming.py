@@ -4,6 +4,7 @@ Rule: what the room of subscriptions raises is explained as what the ledger rais
 Must not know: how the model checks it.
 """
 
+import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from subscriptions.partition_subscriptions import PartitionSubscriptions
 from subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.simulation import cursors
 from tests.simulation.broken import Broken, check
+from tests.simulation.faults import InjectedFault
 from tests.simulation.log_model import HandleModel
 from tests.simulation.place import Place
 from tests.simulation.scene import SHARED, Scene
@@ -30,6 +32,7 @@ ROUNDS_MAX = 500
 
 _KINDS: dict[type, type[LedgerError]] = {
     errors.SubscriptionClosed: AlreadyClosed,
+    errors.SubscriptionFailed: AlreadyClosed,
     errors.SubscriptionFenced: ResetInProgress,
     errors.StorageFailed: ledger.StorageFailed,
     errors.SubscriptionNotFound: ledger.CursorNotFound,
@@ -144,6 +147,23 @@ def close_subscription(scene: Scene) -> None:
         use = cursors.use_of(sharing.cursor)
         if use is not None:
             scene.start(f"{sharing} close", cursors.closing(scene, use, lambda: _close(sharing)))
+
+
+def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
+    """Note that the subscription closes itself: to wait for that is to close it once more."""
+    use = cursors.use_of(sharing.cursor)
+    if use is not None:
+        work = cursors.closing(scene, use, lambda: _closed_by_the_fault(scene, sharing))
+        scene.start(f"{sharing} closes after a fault", work)
+
+
+async def _closed_by_the_fault(scene: Scene, sharing: SharingModel) -> None:
+    """Wait for the end of a task to be heard of, then for the end of the subscription."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if not (scene.is_ending or sharing.subscription.is_closed):
+        scene.schedule.interrupt(Broken(f"{sharing} goes on after a fault"))
+    await _close(sharing)
 
 
 async def _close(sharing: SharingModel) -> None:
@@ -416,6 +436,11 @@ def _pick_consumer(scene: Scene) -> tuple[SharingModel, ConsumerModel] | None:
 def _deliver(
     scene: Scene, sharing: SharingModel, consumer: ConsumerModel, deliveries: list[Delivery]
 ) -> None:
+    try:
+        scene.faults.ask("deliver")
+    except InjectedFault:
+        _close_with_the_fault(scene, sharing)
+        raise
     first, last = deliveries[0], deliveries[-1]
     scene.note(f"{sharing} {consumer} gets {len(deliveries)}: {first.position}, {last.position}")
     try:

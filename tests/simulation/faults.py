@@ -13,6 +13,9 @@ Must not know: what the operations work on.
 | read       | StorageError, EntryCorrupt                                    | tell the reader     |
 | look       | StorageError: a row or a count cannot be read while opening   | change nothing      |
 | checkpoint | StorageWriteFailed; SyncFailed                                | go on; fence itself |
+| listener   | a listener of a managed ledger raises                         | tell all others     |
+| timer      | a callback of a timer raises                                  | fire all others     |
+| deliver    | the callback of a consumer raises                             | end its subscription|
 """
 
 from collections import Counter
@@ -25,6 +28,10 @@ from tests.simulation.clock import SimulatedClock
 FULL_OPERATIONS_MAX = 8
 RECENT_MS = 2000
 """Longer than any two pieces of work of a thread."""
+
+
+class InjectedFault(Exception):
+    """A fault of ours, as far as anybody can tell."""
 
 
 class Faults:
@@ -46,6 +53,9 @@ class Faults:
             "read": self._read_error,
             "look": lambda: StorageError("injected into a look"),
             "checkpoint": self._checkpoint_error,
+            "listener": lambda: InjectedFault("injected into a listener"),
+            "timer": lambda: InjectedFault("injected into a timer"),
+            "deliver": lambda: InjectedFault("injected into a delivery"),
         }
 
     @property

@@ -67,6 +67,7 @@ ACTIONS: dict[str, tuple[Callable[[Scene], None], float]] = {
     "terminate": (changing.terminate, 0.4),
     "set property": (changing.set_property, 2),
     "reconfigure": (changing.reconfigure, 1),
+    "set a timer": (changing.set_timer, 1),
     "open cursor": (cursors.open_cursor, 3),
     "close cursor": (cursors.close_cursor, 0.5),
     "delete cursor": (cursors.delete_cursor, 0.3),

@@ -15,13 +15,13 @@ from random import Random
 
 from ledger import LedgerStore
 from ledger.engine.base import CommitGroup
-from runtime import tasks
+from runtime import containment, tasks
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character, small_numbers
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.engine import SimulatedEngine
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Faults, InjectedFault
 from tests.simulation.life import ACTIONS, Crash, Ending, Life
 from tests.simulation.log_model import LogModel
 from tests.simulation.loop import SimulatedLoop
@@ -33,7 +33,7 @@ from tests.simulation.threads import simulated_threads
 
 TRACE_LINES = 40
 
-task_logger = tasks.logger
+FAULT_LOGGERS = (tasks.logger, containment.logger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Run:
         """Live all lives; return what broke, if anything did."""
         self._note(f"seed {self.seed}: {self._character}")
         crashes = _Crashes(self._schedule.interrupt)
-        task_logger.addHandler(crashes)
+        for logger in FAULT_LOGGERS:
+            logger.addHandler(crashes)
         try:
             for life in range(self._character.lives):
                 self._life = life
@@ -98,7 +99,8 @@ class Run:
                 stack="".join(traceback.format_exception(error)),
             )
         finally:
-            task_logger.removeHandler(crashes)
+            for logger in FAULT_LOGGERS:
+                logger.removeHandler(crashes)
         return None
 
     def _live(self, ending: Ending) -> None:
@@ -166,7 +168,7 @@ class Run:
 
 
 class _Crashes(logging.Handler):
-    """Hears of background tasks that crashed: a server stops then, and so does a run."""
+    """Hears of crashes and contained faults: a run stops on each that it has not injected."""
 
     def __init__(self, interrupt: Callable[[BaseException], None]) -> None:
         super().__init__(logging.ERROR)
@@ -174,6 +176,8 @@ class _Crashes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, InjectedFault):
+            return
         self._interrupt(error or Broken(record.getMessage()))
 
 
@@ -181,16 +185,21 @@ class _Crashes(logging.Handler):
 def simulation() -> Iterator[None]:
     """Prepare the process for runs: small numbers, no logs, no collector at odd moments."""
     loggers = [logging.getLogger(name) for name in ("ledger", "subscriptions")]
-    levels, propagates = [each.level for each in loggers], task_logger.propagate
+    levels, propagates = (
+        [each.level for each in loggers],
+        [each.propagate for each in FAULT_LOGGERS],
+    )
     for each in loggers:
         each.setLevel(logging.CRITICAL + 1)
-    task_logger.propagate = False
+    for each in FAULT_LOGGERS:
+        each.propagate = False
     gc.disable()
     try:
         with small_numbers():
             yield
     finally:
         gc.enable()
-        task_logger.propagate = propagates
+        for each, propagate in zip(FAULT_LOGGERS, propagates, strict=True):
+            each.propagate = propagate
         for each, level in zip(loggers, levels, strict=True):
             each.setLevel(level)

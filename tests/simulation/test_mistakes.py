@@ -32,11 +32,15 @@ from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.entry_cache import EntryCache
 from ledger.operations import Operation, Row, RowsTicket, Submitter
 from ledger.records import LedgerRecord
+from runtime.listeners import Listeners
+from runtime.timers import TimerHandle
 from subscriptions.consumer_state import ConsumerState
 from subscriptions.dispatcher import Dispatcher
 from subscriptions.model import Piece
 from subscriptions.replay_queue_state import SlotQueue
 from subscriptions.sharing_state import SharingState
+from subscriptions.subscription import Subscription
+from tests.simulation.faults import InjectedFault
 from tests.simulation.run import Failure, simulation
 from tests.simulation.seeds import run_seed
 
@@ -180,6 +184,24 @@ def forgets_to_count(consumer: ConsumerState, count: int) -> None:
     consumer.unacked.add(count)
 
 
+def lets_a_listener_keep_others_from_hearing(listeners: Listeners) -> None:
+    """What a listener raises goes to whoever has changed something."""
+    for listener in tuple(listeners._listeners):
+        listener()
+
+
+def lets_a_timer_end_all_timers(handle: TimerHandle) -> None:
+    """What a callback of a timer raises is no Exception that could be contained."""
+    try:
+        handle._callback()
+    except InjectedFault as error:
+        raise SystemError from error
+
+
+def stays_open_after_a_fault(subscription: Subscription, error: Exception) -> None:
+    """A subscription whose task has died goes on without it."""
+
+
 right_start = Committer._start
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
@@ -198,7 +220,7 @@ MISTAKES = (
     Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=50),
     Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
     Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
-    Mistake(CursorWriter, "delete", leaves_the_progress, seeds=50),
+    Mistake(CursorWriter, "delete", leaves_the_progress, seeds=200),
     Mistake(CursorRowsState, "begin_whole", repeats_a_generation, seeds=50),
     Mistake(CursorChanges, "demand_whole", forgets_what_was_not_written, seeds=50),
     Mistake(Cursor, "_replace", moves_at_once, seeds=50),
@@ -208,6 +230,9 @@ MISTAKES = (
     Mistake(Dispatcher, "_owed", hands_out_whole_entries, seeds=50),
     Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
     Mistake(ConsumerState, "took", forgets_to_count, seeds=50),
+    Mistake(Listeners, "notify", lets_a_listener_keep_others_from_hearing, seeds=50),
+    Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
+    Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
 )
 
 
