@@ -80,7 +80,7 @@ async def test_a_count_ends_with_its_cursor(store: LedgerStore, ml: ManagedLedge
     temporary = await ml.new_non_durable_cursor()
     await temporary.rewind()
     await store.delete_managed_ledger("orders")
-    assert {} == store.metrics.snapshot()
+    assert {} == shown(store)
     assert 0 == len(counts)
 
 
@@ -97,7 +97,7 @@ async def test_cursors_are_shown_under_the_name_that_is_meant(store: LedgerStore
     ml = await store.open_managed_ledger("7f3a", config=config)
     await ml.open_cursor("c")
     assert all('namespace="shop/eu",topic="orders"' in name for name in shown(store))
-    assert store.metrics.snapshot()
+    assert shown(store)
 
 
 async def test_cursors_that_were_recovered_or_are_not_durable_are_shown_too(
