@@ -4,6 +4,7 @@ Rule: every partition is answered for itself; the response is written when the l
 Must not know: how requests are parsed, topics, when the response leaves.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gateway.connection_state import Slot
@@ -19,16 +20,23 @@ PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, 
 
 
 class ProduceSlot(Slot):
-    """Complete when every partition is. Under acks 0 it has no place and says nothing."""
+    """Complete when every partition is. Under acks 0 it has no place and says nothing.
+
+    Attributes:
+        port: of the connection.
+        request: what is answered.
+        walked_numbers: the batches whose records are being looked at; they are not appended yet.
+    """
 
     __slots__ = (
         "_correlation_id",
         "_pending",
-        "_port",
-        "_request",
         "_results",
         "_throttle_time_ms",
         "_version",
+        "port",
+        "request",
+        "walked_numbers",
     )
 
     def __init__(
@@ -36,10 +44,11 @@ class ProduceSlot(Slot):
     ) -> None:
         # Not calling the base's constructor saves a tenth of a microsecond a request.
         self.response = None
-        self._port = port
+        self.walked_numbers: Sequence[int] = ()
+        self.port = port
         self._version = version
         self._correlation_id = correlation_id
-        self._request = request
+        self.request = request
         self._pending = len(request.partitions)
         self._results: list[PartitionResult] = [PENDING] * self._pending
         self._throttle_time_ms = port.throttle_time_ms
@@ -47,33 +56,33 @@ class ProduceSlot(Slot):
     def appended_alone(self, result: "AppendResult") -> None:
         """The only batch of the request is durable, or was rejected. The hot path."""
         error, base_offset, append_time_ms, log_start_offset, _ = result
-        if error is not None or self._request.acks == 0:
+        if error is not None or self.request.acks == 0:
             self.appended(0, result)
             return
         try:
-            key, index, _, _ = self._request.partitions[0]
+            key, index, _, _ = self.request.partitions[0]
             row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
             frame = produce_response_frame(
                 self._correlation_id, self._version, (row,), self._throttle_time_ms
             )
             self.response = (frame,)
-            self._port.slot_ready(self)
+            self.port.slot_ready(self)
         except Exception as fault:  # noqa: BLE001 - the partition that calls must not suffer
-            self._port.contain(fault)
+            self.port.contain(fault)
 
     def appended(self, position: int, result: "AppendResult") -> None:
         """One batch is durable, or was rejected."""
         try:
             self._appended(position, result)
         except Exception as fault:  # noqa: BLE001 - the partition that calls must not suffer
-            self._port.contain(fault)
+            self.port.contain(fault)
 
     def _appended(self, position: int, result: "AppendResult") -> None:
         error, base_offset, append_time_ms, log_start_offset, _ = result
         if error is not None:
             self._rejected(position, error, log_start_offset)
             return
-        key, index, _, _ = self._request.partitions[position]
+        key, index, _, _ = self.request.partitions[position]
         self._results[position] = (
             key, index, 0, base_offset, append_time_ms, log_start_offset, None, (),
         )  # fmt: skip
@@ -94,9 +103,9 @@ class ProduceSlot(Slot):
         record_errors: tuple[tuple[int, str], ...] = (),
     ) -> None:
         """One batch was not appended."""
-        if self._request.acks == 0:
-            self._port.fail(f"produce with acks 0: error {code} {message or ''}")
-        key, index, _, _ = self._request.partitions[position]
+        if self.request.acks == 0:
+            self.port.fail(f"produce with acks 0: error {code} {message or ''}")
+        key, index, _, _ = self.request.partitions[position]
         self._results[position] = (
             key, index, code, -1, -1, log_start_offset, message, record_errors,
         )  # fmt: skip
@@ -104,12 +113,18 @@ class ProduceSlot(Slot):
         if not self._pending:
             self.settle()
 
+    def hasten(self) -> None:
+        """Refuse what is not appended yet: the request will not be started again."""
+        numbers, self.walked_numbers = self.walked_numbers, ()
+        for number in numbers:
+            self.refused(number, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def settle(self) -> None:
         """Write the response; its turn comes when those before it have left."""
-        if self._request.acks == 0:
+        if self.request.acks == 0:
             return
         frame = produce_response_frame(
             self._correlation_id, self._version, self._results, self._throttle_time_ms
         )
         self.response = (frame,)
-        self._port.slot_ready(self)
+        self.port.slot_ready(self)

@@ -79,6 +79,8 @@ class ResponsePort(FaultUnit, Protocol):
     """What the request that is being started tells its client to wait (KIP-219)."""
     kept: "Slot | None"
     """What a handler keeps for the next request of this connection; abandoned with it."""
+    is_closed: bool
+    """Whether nothing more will be sent."""
 
     @property
     def peer_host(self) -> str:

@@ -35,10 +35,11 @@ from ledger.ownership import Ownership
 from ledger.services import IdCounter, MetadataVersions, StoreServices
 from ledger.space_reclaim import SpaceReclaim
 from ledger.storage_health import READING_ROWS, StorageHealth
-from ledger.threads import StoreThreads
+from ledger.threads import LOOP_COST_PER_TICK_MAX, StoreThreads
 from runtime.blocking import Arguments, Result
 from runtime.clock import Clock, SystemClock
 from runtime.containment import Containment
+from runtime.long_calls import LongCalls
 from runtime.metrics import Metrics
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -71,6 +72,8 @@ class LedgerStore:
         """Where faults of parts of this store end; for who works on top of it, too."""
         self.health = StorageHealth(clock, self.metrics)
         """What is wrong with the storage, for who looks after the server."""
+        self.long_calls = LongCalls(threads.long_calls(), cost_per_tick_max=LOOP_COST_PER_TICK_MAX)
+        """For the rooms above, which alone know what is in an entry."""
         self.path = path
         self._engine_given = engine
         self._threads = threads
@@ -141,6 +144,7 @@ class LedgerStore:
             self._is_closed = True
             return
         self._is_closed = True
+        self.long_calls.close()
         await self._ownership.settle()
         await self._ownership.close()
         await self._reclaim.close()
@@ -314,11 +318,7 @@ class LedgerStore:
     async def run_blocking(
         self, call: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
-        """Make a call that takes long where it does not hold up the loop; raise what it raises.
-
-        Raises:
-            Fenced, AlreadyClosed: the store has stopped.
-        """
+        """Make a call that may block in a thread. Raises what it raises, Fenced, AlreadyClosed."""
         self._check_usable()
         return await self._services.pool.run(call, *arguments)
 

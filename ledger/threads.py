@@ -13,6 +13,12 @@ from ledger.commit_thread import CommitThread, Land
 from ledger.engine.base import CommitGroup, StorageEngine
 from runtime.blocking import BlockingPool, BlockingRunner
 
+LONG_CALLS_MAX = 2
+"""Calls that compute for long, at a time: each may take 128 MiB, and a share of the interpreter."""
+LOOP_COST_PER_TICK_MAX = 4096
+"""Bytes of records that are looked at on the loop in one tick. Those that cost most, headers of two
+bytes, take 0.2 to 0.4 us a byte: so it is about a millisecond, and for usual records a tenth."""
+
 Token = TypeVar("Token")
 Token_contra = TypeVar("Token_contra", contravariant=True)
 
@@ -45,7 +51,8 @@ class StartCommits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreThreads:
-    """What one store starts: a pool for what may block, and the thread of its committer."""
+    """What one store starts: a pool for what may block, one for what computes, a commit thread."""
 
     pool: Callable[[], BlockingRunner] = BlockingPool
+    long_calls: Callable[[], BlockingRunner] = lambda: BlockingPool(LONG_CALLS_MAX)
     commits: StartCommits = CommitThread

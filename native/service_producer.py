@@ -1,8 +1,8 @@
 """ServiceProducer: the server's end of a producer link.
 
-Rule: a batch is appended when `send` is first run, unless the store is full or others of the link
-wait for that already; so the order of sends is the order of the log. What a batch must be is
-checked where every façade appends, in the partition log.
+Rule: a batch is appended when `send` is first run, unless the store is full, its records must be
+looked at for long, or others of the link wait already; so the order of sends is that of the log.
+What a batch must be is checked where every façade appends, in the partition log.
 Must not know: what is in a batch.
 """
 
@@ -14,8 +14,10 @@ from native.errors import AlreadyClosed, KledgerError
 from native.seam import Ended, SendReceipt
 from native.served_partition import ServedPartition
 from native.stored_batches import StoredBatches
+from runtime.blocking import PoolClosed
+from runtime.later import Later
 from runtime.signal import Signal
-from topics import AppendResult
+from topics import AppendResult, RecordWalk, Walked, WalkNeeded
 from topics.errors import OutOfOrderSequence
 
 
@@ -43,13 +45,15 @@ class ServiceProducer:
             AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is; or it is
                 not known any more whether a batch that was sent again is stored.
         """
+        batch = _writable(batch)
         if self._waiting_count or self._store.is_saturated:
-            await self._turn()
-        if self._error is not None:
-            raise self._error
-        if is_resent:
-            self._stored.check_known(batch)
-        result = await self._append(_writable(batch))
+            appended = await self._append_in_turn(batch, None, is_resent=is_resent)
+        else:
+            try:
+                appended = self._append(batch, None, is_resent=is_resent)
+            except WalkNeeded as needed:
+                appended = await self._append_in_turn(batch, needed.walk, is_resent=is_resent)
+        result = await appended
         if result.error is not None:
             # What was sent again may be stored, whatever it would be refused for now.
             if is_resent or isinstance(result.error, OutOfOrderSequence):
@@ -70,18 +74,26 @@ class ServiceProducer:
         if self._error is None:
             self._error = AlreadyClosed("the producer was closed")
 
-    async def _append(self, batch: memoryview) -> AppendResult:
-        told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    def _append(
+        self, batch: memoryview, walked: Walked | None, *, is_resent: bool
+    ) -> Later[AppendResult]:
+        if self._error is not None:
+            raise self._error
+        if is_resent:
+            self._stored.check_known(batch)
+        appended = Later[AppendResult]()
+        answer = self._log.append_nowait(batch, appended.settle, walked=walked)
+        if answer is not None:
+            appended.settle(answer)
+        return appended
 
-        def done(result: AppendResult) -> None:
-            if not told.done():  # whoever waited may have been cancelled
-                told.set_result(result)
+    async def _append_in_turn(
+        self, batch: memoryview, walk: RecordWalk | None, *, is_resent: bool
+    ) -> Later[AppendResult]:
+        """Append behind those who wait already: until the store has room, after a walk if need be.
 
-        answer = self._log.append_nowait(batch, done)
-        return await told if answer is None else answer
-
-    async def _turn(self) -> None:
-        """Wait until the store has room, behind those who wait already."""
+        Who comes while records are walked waits behind them, so that nothing is overtaken.
+        """
         self._waiting_count += 1
         try:
             async with self._turns:
@@ -89,8 +101,23 @@ class ServiceProducer:
                     drained = Signal()
                     self._store.on_drained(drained.notify)
                     await drained.wait_beyond(0)
+                walked = None
+                while True:
+                    if walk is not None:
+                        walked = await self._walk(walk)
+                    try:
+                        return self._append(batch, walked, is_resent=is_resent)
+                    except WalkNeeded as needed:
+                        walk = needed.walk
         finally:
             self._waiting_count -= 1
+
+    async def _walk(self, walk: RecordWalk) -> Walked:
+        long_calls = self._store.long_calls
+        try:
+            return await long_calls.run(walk.run, long_calls.give_way)
+        except PoolClosed:
+            raise AlreadyClosed("the server is closing") from None
 
     def _end(self, error: KledgerError) -> None:
         self._error = error

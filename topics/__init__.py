@@ -18,6 +18,7 @@ from topics.errors import (
 )
 from topics.partition_log import PartitionLog
 from topics.partition_places import Location
+from topics.record_walk import RecordWalk, Walked, WalkNeeded
 from topics.registry import TopicRegistry
 from topics.results import AppendResult, ReadResult
 from topics.topic import Topic
@@ -38,6 +39,7 @@ __all__ = [
     "Location",
     "PartitionLog",
     "ReadResult",
+    "RecordWalk",
     "Topic",
     "TopicDefaults",
     "TopicRegistry",
@@ -45,6 +47,8 @@ __all__ = [
     "TopicsError",
     "UnknownPartition",
     "UnknownTopic",
+    "WalkNeeded",
+    "Walked",
     "check_name",
     "describe",
 ]

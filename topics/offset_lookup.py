@@ -8,22 +8,23 @@ What is read does not grow with the log: one interval of entries, of which one b
 Must not know: appends, who asks.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import closing
 from functools import partial
 from operator import attrgetter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from batches.errors import CorruptBatch
 from batches.header import BatchHeader, read_header
+from batches.pacing import Pause, no_pause
 from batches.reader import iterate_times
-from ledger import LATEST, Entry, LedgerStore, ManagedLedger, Position
+from ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
+from runtime.blocking import PoolClosed
 from topics.index_rows import IndexRows
 from topics.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
 
 SEARCH_ENTRIES = 256
 SEARCH_BYTES = 1 << 20
-ON_LOOP_RECORDS_MAX = 64
-"""A batch with more records, or a compressed one, is looked into in a thread."""
 
 
 class TimestampedOffset(NamedTuple):
@@ -31,14 +32,6 @@ class TimestampedOffset(NamedTuple):
 
     timestamp: int
     offset: int
-
-
-class Search(Protocol):
-    """A search for a record between two offsets."""
-
-    async def __call__(self, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
-        """The record, None when there is none. Raises LedgerError, BatchError."""
-        ...
 
 
 class Run(NamedTuple):
@@ -121,7 +114,7 @@ class OffsetLookup:
                     return None
                 if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
                     look = partial(_first_since, entry, start_offset, timestamp)
-                    found = await self._look_into(header, look)
+                    found = await self._look_into(entry, header, look)
                     if found is not None:
                         return found
         return None
@@ -139,16 +132,23 @@ class OffsetLookup:
                     continue
                 if best is None or header.max_timestamp >= best.timestamp:
                     look = partial(_newest_since, entry, start_offset)
-                    best = _newer(best, await self._look_into(header, look))
+                    best = _newer(best, await self._look_into(entry, header, look))
         return best
 
     async def _look_into(
-        self, header: BatchHeader, look: Callable[[], TimestampedOffset | None]
+        self,
+        entry: Entry,
+        header: BatchHeader,
+        look: Callable[[Pause], TimestampedOffset | None],
     ) -> TimestampedOffset | None:
         """Walk the records of one batch where it does not hold up the loop."""
-        if not header.codec and header.record_count <= ON_LOOP_RECORDS_MAX:
-            return look()
-        return await self._store.run_blocking(look)
+        long_calls = self._store.long_calls
+        if not header.codec and long_calls.may_stay(len(entry.buffer)):
+            return look(no_pause)
+        try:
+            return await long_calls.run(look, long_calls.give_way)
+        except PoolClosed:
+            raise AlreadyClosed("the store was closed during a look-up") from None
 
     def _entries_in(self, ledger_id: int) -> int:
         first, last = Position(ledger_id, 0), Position(ledger_id, LATEST.entry_id)
@@ -189,23 +189,27 @@ class OffsetLookup:
             position = entries[-1].position.successor
 
 
-def _times(entry: Entry, start_offset: int) -> Iterable[TimestampedOffset]:
+def _times(
+    entry: Entry, start_offset: int, pause: Pause
+) -> Generator[TimestampedOffset, None, None]:
     """The records of a batch from an offset on; one that cannot be read ends the batch."""
     try:
-        for each in iterate_times(entry.buffer):
+        for each in iterate_times(entry.buffer, pause=pause):
             if each.offset >= start_offset:
                 yield TimestampedOffset(each.timestamp, each.offset)
     except CorruptBatch:
         return
 
 
-def _first_since(entry: Entry, start_offset: int, timestamp: int) -> TimestampedOffset | None:
-    times = _times(entry, start_offset)
-    return next((each for each in times if each.timestamp >= timestamp), None)
+def _first_since(
+    entry: Entry, start_offset: int, timestamp: int, pause: Pause
+) -> TimestampedOffset | None:
+    with closing(_times(entry, start_offset, pause)) as times:
+        return next((each for each in times if each.timestamp >= timestamp), None)
 
 
-def _newest_since(entry: Entry, start_offset: int) -> TimestampedOffset | None:
-    return max(_times(entry, start_offset), key=attrgetter("timestamp"), default=None)
+def _newest_since(entry: Entry, start_offset: int, pause: Pause) -> TimestampedOffset | None:
+    return max(_times(entry, start_offset, pause), key=attrgetter("timestamp"), default=None)
 
 
 def _newer(

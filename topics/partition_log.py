@@ -20,6 +20,7 @@ from ledger import LedgerError, LedgerState, ManagedLedger, Position
 from runtime.clock import Clock
 from runtime.containment import Containment, FaultUnit
 from runtime.listeners import Listener, Listeners
+from runtime.long_calls import LongCalls
 from topics.admission_plan import admit
 from topics.errors import (
     OffsetOutOfRange,
@@ -29,13 +30,14 @@ from topics.errors import (
     from_batch_error,
 )
 from topics.idle_state import IdleState
-from topics.offset_lookup import OffsetLookup, Search, TimestampedOffset
+from topics.offset_lookup import OffsetLookup, TimestampedOffset
 from topics.partition_notes import PartitionNotes
 from topics.partition_places import Location, PartitionPlaces
 from topics.partition_reader import PartitionReader
 from topics.partition_state import PartitionState
 from topics.pending_appends import PendingAppends
-from topics.producer_state import BatchRange, ProducerEntry
+from topics.producer_state import ProducerEntry
+from topics.record_walk import Walked, WalkNeeded, walk_at_once
 from topics.results import (
     NO_OFFSET,
     AppendDone,
@@ -74,6 +76,7 @@ class PartitionLog:
         config: TopicConfig,
         clock: Clock,
         containment: Containment,
+        long_calls: LongCalls,
     ) -> None:
         self.topic = topic
         self.topic_id = topic_id
@@ -84,8 +87,8 @@ class PartitionLog:
         self._state = state
         self._tail = tail
         self._notes = notes
-        self._lookup = lookup
         self._clock = clock
+        self._long_calls = long_calls
         self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
         self._places = places
         self._pending = PendingAppends(self, state, tail, notes, containment)
@@ -185,18 +188,26 @@ class PartitionLog:
     # Appending
 
     def append_nowait(
-        self, batch: memoryview, done: AppendDone, *, is_verified: bool = False
+        self,
+        batch: memoryview,
+        done: AppendDone,
+        *,
+        is_verified: bool = False,
+        walked: Walked | None = None,
     ) -> AppendResult | None:
         """Append one produced batch. The hot path.
 
         Args:
             batch: the records field; writable, written to, and kept: nobody may change it later.
             done: called on the loop, in the order of appends, unless the answer comes at once.
-            is_verified: the coordinator says that its transaction includes this partition; without
-                that it must be open here already.
+            is_verified: its transaction is known to include this partition; else it is open here.
+            walked: what the walk has found that an earlier call asked for.
 
         Returns:
             The answer to a batch that was rejected, or is durable already; None: `done` will tell.
+
+        Raises:
+            WalkNeeded: a long walk over its records must come first; nothing has changed.
         """
         state = self._state
         try:
@@ -204,14 +215,17 @@ class PartitionLog:
                 raise self._gone
             now_ms = self._clock.now_ms()
             config = self.config
-            header = admit(batch, config, now_ms)
+            header = admit(batch, config, now_ms, walked)
             duplicate = state.admit(header, now_ms, is_verified=is_verified)
         except BatchError as error:
             return self._rejection(from_batch_error(error))
         except TopicsError as error:
             return self._rejection(error)
+        except WalkNeeded as needed:
+            walked = walk_at_once(needed, self._long_calls.may_stay)
+            return self.append_nowait(batch, done, is_verified=is_verified, walked=walked)
         if duplicate is not None:
-            return self._answer_duplicate(duplicate, done)
+            return self._pending.answer_duplicate(duplicate, done)
         size = header.batch_length + LENGTH_FIELD_END
         if size != len(batch):
             batch = batch[:size]
@@ -285,15 +299,6 @@ class PartitionLog:
         done(ended if error is None else self._rejection(from_ledger_error(error)))
         self.notify()
 
-    def _answer_duplicate(self, found: BatchRange, done: AppendDone) -> AppendResult | None:
-        if self._state.is_pending(found.base_offset):
-            self._pending.tell_also(found.base_offset, done)
-            return None
-        place = self._tail.place_of(found.base_offset)
-        position = None if place is None else Position(*place)
-        start = self._state.log_start_offset
-        return AppendResult(None, found.base_offset, found.log_append_time_ms, start, position)
-
     def _rejection(self, error: TopicsError) -> AppendResult:
         return rejected(error, self._state.log_start_offset)
 
@@ -358,7 +363,7 @@ class PartitionLog:
         Raises:
             StorageFailed: the log cannot be read.
         """
-        return await self._search(partial(self._lookup.first_at_time, timestamp))
+        return await self._settled(partial(self._places.first_at_time, timestamp))
 
     async def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest time; None when the log is empty.
@@ -366,14 +371,7 @@ class PartitionLog:
         Raises:
             StorageFailed: the log cannot be read.
         """
-        return await self._search(self._lookup.newest)
-
-    async def _search(self, search: Search) -> TimestampedOffset | None:
-        async def within_bounds() -> TimestampedOffset | None:
-            start, end = self._state.log_start_offset, self._state.high_watermark
-            return await search(start_offset=start, end_offset=end)
-
-        return await self._settled(within_bounds)
+        return await self._settled(self._places.newest)
 
     # Places
 

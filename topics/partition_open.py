@@ -304,4 +304,5 @@ class _Opening:
             config=site.config,
             clock=site.clock,
             containment=site.supervisor.containment,
+            long_calls=self.store.long_calls,
         )

@@ -1,4 +1,4 @@
-"""Partition places: offsets into positions, and back. A shell.
+"""Partition places: offsets and times into positions, and back. A shell.
 
 Rule: an offset names a record, a position names an entry; the header of the entry found there
 decides. What does not exist any more stands for the next that does, and the end for the place that
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from batches.header import read_header
 from ledger import ManagedLedger, Position
-from topics.offset_lookup import OffsetLookup
+from topics.offset_lookup import OffsetLookup, TimestampedOffset
 from topics.partition_state import PartitionState
 from topics.tail_state import TailState
 
@@ -78,3 +78,21 @@ class PartitionPlaces:
         if not entries:
             return state.high_watermark
         return max(read_header(entries[0][1]).base_offset, state.log_start_offset)
+
+    async def first_at_time(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record, in offset order, that is not older.
+
+        Raises:
+            LedgerError, BatchError: the log cannot be read.
+        """
+        start, end = self._state.log_start_offset, self._state.high_watermark
+        return await self._lookup.first_at_time(timestamp, start_offset=start, end_offset=end)
+
+    async def newest(self) -> TimestampedOffset | None:
+        """The first record with the largest time.
+
+        Raises:
+            LedgerError, BatchError: the log cannot be read.
+        """
+        start, end = self._state.log_start_offset, self._state.high_watermark
+        return await self._lookup.newest(start_offset=start, end_offset=end)

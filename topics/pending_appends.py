@@ -14,6 +14,7 @@ from runtime.containment import Containment, FaultUnit
 from topics.errors import TopicsError
 from topics.partition_notes import PartitionNotes
 from topics.partition_state import PartitionState
+from topics.producer_state import BatchRange
 from topics.results import AppendDone, AppendResult, from_ledger_error, rejected
 from topics.tail_state import TailState
 
@@ -48,9 +49,15 @@ class PendingAppends:
         self._doomed = 0
         self._duplicates: dict[int, list[AppendDone]] = {}
 
-    def tell_also(self, base_offset: int, done: AppendDone) -> None:
-        """Let one more hear of an append that waits: it was sent again."""
-        self._duplicates.setdefault(base_offset, []).append(done)
+    def answer_duplicate(self, found: BatchRange, done: AppendDone) -> AppendResult | None:
+        """Answer a batch that was sent again; None: `done` hears with those who wait for it."""
+        if self._state.is_pending(found.base_offset):
+            self._duplicates.setdefault(found.base_offset, []).append(done)
+            return None
+        place = self._tail.place_of(found.base_offset)
+        position = None if place is None else Position(*place)
+        start = self._state.log_start_offset
+        return AppendResult(None, found.base_offset, found.log_append_time_ms, start, position)
 
     def appended(self, position: Position, error: LedgerError | None) -> None:
         """Take in what became of the oldest append; the ledger calls this. The hot path."""

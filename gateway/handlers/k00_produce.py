@@ -10,6 +10,7 @@ Behaviour:
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
 - Transactional batches are asked about by `gateway.produce_transactions`. A request that has one
   and no transactional id is refused as a whole, with the code that Kafka has for it.
+- A batch whose records must be looked at for long holds its connection: `gateway.produce_appends`.
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
 
@@ -20,11 +21,11 @@ Version notes:
 """
 
 from collections.abc import Container, Coroutine
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from batches.header import CODEC_MASK, FLAGS_AT
 from gateway.missing_logs import Missing, MissingLogs
+from gateway.produce_appends import ProduceAppends
 from gateway.produce_heads import ProduceHeads
 from gateway.produce_slot import ProduceSlot
 from gateway.produce_transactions import ProduceTransactions, has_transaction
@@ -50,9 +51,6 @@ MAX_VERSION = 13
 
 ZSTD = 4
 ZSTD_SINCE = 7
-PINNED_FRAME_FACTOR = 8
-"""A batch may keep a frame of at most so many times its size in memory."""
-
 Found: TypeAlias = PartitionLog | int
 """Where a batch goes, or the error code of its partition."""
 
@@ -70,6 +68,7 @@ class ProduceHandler:
         self._heads = ProduceHeads(services.registry)
         self._transactions = ProduceTransactions(services.transactions)
         self._missing = MissingLogs()
+        self._append = ProduceAppends(services.store.long_calls).append
 
     def start(
         self,
@@ -96,22 +95,7 @@ class ProduceHandler:
             if version >= ZSTD_SINCE:
                 self._heads.remember(version, single, request, found)
         answer = ProduceSlot(port, version, correlation_id, request)
-        if request.acks != 0:
-            port.open_slot(answer, is_exclusive=False)
-        for position, place in enumerate(found):
-            if isinstance(place, int):
-                answer.refused(position, place)
-            else:
-                batch = _batch(frame, request.partitions[position], is_owned=is_owned)
-                done = answer.appended_alone
-                if len(found) > 1:
-                    done = partial(answer.appended, position)
-                result = place.append_nowait(batch, done, is_verified=position in verified)
-                if result is not None:
-                    done(result)
-        if not found:
-            answer.settle()
-        return None
+        return self._append(answer, frame, found, verified, is_owned=is_owned)
 
     def _admit(
         self, request: ProduceRequest, frame: memoryview, version: int
@@ -189,12 +173,3 @@ def _missing(name: bytes) -> ErrorCode:
     if is_internal(resolve_name(name.decode("utf-8", "replace"))):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _batch(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
-    """Return the memory of a batch that nobody else will write to."""
-    _, _, start, length = records
-    batch = frame[start : start + length]
-    if is_owned and length * PINNED_FRAME_FACTOR >= len(frame):
-        return batch
-    return memoryview(bytearray(batch))

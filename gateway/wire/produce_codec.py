@@ -33,6 +33,9 @@ from gateway.wire.primitives import (
     wrong_length,
 )
 
+PINNED_FRAME_FACTOR = 8
+"""A batch may keep a frame of at most so many times its size in memory."""
+
 PartitionRecords = tuple[bytes, int, int, int]
 """Topic, partition index, where the records start in the buffer, their length; -1 for null."""
 
@@ -231,6 +234,15 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
             if size > 0:
                 pos += size
     return request
+
+
+def own_records(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
+    """Return the memory of a batch that nobody else will write to."""
+    _, _, start, length = records
+    batch = frame[start : start + length]
+    if is_owned and length * PINNED_FRAME_FACTOR >= len(frame):
+        return batch
+    return memoryview(bytearray(batch))
 
 
 def find_single(buf: memoryview, version: int, pos: int) -> SingleBatch | None:

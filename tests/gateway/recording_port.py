@@ -54,7 +54,7 @@ class RecordingPort:
         self.sent: list[bytes] = []
         self.failures: list[str] = []
         self.woken: list[Slot] = []
-        self.is_aborted = False
+        self.is_aborted = self.is_closed = False
         self.faults: list[Exception] = []
 
     def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:

@@ -20,6 +20,7 @@ from gateway.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchT
 from gateway.wire.primitives import ZERO_UUID
 from ledger import LedgerStore, StoreConfig
 from ledger.testing import FaultyEngine, ManualClock
+from ledger.threads import StoreThreads
 from runtime.entropy import SeededEntropy
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -75,6 +76,7 @@ async def running_gateway(
     queue_count_max: int = 100_000,
     cache_bytes: int = 64 << 20,
     make_connection: ConnectionMaker | None = None,
+    threads: StoreThreads | None = None,
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway; it must not have crashed at the end."""
     engine = engine or FaultyEngine(None)
@@ -83,7 +85,9 @@ async def running_gateway(
     clock = ManualClock(START_MS)
     crashes: list[BaseException] = []
     storage = StoreConfig(committer_queue_count_max=queue_count_max, cache_bytes=cache_bytes)
-    async with LedgerStore.open(None, config=storage, engine=engine, clock=clock) as store:
+    async with LedgerStore.open(
+        None, config=storage, engine=engine, clock=clock, threads=threads
+    ) as store:
         supervisor = Supervisor(crashes.append, store.containment)
         timers = Timers(clock, supervisor)
         registry = await TopicRegistry.open(store, TopicDefaults(), clock)

@@ -10,6 +10,7 @@ from batches.reader import iterate_records
 from ledger import Position, StoreConfig
 from ledger.engine.memory import MemoryEngine
 from ledger.testing import FaultyEngine
+from ledger.threads import StoreThreads
 from native.errors import KledgerError
 from native.partition_directory import PartitionDirectory
 from native.seam import ConsumerLink, ConsumerRequest, Target
@@ -107,6 +108,7 @@ async def serving(
     auto_create_topics: bool = True,
     store_config: StoreConfig | None = None,
     defaults: TopicDefaults | None = None,
+    threads: StoreThreads | None = None,
 ) -> AsyncIterator[Serving]:
     """Serve; nothing may have crashed at the end."""
     crashes: list[BaseException] = []
@@ -116,7 +118,9 @@ async def serving(
     async def forget(topic_id: UUID) -> None:
         forgotten.append(topic_id)
 
-    async with house(engine, store_config=store_config, defaults=defaults) as opened:
+    async with house(
+        engine, store_config=store_config, defaults=defaults, threads=threads
+    ) as opened:
         service = NativeService(
             store=opened.store,
             registry=opened.registry,

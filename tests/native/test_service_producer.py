@@ -5,9 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from batches.builder import NewRecord, build_batch
 from batches.reader import iterate_records
 from ledger import Position, StoreConfig
 from ledger.testing import FaultyEngine
+from ledger.threads import StoreThreads
 from native.errors import (
     AlreadyClosed,
     InvalidArgument,
@@ -16,8 +18,9 @@ from native.errors import (
     Unavailable,
 )
 from native.seam import SendReceipt
-from tests.batches.words import batch
+from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, serving, turns
+from tests.runtime.held_pool import HeldPool
 from tests.topics.words import all_values
 
 
@@ -157,3 +160,22 @@ async def test_nothing_is_added_to_a_terminated_topic() -> None:
             await producer.send(batch("b"))
         with pytest.raises(TopicTerminated):
             await serving_.service.open_producer("orders", 0, name="", ended=link.ended)
+
+
+async def test_sends_behind_a_walk_over_records_wait_for_it() -> None:
+    pool = HeldPool()
+    async with serving(threads=StoreThreads(long_calls=lambda: pool)) as serving_:
+        log = await serving_.log()
+        await serving_.house.registry.alter_configs("orders", {"cleanup.policy": "compact"})
+        producer = await serving_.service.open_producer("orders", 0, name="", ended=Link().ended)
+        long = build_batch([NewRecord(b"long", b"k", NOW_MS)] * 1000)
+        short = build_batch([NewRecord(b"short", b"k", NOW_MS)])
+        keyless = build_batch([NewRecord(b"v")] * 1000)
+        sends = [asyncio.ensure_future(producer.send(each)) for each in (long, short, keyless)]
+        await turns()
+        assert 1 == pool.waiting_count
+        assert 0 == log.high_watermark
+        pool.release()
+        assert [0, 1000] == [(await each).base_offset for each in sends[:2]]
+        with pytest.raises(InvalidArgument, match="1000 records without a key"):
+            await sends[2]

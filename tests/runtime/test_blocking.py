@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.blocking import BlockingPool, BlockingRunner, InlinePool
+from runtime.blocking import BlockingPool, BlockingRunner, InlinePool, PoolClosed
 
 
 @pytest.fixture(params=[BlockingPool, InlinePool])
@@ -27,8 +27,13 @@ async def test_run_raises_what_the_call_raises(pool: BlockingRunner) -> None:
 async def test_run_after_close_is_refused(pool: BlockingRunner) -> None:
     pool.close()
     pool.close()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(PoolClosed):
         await pool.run(pow, 2, 2)
+
+
+async def test_a_call_may_give_way(pool: BlockingRunner) -> None:
+    await pool.run(pool.give_way)
+    pool.give_way()
 
 
 async def test_only_the_blocking_pool_leaves_the_thread() -> None:

@@ -33,7 +33,10 @@ def simulated_threads(schedule: Schedule) -> StoreThreads:
         assert isinstance(engine, SimulatedEngine)
         return SimulatedCommitThread(schedule, engine, sync=sync, land=land)
 
-    return StoreThreads(pool=lambda: SimulatedPool(schedule), commits=start_commits)
+    def make_pool() -> SimulatedPool:
+        return SimulatedPool(schedule)
+
+    return StoreThreads(pool=make_pool, long_calls=make_pool, commits=start_commits)
 
 
 class _Job:
@@ -88,6 +91,9 @@ class SimulatedPool:
         self._waiting.append(_Job(self._schedule, partial(call, *arguments), future))
         self._begin()
         return await future
+
+    def give_way(self) -> None:
+        """Work in a schedule is done in one moment."""
 
     def close(self) -> None:
         """Let all calls end, as `ThreadPoolExecutor.shutdown` does."""

@@ -3,8 +3,9 @@
 import pytest
 
 from batches.builder import NewRecord, build_batch
-from batches.errors import BatchTooLarge, InvalidTimestamp
+from batches.errors import BatchTooLarge, InvalidBatch, InvalidTimestamp
 from batches.header import (
+    BatchHeader,
     check,
     read_header,
     set_log_append_time,
@@ -12,7 +13,8 @@ from batches.header import (
     verify_checksum,
 )
 from tests.batches.words import NOW_MS, batch
-from topics.admission_plan import admit
+from topics import admission_plan
+from topics.record_walk import WalkNeeded
 from topics.topic_config import TopicConfig, TopicDefaults, effective_config
 
 HOUR_MS = 3_600_000
@@ -21,6 +23,16 @@ HOUR_MS = 3_600_000
 def config(**texts: str) -> TopicConfig:
     named = {name.replace("_", "."): text for name, text in texts.items()}
     return effective_config(named, TopicDefaults())
+
+
+def admit(batch: memoryview, config: TopicConfig, now_ms: int) -> BatchHeader:
+    """Admit a batch, with a walk over its records where that is asked for."""
+    before = bytes(batch)
+    try:
+        return admission_plan.admit(batch, config, now_ms)
+    except WalkNeeded as needed:
+        assert before == bytes(batch)
+        return admission_plan.admit(batch, config, now_ms, needed.walk.run())
 
 
 def test_untouched_where_nothing_has_to_change() -> None:
@@ -87,3 +99,16 @@ def test_trailing_bytes_do_not_get_under_the_checksum() -> None:
     data = memoryview(bytearray(batch("a") + b"\0" * 9))
     header = admit(data, config(message_timestamp_type="LogAppendTime"), NOW_MS)
     verify_checksum(data[: header.size], read_header(data))
+
+
+def test_walk_under_another_configuration_does_not_count() -> None:
+    """The topic became compacted while the records were looked at."""
+    data = memoryview(build_batch([NewRecord(b"v", timestamp=NOW_MS)]))
+    loose = config(message_timestamp_before_max_ms="1")
+    with pytest.raises(WalkNeeded) as needed:
+        admission_plan.admit(data, loose, NOW_MS + 100)
+    compacted = config(cleanup_policy="compact")
+    with pytest.raises(WalkNeeded) as again:
+        admission_plan.admit(data, compacted, NOW_MS, needed.value.walk.run())
+    with pytest.raises(InvalidBatch, match="1 records without a key"):
+        admission_plan.admit(data, compacted, NOW_MS, again.value.walk.run())

@@ -11,6 +11,7 @@ import pytest
 from batches.buffers import Buffer
 from batches.builder import NewRecord, build_batch
 from batches.header import read_header, refresh_checksum, set_max_timestamp
+from batches.pacing import Pause
 from batches.reader import RecordTime, iterate_times
 from ledger import StoreConfig
 from ledger.testing import FaultyEngine
@@ -20,7 +21,6 @@ from topics import offset_index, offset_lookup, partition_notes
 from topics.errors import StorageFailed
 from topics.index_rows import WALK_ROWS
 from topics.keys import PartitionKeys
-from topics.offset_lookup import ON_LOOP_RECORDS_MAX
 from topics.partition_log import PartitionLog
 
 T = NOW_MS
@@ -56,7 +56,7 @@ async def test_row_72_and_73_first_record_at_or_after_a_time(
 
 @pytest.mark.parametrize(
     ("count", "codec", "in_thread"),
-    [(ON_LOOP_RECORDS_MAX, 0, False), (ON_LOOP_RECORDS_MAX + 1, 0, True), (2, 4, True)],
+    [(40, 0, False), (1000, 0, True), (2, 4, True)],
 )
 async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
     count: int, codec: int, in_thread: bool, monkeypatch: pytest.MonkeyPatch
@@ -64,9 +64,9 @@ async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
     """10,000 small records take 75 ms, in which nobody else would be served."""
     threads: list[bool] = []
 
-    def watched(batch: Buffer) -> Iterator[RecordTime]:
+    def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:
         threads.append(threading.current_thread() is not threading.main_thread())
-        return iterate_times(batch)
+        return iterate_times(batch, pause=pause)
 
     monkeypatch.setattr(offset_lookup, "iterate_times", watched)
     async with house() as here:
@@ -187,7 +187,7 @@ async def test_rows_that_are_missing_in_the_middle_are_made_up_for(
         log = await again.log()
         for each in range(60):
             assert (T + each, each) == await log.offset_for_timestamp(T + each)
-            assert each == (await log._lookup.find(each)).entry_id
+            assert each == (await log._places._lookup.find(each)).entry_id
         assert (T + 59, 59) == await log.max_timestamp_offset()
 
 
@@ -236,9 +236,9 @@ async def test_the_cost_of_a_look_up_does_not_grow_with_the_log(
     """Rows looked at: two logarithms. Entries read: those of one interval. Batches opened: one."""
     opened: list[int] = []
 
-    def watched(batch: Buffer) -> Iterator[RecordTime]:
+    def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:
         opened.append(1)
-        return iterate_times(batch)
+        return iterate_times(batch, pause=pause)
 
     monkeypatch.setattr(offset_lookup, "iterate_times", watched)
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 20 * BATCH_BYTES)
@@ -283,7 +283,7 @@ async def check_costs(
         assert (T + wanted * 10, wanted) == await log.offset_for_timestamp(T + wanted * 10 - 9)
         check()
         forget()
-        position = await log._lookup.find(wanted)
+        position = await log._places._lookup.find(wanted)
         assert wanted == read_header((await log._ledger.read_entry(position)).buffer).base_offset
         opened.append(1)
         check()

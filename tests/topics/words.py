@@ -10,10 +10,12 @@ from ledger import LedgerStore, StoreConfig
 from ledger.engine.base import Buffer
 from ledger.engine.memory import MemoryEngine
 from ledger.testing import FaultyEngine, ManualClock
+from ledger.threads import StoreThreads
 from runtime.entropy import SeededEntropy
 from tests.batches.words import NOW_MS
 from topics.errors import TopicsError
 from topics.partition_log import PartitionLog
+from topics.record_walk import WalkNeeded
 from topics.registry import TopicRegistry
 from topics.results import AppendResult, ReadResult
 from topics.topic_config import TopicDefaults
@@ -73,12 +75,15 @@ async def house(
     defaults: TopicDefaults | None = None,
     store_config: StoreConfig | None = None,
     is_closed_well: bool = True,
+    threads: StoreThreads | None = None,
 ) -> AsyncIterator[House]:
     """Open everything; the engine outlives it and can be handed to the next one."""
     engine = engine or MemoryEngine()
     clock = ManualClock(now_ms)
     config = store_config or StoreConfig(durability="os")
-    async with LedgerStore.open(None, config=config, clock=clock, engine=engine) as store:
+    async with LedgerStore.open(
+        None, config=config, clock=clock, engine=engine, threads=threads
+    ) as store:
         registry = await TopicRegistry.open(store, defaults, clock, SeededEntropy(1))
         yield House(engine, clock, store, registry)
         if is_closed_well:
@@ -88,7 +93,11 @@ async def house(
 def submit(log: PartitionLog, batch: bytes | bytearray) -> asyncio.Future[AppendResult]:
     """Append one batch; the future has the answer, possibly at once."""
     future: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-    answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result)
+    try:
+        answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result)
+    except WalkNeeded as needed:
+        walked = needed.walk.run()
+        answer = log.append_nowait(memoryview(bytearray(batch)), future.set_result, walked=walked)
     if answer is not None:
         future.set_result(answer)
     return future

@@ -1,0 +1,37 @@
+"""What may stay on the loop, and what goes to the pool."""
+
+import asyncio
+import threading
+
+import pytest
+
+from runtime.blocking import BlockingPool, InlinePool, PoolClosed
+from runtime.long_calls import LongCalls
+
+
+async def test_calls_of_one_tick_share_an_allowance() -> None:
+    calls = LongCalls(InlinePool(), cost_per_tick_max=10)
+    assert [True, True, False, True] == [calls.may_stay(each) for each in (4, 4, 3, 2)]
+    assert not calls.may_stay(1)
+    await asyncio.sleep(0)
+    assert not calls.may_stay(11)
+    assert calls.may_stay(10)
+
+
+async def test_a_call_runs_in_the_pool_and_ends_when_that_is_closed() -> None:
+    """A walk over millions of records must not keep a server from stopping."""
+    calls = LongCalls(BlockingPool(1), cost_per_tick_max=0)
+    has_begun = threading.Event()
+
+    def endless() -> None:
+        while True:
+            has_begun.set()
+            calls.give_way()
+
+    running = asyncio.ensure_future(calls.run(endless))
+    await asyncio.to_thread(has_begun.wait, 60)
+    calls.close()
+    with pytest.raises(PoolClosed):
+        await running
+    with pytest.raises(PoolClosed):
+        await calls.run(endless)
