@@ -13,7 +13,7 @@ Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
     "transactions", "rebalance", "many-topics", "session-fetches",
-    "ledger", "many-ledgers", "cursor-holes", "server-in-process",
+    "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
 Client = Literal["librdkafka", "java", "aiokafka", "raw"]
@@ -143,6 +143,7 @@ CASES = (
     ),
     _holes("cursor-holes", 1_000_000, 10_000),
     _holes("cursor-holes-all-kept", 1_000_000, 1_000_000),
+    Case(name="long-walks", kind="long-walks", records=400_000, subjects=(OS,)),
     _ledger("ledger-100b", 100, 40_000),
     _ledger("ledger-64k", 65_536, 900),
     _produce("produce-10k", 10_000, 30_000),

@@ -31,6 +31,11 @@ def server_in_process(case: Case, subject: str, testbed: Testbed) -> Figures:
     return _measure("server_in_process", subject, testbed)
 
 
+def long_walks(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Send batches whose every record has to be looked at to a server in that process."""
+    return _measure("long_walks", subject, testbed, "--records", str(case.records))
+
+
 def _measure(name: str, subject: str, testbed: Testbed, *words: str) -> Figures:
     durability = "os" if subject == OS else "fsync"
     place = ("--durability", durability, "--data", str(testbed.folder))

@@ -78,6 +78,8 @@ _WORK = {
     "ledger": "the ledger without a server, {case.records:,} entries of {case.record_bytes:,} B,"
     " 16 adds under way, each figure for one entry",
     "many-ledgers": "{case.partitions:,} managed ledgers of {case.repeats} ledgers and an open one",
+    "long-walks": "batches of {case.records:,} records out of time, plain, compressed, or one of as"
+    " many headers: longest pause of the server's event loop meanwhile",
     "cursor-holes": "every second entry acknowledged with one cursor, {case.records:,} of them,"
     " `cursor_ranges_max` {case.ranges_max:,}",
 }

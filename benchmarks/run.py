@@ -50,6 +50,7 @@ _MEASURES: dict[str, _Measure] = {
     "many-ledgers": ledger_cases.many_ledgers,
     "cursor-holes": ledger_cases.cursor_holes,
     "server-in-process": ledger_cases.server_in_process,
+    "long-walks": ledger_cases.long_walks,
     "native-produce": native_cases.load,
     "native-consume": native_cases.load,
     "native-shared": native_cases.load,

@@ -141,6 +141,8 @@ def _all() -> Iterator[Target]:
     yield _plain(what, "space-2g", "idle_s", 60, " s")
     yield _plain("open a store of 10,000 managed ledgers", "many-ledgers", "store_open_s", 2, " s")
     yield _plain("memory of 100,000 ledgers", "many-ledgers", "rss_mb", 1074, " MB")
+    what = "longest pause of the loop under batches whose records are looked at"
+    yield _plain(what, "long-walks", "pause_ms", 5, " ms")
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
