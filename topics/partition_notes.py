@@ -11,7 +11,16 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ledger import LATEST, LedgerError, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position
+from ledger import (
+    LATEST,
+    AlreadyClosed,
+    LedgerError,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
+from runtime.blocking import PoolClosed
 from runtime.tasks import Supervisor
 from topics import records
 from topics.keys import PartitionKeys
@@ -26,6 +35,8 @@ Row = tuple[bytes, bytes | None]
 CHECKPOINT_ENTRIES_MIN = 1000
 CHECKPOINT_ENTRIES_PER_PRODUCER = 4
 CHECKPOINT_BYTES = 32 << 20
+ENCODED_AT_ONCE_MAX = 64
+"""A checkpoint of more producers is encoded in a thread: 10,000 take some 50 ms."""
 DELETED_ROWS_MAX = 1000
 ENTRIES_PER_LEDGER = 1_000_000
 NO_POSITION = Position(-1, -1)
@@ -76,6 +87,9 @@ class PartitionNotes:
         self._entries_since = 0
         self._bytes_since = 0
         self._checkpoint_entries = CHECKPOINT_ENTRIES_MIN
+        self._checkpoint_number = 0
+        """Of the newest that was begun; an older one that is still being encoded is dropped."""
+        self._is_encoding = False
         self._unwritten: list[Note] = []
         self._oldest_ledger_id = 0
         self._removing = asyncio.Lock()
@@ -146,10 +160,10 @@ class PartitionNotes:
             LedgerError: it was not stored.
         """
         async with self._removing, self._raising:
-            if self._entries_since or self._unwritten:
+            if self._entries_since or self._unwritten or self._is_encoding:
                 notes, self._unwritten = self._unwritten, []
-                rows = self._encoded(notes)
-                await self._store.put_rows([*rows, self._checkpoint_row()])
+                checkpoint = await self._checkpoint_row()
+                await self._store.put_rows([*self._encoded(notes), checkpoint])
 
     async def raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
         """Make the log begin at an offset: durably first, then for everyone, cursors last.
@@ -171,7 +185,7 @@ class PartitionNotes:
         async with self._raising:  # the row of a lower offset must not come behind this one's
             if offset > self._state.log_start_offset:
                 row = (self._keys.log_start, records.encode_log_start(offset))
-                await self._store.put_rows([row, self._checkpoint_row()])
+                await self._store.put_rows([row, await self._checkpoint_row()])
                 if self._state.raise_log_start(offset):
                     moved()
 
@@ -294,21 +308,62 @@ class PartitionNotes:
             )
         return kept
 
-    def _checkpoint_row(self) -> Row:
+    def _checkpoint(self) -> records.Checkpoint:
+        """Take down what is durable now; entries of producers are values, so it stays as it is."""
         producers = self._state.confirmed_producers()
+        self._checkpoint_number += 1
         self._entries_since = self._bytes_since = 0
         self._checkpoint_entries = max(
             CHECKPOINT_ENTRIES_MIN, CHECKPOINT_ENTRIES_PER_PRODUCER * len(producers)
         )
-        checkpoint = records.Checkpoint(
+        return records.Checkpoint(
             self._state.high_watermark, self._position[0], self._position[1], producers
         )
-        return self._keys.checkpoint, records.encode_checkpoint(checkpoint)
+
+    async def _checkpoint_row(self) -> Row:
+        """Encode a checkpoint that no newer one has been taken since; raises AlreadyClosed."""
+        while True:
+            checkpoint = self._checkpoint()
+            number = self._checkpoint_number
+            row = await self._encoded_apart(checkpoint)
+            if number == self._checkpoint_number:
+                return row
+
+    async def _encoded_apart(self, checkpoint: records.Checkpoint) -> Row:
+        """Encode a checkpoint, in a thread when it is large."""
+        encode, long_calls = records.encode_checkpoint, self._store.long_calls
+        if len(checkpoint.producers) <= ENCODED_AT_ONCE_MAX:
+            return self._keys.checkpoint, encode(checkpoint)
+        try:
+            return self._keys.checkpoint, await long_calls.run(
+                encode, checkpoint, long_calls.give_way
+            )
+        except PoolClosed:
+            raise AlreadyClosed("the store was closed during a checkpoint") from None
+
+    async def _write_checkpoint_apart(self, checkpoint: records.Checkpoint) -> None:
+        """Write a large checkpoint into a group to come, unless a newer one has overtaken it."""
+        number = self._checkpoint_number
+        try:
+            row = await self._encoded_apart(checkpoint)
+            if number == self._checkpoint_number:
+                self._store.append_rows_lazily([row], _ignore)
+        except LedgerError:
+            pass  # the next one says more
+        finally:
+            self._is_encoding = False
 
     def _write_soon(self, rows: Sequence[Note], *, with_checkpoint: bool) -> None:
-        """Put rows into a group to come."""
-        append = self._store.append_rows_lazily
-        self._write(rows, append, _ignore, with_checkpoint=with_checkpoint)
+        """Put rows into a group to come; a large checkpoint follows when it is encoded."""
+        if with_checkpoint and len(self._state.producers) > ENCODED_AT_ONCE_MAX:
+            with_checkpoint = False
+            if not self._is_encoding:
+                self._is_encoding = True
+                work = self._write_checkpoint_apart(self._checkpoint())
+                self._supervisor.spawn(work, f"checkpoint of {self._ledger.name}")
+        if rows or self._unwritten or with_checkpoint:
+            append = self._store.append_rows_lazily
+            self._write(rows, append, _ignore, with_checkpoint=with_checkpoint)
 
     def _write(
         self, rows: Sequence[Note], append: AppendRows, done: RowsDone, *, with_checkpoint: bool
@@ -317,7 +372,7 @@ class PartitionNotes:
         notes, self._unwritten = [*self._unwritten, *rows], []
         written = self._encoded(notes)
         if with_checkpoint:
-            written.append(self._checkpoint_row())
+            written.append((self._keys.checkpoint, records.encode_checkpoint(self._checkpoint())))
 
         def landed(error: LedgerError | None) -> None:
             if error is not None:

@@ -12,6 +12,7 @@ from struct import Struct
 from struct import error as struct_error
 from uuid import UUID
 
+from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
 from topics.errors import UnreadableRow
 from topics.offset_index import Interval, Span
 from topics.producer_state import BatchRange, ProducerEntry
@@ -113,7 +114,7 @@ def decode_interval(first_entry: int, row: bytes) -> Interval:
     return Interval(first_entry, *_fields(_INTERVAL, row))
 
 
-def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+def encode_checkpoint(checkpoint: Checkpoint, pause: Pause = no_pause) -> bytes:
     """Row of a checkpoint."""
     out = bytearray(
         _CHECKPOINT.pack(
@@ -124,7 +125,9 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
             len(checkpoint.producers),
         )
     )
-    for producer_id, entry in checkpoint.producers.items():
+    for index, (producer_id, entry) in enumerate(checkpoint.producers.items(), 1):
+        if not index % STEPS_PER_PAUSE:
+            pause()
         out += _PRODUCER.pack(
             producer_id,
             entry.epoch,

@@ -22,19 +22,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from batches.builder import NewRecord, build_batch
 from batches.compression import Codec
-from gateway.wire.codec import encode
-from gateway.wire.header import encode_request_header
-from gateway.wire.messages.k00_produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
+from benchmarks import wire
+from compat_tests.frames import read_frame
 from kledger.testing import Server
 
 _TOPIC = "long-walks"
 _TICK_S = 0.001
 _LATE_MS = 24 * 3_600_000
-_VERSION = 9
 _TIMEOUT_S = 300
 
 
@@ -88,13 +82,8 @@ def send_all(address: str, records: int) -> None:
 
 def produce(connection: socket.socket, data: bytes) -> None:
     """Send one batch, and wait for its answer."""
-    part = PartitionProduceData(index=0, records=data)
-    topic = TopicProduceData(name=_TOPIC, partition_data=[part])
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
-    frame = encode_request_header(0, _VERSION, 1, "walks") + encode(request, _VERSION)
-    connection.sendall(len(frame).to_bytes(4, "big") + frame)
-    size = int.from_bytes(connection.recv(4, socket.MSG_WAITALL), "big")
-    connection.recv(size, socket.MSG_WAITALL)
+    connection.sendall(wire.produce_request(_TOPIC, 0, data, acks=-1))
+    read_frame(connection)
 
 
 async def measure(records: int, durability: str, folder: str) -> dict[str, float]:

@@ -1,20 +1,32 @@
 """The rows beside a log: never ahead of it, never in the way."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 
 import pytest
 
+from batches.builder import BatchProducer, NewRecord, build_batch
 from ledger import StoreConfig
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
-from tests.batches.words import batch
+from ledger.threads import StoreThreads
+from tests.batches.words import NOW_MS, batch
+from tests.runtime.held_pool import HeldPool
 from tests.topics.words import SMALL_SEGMENTS, House, append, house, outcome
-from topics import records
+from topics import partition_notes, records
 from topics.errors import StorageFailed
 from topics.keys import PartitionKeys, ids_behind
 from topics.partition_log import PartitionLog
-from topics.partition_notes import ENTRIES_PER_LEDGER, ledger_config
+from topics.partition_notes import (
+    CHECKPOINT_ENTRIES_PER_PRODUCER,
+    ENCODED_AT_ONCE_MAX,
+    ENTRIES_PER_LEDGER,
+    ledger_config,
+)
 from topics.topic_config import TopicDefaults, effective_config
+
+MANY_PRODUCERS = CHECKPOINT_ENTRIES_PER_PRODUCER * (ENCODED_AT_ONCE_MAX + 1)
 
 
 def test_segment_settings_are_those_of_the_managed_ledger() -> None:
@@ -181,3 +193,60 @@ async def test_what_came_during_the_roll_is_not_trimmed() -> None:
         assert 2 == log.high_watermark
         assert log.log_start_offset <= 1
         assert (await log.read(1, 1000)).error is None
+
+
+async def used_by(log: PartitionLog, producers: range) -> None:
+    """Let each of many producers append one batch."""
+    for producer_id in producers:
+        producer = BatchProducer(producer_id, 0, 0)
+        await append(log, build_batch([NewRecord(b"v", b"k", NOW_MS)], producer=producer))
+
+
+async def test_a_checkpoint_of_many_producers_is_not_encoded_on_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 10,000 it takes 50 ms, after every so many appends, and once for every DeleteRecords."""
+    pool = HeldPool()
+    monkeypatch.setattr(partition_notes, "CHECKPOINT_ENTRIES_MIN", 50)
+    async with house(threads=StoreThreads(long_calls=lambda: pool)) as here:
+        log = await here.log()
+        keys = PartitionKeys(log.topic_id, 0)
+        await used_by(log, range(MANY_PRODUCERS))
+        await turns_until(lambda: pool.waiting_count == 1)
+        before = here.store.get_row(keys.checkpoint)
+        await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
+        pool.release()
+        deleted = await log.delete_records(1)
+        assert 1 == deleted
+        await turns_until(lambda: len(pool.threads) == 2)
+        assert threading.main_thread() not in pool.threads
+        row = here.store.get_row(keys.checkpoint)
+        assert row is not None
+        assert row != before
+        assert log.producers() == records.decode_checkpoint(row).producers
+
+
+async def test_an_older_checkpoint_that_is_encoded_last_does_not_replace_a_newer_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = HeldPool()
+    monkeypatch.setattr(partition_notes, "CHECKPOINT_ENTRIES_MIN", 50)
+    async with house(threads=StoreThreads(long_calls=lambda: pool)) as here:
+        log = await here.log()
+        await used_by(log, range(MANY_PRODUCERS))
+        await turns_until(lambda: pool.waiting_count == 1)
+        await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
+        closing = asyncio.ensure_future(log.close())
+        await turns_until(lambda: pool.waiting_count == 2)
+        pool.release()
+        await closing
+        await here.store.flush()
+        row = here.store.get_row(PartitionKeys(log.topic_id, 0).checkpoint)
+        assert row is not None
+        assert MANY_PRODUCERS + 1 == records.decode_checkpoint(row).next_offset
+        assert log.producers() == records.decode_checkpoint(row).producers
+
+
+async def turns_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+        await asyncio.sleep(0)
