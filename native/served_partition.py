@@ -51,6 +51,7 @@ class ServedPartition:
             clock=clock,
             timers=timers,
             supervisor=supervisor,
+            long_calls=log.long_calls,
         )
         self._end_error: KledgerError | None = None
         self._clock = clock

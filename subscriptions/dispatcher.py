@@ -11,7 +11,9 @@ Theory: docs/ARCHITECTURE.md, "Dispatchers".
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
+from batches.pacing import Pause
 from ledger import (
     AlreadyClosed,
     Cursor,
@@ -23,15 +25,17 @@ from ledger import (
     Position,
     ResetInProgress,
 )
+from runtime.blocking import PoolClosed
 from runtime.clock import Clock
 from runtime.containment import FaultUnit
 from runtime.logs import RateLimitedLog
+from runtime.long_calls import LongCalls
 from runtime.signal import Signal
 from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
 from subscriptions.dispatch_state import DispatchState, HandOut, ReplayingState, Rewind
-from subscriptions.entry_view import mask_of
+from subscriptions.entry_view import SlotRecords, look_cost, mask_of, slot_records
 from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
 from subscriptions.held_entries import HeldEntries
 from subscriptions.key_shared_state import KeySharedState
@@ -77,11 +81,13 @@ class Dispatcher:
         supervisor: Supervisor,
         screen: Screen = EVERYTHING,
         unit: FaultUnit | None = None,
+        long_calls: LongCalls | None = None,
     ) -> None:
         """Prepare; nothing is read yet.
 
         Nobody else may read the cursor sequentially while there are consumers. The screen tells
-        which of its entries may be handed out. A fault here closes `unit`.
+        which of its entries may be handed out. Long calls do what would hold up the loop; without
+        them it is held up. A fault here closes `unit`.
         """
         self._cursor = cursor
         self._revision = cursor.revision
@@ -91,6 +97,7 @@ class Dispatcher:
         self._timers = timers
         self._supervisor = supervisor
         self._unit = unit
+        self._long_calls = long_calls
         self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
         self._delivers: dict[int, Deliver] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -309,10 +316,24 @@ class Dispatcher:
                 retry_ms = await self._wait_after(error, retry_ms)
             else:
                 # It goes on over revisions: what it returns was read under the one of this moment.
-                self._held.hold(entries, self._revision.number)
-                self._hand_out_held()
+                number = self._revision.number
+                await self._look_into(entries)
+                if not self._revision.is_outdated(number):
+                    self._held.hold(entries, number)
+                    self._hand_out_held()
                 retry_ms = RETRY_MIN_MS
                 await self._clock.sleep(0)  # entries in memory are read without a pause
+
+    async def _look_into(self, entries: Sequence[Entry]) -> None:
+        """Look up the keys of what is too large to be looked into on the loop."""
+        state, long_calls = self._state, self._long_calls
+        if not isinstance(state, KeySharedState) or long_calls is None:
+            return
+        state.looked_up = {}
+        large = [each for each in entries if not long_calls.may_stay(look_cost(each.buffer))]
+        if large:
+            with suppress(PoolClosed):  # nobody gets anything any more
+                state.looked_up = await long_calls.run(_slots_of, large, long_calls.give_way)
 
     def _must_rest(self) -> bool:
         return self._revision.is_running or self._state.is_rewind_due
@@ -402,3 +423,7 @@ class Dispatcher:
             self._ticked_ms = self._clock.monotonic_ms()
         self._watch_delays()
         self._changed.notify()
+
+
+def _slots_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, SlotRecords]:
+    return {each.position: slot_records(each.position, each.buffer, pause) for each in entries}

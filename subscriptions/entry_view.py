@@ -5,13 +5,15 @@ is handed out like anything else: the client finds the damage and says so.
 Must not know: consumers, cursors.
 """
 
+from array import array
 from collections.abc import Iterable
 from typing import TypeAlias
 from zlib import crc32
 
 from batches.errors import BatchError
 from batches.header import BATCH_OVERHEAD, CODEC_MASK, FLAGS_AT, read_header, read_record_count
-from batches.reader import iterate_fields, iterate_records, open_body
+from batches.pacing import Pause, no_pause
+from batches.reader import iterate_fields, iterate_records, opened_body
 from ledger import Buffer, Position
 from subscriptions.model import SLOT_COUNT
 
@@ -24,6 +26,12 @@ DIGITS_MAX = 15
 
 RECORDS_MAX = 1 << 20
 """More records than that in a batch are a claim of its header only."""
+
+MASK_BITS_MAX = 1 << 27
+"""Of the masks of one entry: one a slot, each as long as there are records; 16 MiB together.
+Ten thousand records of as many keys are below."""
+
+COST_UNKNOWN = 1 << 62
 
 SlotRecords: TypeAlias = tuple[tuple[int, int], ...]
 """The records of an entry by the slots of their keys: (slot, mask), each slot once."""
@@ -56,28 +64,37 @@ def key_slot(key: Buffer) -> int:
     return crc32(key) % (SLOT_COUNT - 1) + 1
 
 
-def slot_records(position: Position, data: Buffer) -> SlotRecords:
+def look_cost(data: Buffer) -> int:
+    """Return how many bytes `slot_records` looks at; what is compressed may hold any number."""
+    is_compressed = len(data) >= BATCH_OVERHEAD and data[FLAGS_AT] & CODEC_MASK
+    return COST_UNKNOWN if is_compressed else len(data)
+
+
+def slot_records(position: Position, data: Buffer, pause: Pause = no_pause) -> SlotRecords:
     """Return which slots the records of an entry have.
 
     Records without a key have the slot of their position, so that entries spread; so has
-    everything in an entry that cannot be decoded.
+    everything in an entry that cannot be decoded, or has too many records of too many keys.
     """
     keyless = key_slot(b"%d:%d" % position)
     if len(data) < BATCH_OVERHEAD:
         return ((keyless, 1),)
-    found: dict[int, int] = {}
+    found: dict[int, array[int]] = {}
     try:
         header = read_header(data)
-        body = memoryview(open_body(data, header))
-        bit = 1
-        for fields in iterate_fields(body, header.record_count):
-            start, size = fields.key_start, fields.key_size
-            slot = keyless if size < 0 else key_slot(body[start : start + size])
-            found[slot] = found.get(slot, 0) | bit
-            bit <<= 1
+        with opened_body(data, header, pause=pause) as body:
+            for index, fields in enumerate(iterate_fields(body, header.record_count, pause)):
+                start, size = fields.key_start, fields.key_size
+                slot = keyless if size < 0 else key_slot(body[start : start + size])
+                indexes = found.get(slot)
+                if indexes is None:
+                    indexes = found[slot] = array("I")
+                    if len(found) * header.record_count > MASK_BITS_MAX:
+                        return ((keyless, (1 << record_count(data)) - 1),)
+                indexes.append(index)
     except BatchError:
         return ((keyless, (1 << record_count(data)) - 1),)
-    return tuple(found.items())
+    return tuple((slot, mask_of(indexes)) for slot, indexes in found.items())
 
 
 def deliver_at_ms(data: Buffer) -> int | None:

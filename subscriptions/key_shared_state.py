@@ -7,7 +7,7 @@ Must not know: cursors, clocks. Source: PIP-379, draining hashes; Pulsar keeps t
 here it is that of records.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ledger import Buffer, Entry, Position
 from subscriptions.consumer_state import ConsumerState
@@ -33,6 +33,8 @@ class KeySharedState(SharingState):
         self._holders = SlotHolders()
         self._queue = SlotQueue()
         self._slots: dict[Position, SlotRecords] = {}
+        self.looked_up: Mapping[Position, SlotRecords] = {}
+        """The slots of entries that were read last, as far as somebody has looked them up."""
         self._ready: dict[int, dict[int, None]] = {}
 
     # Consumers
@@ -81,7 +83,11 @@ class KeySharedState(SharingState):
         self._enqueue(position, 1)
 
     def _slots_for_delay(self, position: Position, data: Buffer) -> SlotRecords:
-        return slot_records(position, data)
+        return self._look_up(position, data)
+
+    def _look_up(self, position: Position, data: Buffer) -> SlotRecords:
+        known = self.looked_up.get(position)
+        return slot_records(position, data) if known is None else known
 
     def _wait(self, slot: int, position: Position, records: int) -> None:
         self._queue.add(slot, position, records)
@@ -158,7 +164,7 @@ class KeySharedState(SharingState):
 
     def _offer(self, out: HandOut, entry: Entry, full: int, records: int) -> None:
         position = entry.position
-        slots = self._slots[position] = slot_records(position, entry.buffer)
+        slots = self._slots[position] = self._look_up(position, entry.buffer)
         given: dict[int, int] = {}
         for slot, mask in slots:
             if mask & records:

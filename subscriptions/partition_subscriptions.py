@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
 from runtime.clock import Clock
 from runtime.containment import Unit
+from runtime.long_calls import LongCalls
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.error_map import translating
@@ -47,6 +48,7 @@ class PartitionSubscriptions:
         timers: Timers,
         supervisor: Supervisor,
         screen: Screen = EVERYTHING,
+        long_calls: LongCalls | None = None,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
     ) -> None:
         """Make one; what the ledger has of cursors are subscriptions without consumers."""
@@ -59,6 +61,7 @@ class PartitionSubscriptions:
             timers=timers,
             supervisor=supervisor,
             forget=self._forget,
+            long_calls=long_calls,
         )
         self._subscriptions_max = subscriptions_max
         self._open: dict[str, Subscription] = {}

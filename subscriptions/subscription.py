@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
 from runtime.clock import Clock
 from runtime.containment import Unit
+from runtime.long_calls import LongCalls
 from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.acknowledgement_plan import indexes_of
@@ -60,6 +61,7 @@ class SubscriptionHost:
         screen: which of them may be.
         partition_index: spreads the active consumers of a topic's partitions.
         forget: called when a subscription is over, or closed.
+        long_calls: do what takes too long for the loop.
     """
 
     ledger: ManagedLedger
@@ -69,6 +71,7 @@ class SubscriptionHost:
     timers: Timers
     supervisor: Supervisor
     forget: Callable[["Subscription"], None]
+    long_calls: LongCalls | None = None
 
 
 class Subscription:
@@ -379,6 +382,7 @@ class Subscription:
             clock=host.clock,
             timers=host.timers,
             supervisor=host.supervisor,
+            long_calls=host.long_calls,
             screen=host.screen,
             unit=self,
         )

@@ -88,7 +88,7 @@ class PartitionLog:
         self._tail = tail
         self._notes = notes
         self._clock = clock
-        self._long_calls = long_calls
+        self.long_calls = long_calls
         self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
         self._places = places
         self._pending = PendingAppends(self, state, tail, notes, containment)
@@ -222,7 +222,7 @@ class PartitionLog:
         except TopicsError as error:
             return self._rejection(error)
         except WalkNeeded as needed:
-            walked = walk_at_once(needed, self._long_calls.may_stay)
+            walked = walk_at_once(needed, self.long_calls.may_stay)
             return self.append_nowait(batch, done, is_verified=is_verified, walked=walked)
         if duplicate is not None:
             return self._pending.answer_duplicate(duplicate, done)

@@ -68,6 +68,7 @@ class House:
             clock=self.clock,
             timers=self.timers,
             supervisor=self.supervisor,
+            long_calls=self.store.long_calls,
         )
 
     async def add(self, *values: str) -> Position:

@@ -87,6 +87,9 @@ class _Pool:
             await self._reads.pass_through()
         return call(*arguments)
 
+    def give_way(self) -> None:
+        """There is nobody to give way to."""
+
     def close(self) -> None:
         """Nothing runs by itself."""
 

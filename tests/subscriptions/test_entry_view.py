@@ -5,10 +5,13 @@ import pytest
 from batches.builder import NewRecord, build_batch
 from ledger import Position
 from subscriptions.entry_view import (
+    COST_UNKNOWN,
     DELIVER_AT,
+    MASK_BITS_MAX,
     RECORDS_MAX,
     deliver_at_ms,
     key_slot,
+    look_cost,
     mask_of,
     record_count,
     slot_records,
@@ -108,3 +111,21 @@ def test_time_of_delivery_needs_a_plain_batch() -> None:
     assert deliver_at_ms(build_batch([record], codec=1)) is None
     assert deliver_at_ms(DELIVER_AT.encode()) is None
     assert deliver_at_ms(bytes(build_batch([record]))[:-2]) is None
+
+
+def test_cost_of_a_look_is_what_there_is_or_unknown() -> None:
+    data = data_of((b"a",))
+    assert len(data) == look_cost(data)
+    assert COST_UNKNOWN == look_cost(data_of((b"a",), codec=1))
+    assert 3 == look_cost(b"abc")
+
+
+def test_many_records_of_many_keys_take_bounded_memory_and_are_one() -> None:
+    """Masks of a million records of 65,535 slots would be 8 GiB."""
+    data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
+    keys_max = MASK_BITS_MAX // 20_000
+    assert keys_max < 20_000
+    ((slot, mask),) = slot_records(PLACE, data)
+    assert (key_slot(b"%d:%d" % PLACE), (1 << 20_000) - 1) == (slot, mask)
+    few = build_batch([NewRecord(None, b"%d" % (number % 9)) for number in range(20_000)])
+    assert 9 == len(slot_records(PLACE, few))
