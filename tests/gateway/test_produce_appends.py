@@ -95,7 +95,7 @@ async def test_times_in_the_future_are_found_off_the_loop() -> None:
         late = long_batch(timestamp=LATE_MS, codec=1)
         response = await client.ask(produce({0: late}, topic="plain"), VERSION)
         assert [(32, -1)] == answers(response)
-        assert f"{MANY} times out of range" in str(
+        assert f"due to invalid timestamp: {MANY} records" in str(
             response.responses[0].partition_responses[0].error_message
         )
         assert 1 == len(pool.threads)

@@ -110,5 +110,5 @@ def test_walk_under_another_configuration_does_not_count() -> None:
     compacted = config(cleanup_policy="compact")
     with pytest.raises(WalkNeeded) as again:
         admission_plan.admit(data, compacted, NOW_MS, needed.value.walk.run())
-    with pytest.raises(InvalidBatch, match="1 records without a key"):
+    with pytest.raises(InvalidBatch, match=r"message without key \(1 records\)"):
         admission_plan.admit(data, compacted, NOW_MS, again.value.walk.run())

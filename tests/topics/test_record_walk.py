@@ -84,4 +84,4 @@ async def test_append_of_a_long_batch_out_of_time_is_rejected_after_its_walk() -
         assert isinstance(walked.error, InvalidTimestamp)
         result = log.append_nowait(memoryview(late), lambda _: None, walked=walked)
         assert result is not None
-        assert "1000 times out of range" in str(result.error)
+        assert "due to invalid timestamp: 1000 records" in str(result.error)
