@@ -23,6 +23,7 @@ from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerError
 from offsets import CommittedOffset, OffsetsState, OffsetStore, Place
 from runtime.clock import Clock
+from runtime.containment import Unit
 from runtime.timers import TimerHandle, Timers
 
 GROUPS_PER_SWEEP_STEP = 256
@@ -281,13 +282,13 @@ class GroupOffsets:
         self._sweep([host.group.group_id for host in self._table])
 
     def _sweep(self, group_ids: list[str]) -> None:
-        for group_id in group_ids[:GROUPS_PER_SWEEP_STEP]:
-            self.expire(group_id)
         rest = group_ids[GROUPS_PER_SWEEP_STEP:]
         if rest:
             self._expiry = self._timers.call_after(1, partial(self._sweep, rest))
         else:
             self.start_expiry()
+        for group_id in group_ids[:GROUPS_PER_SWEEP_STEP]:
+            self._runtime.containment.run(Unit("group", group_id), self.expire, group_id)
 
 
 class _Ended:

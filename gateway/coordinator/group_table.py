@@ -67,7 +67,7 @@ class GroupHost(Host):
     __slots__ = ("group", "group_machine")
 
     def __init__(self, machine: GroupMachine) -> None:
-        super().__init__(machine)
+        super().__init__(machine, machine.group.group_id)
         self.group_machine = machine
         self.group = machine.group
 
@@ -98,6 +98,18 @@ class GroupTable:
             runtime.perform(host, effects)
         for group_id in offsets.state.groups():
             self.ensure(group_id)
+
+    def reload(self, failed: Host, store: LedgerStore, runtime: CoordinatorRuntime) -> None:
+        """Make a group anew from its row, in place of one that a fault has closed."""
+        if self._hosts.get(failed.name) is not failed:
+            return
+        del self._hosts[failed.name]
+        row = store.get_row(records.encode_key(failed.name))
+        if row is None:
+            self.ensure(failed.name)
+            return
+        host, effects = self._loaded(failed.name, row)
+        runtime.perform(host, effects)
 
     def get(self, group_id: str) -> GroupHost | None:
         """Return a group, or None."""

@@ -7,6 +7,7 @@ Must not know: API versions, message classes, committed offsets beyond who may t
 """
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Final, cast
 
 from gateway.coordinator import consumer_classic_state, join_state, sync_state
@@ -87,6 +88,7 @@ class GroupCoordinator:
         offset_store = OffsetStore.open(store)
         table = GroupTable(config, clock)
         table.load(store, offset_store, runtime)
+        runtime.on_fault = partial(table.reload, store=store, runtime=runtime)
         offsets = GroupOffsets(
             table=table,
             runtime=runtime,

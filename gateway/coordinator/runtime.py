@@ -1,17 +1,20 @@
 """Runtime: performs the effects of coordinator states: timers, rows, waiting requests.
 
 Rule: decides nothing. Effects are performed in order, at once, on the loop; what ends later (a
-write, a timer) comes back to the state as an event and yields more effects.
+write, a timer) comes back to the state as an event and yields more effects. A state that fails on
+such an event is given up, and made anew from its row.
 Must not know: groups, transactions, messages.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, assert_never
 
 from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock
+from runtime.containment import Unit
 from runtime.later import Later
 from runtime.timers import TimerHandle, Timers
 
@@ -37,13 +40,28 @@ class Machine(Protocol):
 
 
 class Host:
-    """One machine with the timers that it has set."""
+    """One machine with the timers that it has set.
 
-    __slots__ = ("machine", "timers")
+    Attributes:
+        has_failed: a fault has closed it; what still comes back to it is passed over.
+    """
 
-    def __init__(self, machine: Machine) -> None:
+    __slots__ = ("has_failed", "machine", "name", "timers")
+
+    def __init__(self, machine: Machine, name: str = "") -> None:
         self.machine = machine
+        self.name = name
+        self.has_failed = False
         self.timers: dict[TimerKey, TimerHandle] = {}
+
+
+@dataclass(slots=True)
+class _Waiter:
+    """A request that waits; `refusal` is its answer when nobody can give it another one."""
+
+    refusal: object
+    answer: Later[object] = field(default_factory=Later)
+    host: Host | None = None
 
 
 class CoordinatorRuntime:
@@ -54,7 +72,10 @@ class CoordinatorRuntime:
         self._clock = clock
         self._timers = timers
         self._next_waiter = 0
-        self._waiting: dict[int, tuple[Later[object], object]] = {}
+        self._waiting: dict[int, _Waiter] = {}
+        self.containment = store.containment
+        self.on_fault: Callable[[Host], None] = _unheard
+        """Called when a fault has closed a machine: it is made anew from what is stored."""
 
     @property
     def waiting_count(self) -> int:
@@ -64,7 +85,7 @@ class CoordinatorRuntime:
     def register(self, refusal: object) -> int:
         """Open a waiter; `refusal` is its answer if the coordinator closes first."""
         self._next_waiter += 1
-        self._waiting[self._next_waiter] = (Later(), refusal)
+        self._waiting[self._next_waiter] = _Waiter(refusal)
         return self._next_waiter
 
     def run(self, host: Host, waiter: int, effects: Iterable[Effect]) -> Later[object]:
@@ -72,7 +93,8 @@ class CoordinatorRuntime:
 
         When a caller that awaits it is cancelled the machine learns that nobody waits any more.
         """
-        answer, _ = self._waiting[waiter]
+        waiting = self._waiting[waiter]
+        waiting.host, answer = host, waiting.answer
         self.perform(host, effects)
         if not answer.is_settled:
             answer.on_abandoned = partial(self._abandon, host, waiter)
@@ -103,18 +125,21 @@ class CoordinatorRuntime:
 
     def refuse_all(self) -> None:
         """Answer everyone who waits with the refusal that was given for it."""
-        waiting, self._waiting = self._waiting, {}
-        for answer, refusal in waiting.values():
-            answer.settle(refusal)
+        for waiter in tuple(self._waiting):
+            self._refuse(waiter)
+
+    def _refuse(self, waiter: int) -> None:
+        waiting = self._waiting.pop(waiter)
+        waiting.answer.settle(waiting.refusal)
 
     def _answer(self, waiter: int, result: object) -> None:
-        entry = self._waiting.pop(waiter, None)
-        if entry is not None:
-            entry[0].settle(result)
+        waiting = self._waiting.pop(waiter, None)
+        if waiting is not None:
+            waiting.answer.settle(result)
 
     def _abandon(self, host: Host, waiter: int) -> None:
         if self._waiting.pop(waiter, None) is not None:
-            self.perform(host, host.machine.abandon(waiter, self._clock.monotonic_ms()))
+            self._enter(host, partial(host.machine.abandon, waiter))
 
     def _cancel(self, host: Host, key: TimerKey) -> None:
         handle = host.timers.pop(key, None)
@@ -131,9 +156,31 @@ class CoordinatorRuntime:
 
     def _fire(self, host: Host, key: TimerKey) -> None:
         host.timers.pop(key, None)
-        self.perform(host, host.machine.timer_fired(key, self._clock.monotonic_ms()))
+        self._enter(host, partial(host.machine.timer_fired, key))
 
     def _stored(self, host: Host, revision: int, error: LedgerError | None) -> None:
-        now_ms = self._clock.monotonic_ms()
-        failed = error is not None
-        self.perform(host, host.machine.persisted(revision, failed=failed, now_ms=now_ms))
+        def persisted(now_ms: int) -> list[Effect]:
+            return host.machine.persisted(revision, failed=error is not None, now_ms=now_ms)
+
+        self._enter(host, persisted)
+
+    def _enter(self, host: Host, event: Callable[[int], list[Effect]]) -> None:
+        """Let a machine hear of what nobody asked for; a fault of it closes this machine."""
+        if host.has_failed:
+            return
+        try:
+            self.perform(host, event(self._clock.monotonic_ms()))
+        except Exception as error:  # noqa: BLE001 - timers and writes of others go on
+            unit = Unit("group", host.name, partial(self._close_after_fault, host))
+            self.containment.failed(unit, error)
+
+    def _close_after_fault(self, host: Host) -> None:
+        host.has_failed = True
+        self.retire(host)
+        for waiter in [each for each, one in self._waiting.items() if one.host is host]:
+            self._refuse(waiter)
+        self.on_fault(host)
+
+
+def _unheard(host: Host) -> None:
+    """Whoever keeps the machines sets `on_fault`."""

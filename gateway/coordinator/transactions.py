@@ -39,6 +39,7 @@ from gateway.coordinator.txn_state import (
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerError
 from offsets import CommittedOffset, Place
+from runtime.containment import Unit
 from topics import TopicsError
 
 if TYPE_CHECKING:
@@ -246,7 +247,8 @@ class TransactionCoordinator:
             return UNAVAILABLE, NOBODY
         told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         work = self._take_step(transactional_id, decide, told)
-        self._parts.supervisor.spawn(work, f"transaction {transactional_id}")
+        unit = self._unit(transactional_id)
+        self._parts.supervisor.spawn(work, f"transaction {transactional_id}", unit=unit)
         return await told
 
     async def _take_step(
@@ -361,8 +363,9 @@ class TransactionCoordinator:
 
     def _spawn_completion(self, transactional_id: str) -> None:
         if not self._is_closed:
-            work = self._complete_in_turn(transactional_id)
-            self._parts.supervisor.spawn(work, f"complete transaction {transactional_id}")
+            work, unit = self._complete_in_turn(transactional_id), self._unit(transactional_id)
+            name = f"complete transaction {transactional_id}"
+            self._parts.supervisor.spawn(work, name, unit=unit)
 
     async def _complete_in_turn(self, transactional_id: str) -> None:
         async with self._turns.take(transactional_id):
@@ -372,16 +375,32 @@ class TransactionCoordinator:
         again = partial(self._spawn_completion, transactional_id)
         self._call_after(_retry_of(transactional_id), RETRY_MS, again)
 
+    def _unit(self, transactional_id: str) -> Unit:
+        """Return what a fault in a step closes: that step.
+
+        Its client is told to try again, and the record stays what is durable; an outcome that has
+        no markers yet is completed later.
+        """
+        return Unit("transaction", transactional_id, partial(self._resume, transactional_id))
+
+    def _resume(self, transactional_id: str) -> None:
+        record = self._records.get(transactional_id)
+        is_ending = record is not None and record.state.is_prepared
+        if is_ending and _retry_of(transactional_id) not in self._timers:
+            self._retry_later(transactional_id)
+
     def _sweep_timeouts(self) -> None:
         config, now_ms = self._parts.config, self._parts.clock.now_ms()
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._call_after("timeouts", interval_ms, self._sweep_timeouts)
         for record in self._records.values():
             if txn_state.is_timed_out(record, now_ms):
-                work = self._abort_timed_out(record.transactional_id)
-                self._parts.supervisor.spawn(work, f"abort {record.transactional_id}")
-        self._call_after("timeouts", interval_ms, self._sweep_timeouts)
+                work, unit = self._abort_timed_out(record), self._unit(record.transactional_id)
+                self._parts.supervisor.spawn(work, f"abort {record.transactional_id}", unit=unit)
 
-    async def _abort_timed_out(self, transactional_id: str) -> None:
+    async def _abort_timed_out(self, record: TxnRecord) -> None:
+        transactional_id = record.transactional_id
+
         def decide(
             current: TxnRecord | None, *, new_producer_id: int | None, now_ms: int
         ) -> Decision:
@@ -395,6 +414,8 @@ class TransactionCoordinator:
     def _sweep_expired(self) -> None:
         config, now_ms = self._parts.config, self._parts.clock.now_ms()
         expiration_ms = config.transactional_id_expiration_ms
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._call_after("expired", interval_ms, self._sweep_expired)
         rows = []
         for record in self.records():
             transactional_id = record.transactional_id
@@ -405,8 +426,6 @@ class TransactionCoordinator:
         if rows:
             # What a crash brings back expires again.
             self._parts.store.append_rows_lazily(rows, _ignore)
-        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._call_after("expired", interval_ms, self._sweep_expired)
 
     def _call_after(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
         def fired() -> None:

@@ -7,9 +7,11 @@ import pytest
 
 from gateway.coordinator.group_config import GroupConfig
 from gateway.coordinator.group_messages import GroupListing, Leaver, Sender
+from gateway.coordinator.group_state import ClassicGroup
 from gateway.wire.error_codes import ErrorCode
 from ledger.testing import FaultyEngine
 from offsets import Place
+from tests.contained import Contained
 from tests.gateway.coordinator.group_words import SESSION_MS, join_command, sync_command
 from tests.gateway.coordinator.shell_words import at, coordinator, settle
 
@@ -252,3 +254,24 @@ async def test_two_joins_at_the_same_time_make_one_group() -> None:
         a, b = await both
 
         assert {a.generation, b.generation} == {1}
+
+
+async def test_group_that_fails_on_a_timer_is_made_anew_from_its_row(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator() as bench:
+        a = await bench.stable()
+        other = await bench.stable("other")
+        fired = ClassicGroup.timer_fired
+
+        def fails(self: ClassicGroup, key: object, now_ms: int) -> object:
+            monkeypatch.setattr(ClassicGroup, "timer_fired", fired)
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(ClassicGroup, "timer_fired", fails)
+        assert bench.groups.heartbeat("other", Sender(other.member_id, 1)) == ErrorCode.NONE
+        await bench.advance(SESSION_MS)
+        assert ["a fault here closes group g"] == contained.messages
+        assert bench.groups.heartbeat("g", Sender(a.member_id, 1)) == ErrorCode.NONE
+        again = await bench.join(a.member_id)
+        assert (again.error, again.member_id) == (ErrorCode.NONE, a.member_id)

@@ -11,6 +11,7 @@ from ledger import LedgerStore, StoreConfig
 from ledger.testing import ManualClock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
+from tests.contained import Contained
 from tests.gateway.coordinator.shell_words import settle
 
 KEY, OTHER = TimerKey("k"), TimerKey("k", "other")
@@ -22,6 +23,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[object] = []
         self.reactions: dict[object, list[Effect]] = {}
+        self.fault_in = ""
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
         return self._note(("timer", key, now_ms))
@@ -35,8 +37,10 @@ class Recorder:
     def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
         return [(b"row", str(record).encode())]
 
-    def _note(self, event: object) -> list[Effect]:
+    def _note(self, event: tuple[object, ...]) -> list[Effect]:
         self.events.append(event)
+        if event[0] == self.fault_in:
+            raise RuntimeError(f"a fault in {self.fault_in}")
         return self.reactions.get(event, [])
 
 
@@ -49,7 +53,7 @@ class Stage:
         self.supervisor = supervisor
         self.runtime = CoordinatorRuntime(store, clock, Timers(clock, supervisor))
         self.machine = Recorder()
-        self.host = Host(self.machine)
+        self.host = Host(self.machine, "g")
 
     def perform(self, *effects: Effect) -> None:
         self.runtime.perform(self.host, effects)
@@ -169,3 +173,25 @@ async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
 
     assert await request == "refused"
     assert stage.machine.events == []
+
+
+@pytest.mark.parametrize("event", ["a timer", "a write"])
+async def test_machine_that_fails_on_an_event_is_given_up_and_others_go_on(
+    stage: Stage, event: str, contained: Contained
+) -> None:
+    """It ended the server, or nobody who waited was ever answered."""
+    other, failed = Recorder(), list[Host]()
+    stage.runtime.on_fault = failed.append
+    stage.machine.fault_in = "timer" if event == "a timer" else "persisted"
+    waiter = stage.runtime.register("refused")
+    answer = stage.runtime.run(
+        stage.host, waiter, [Persist(1, "row"), Schedule(KEY, 10), Schedule(OTHER, 20)]
+    )
+    stage.runtime.perform(Host(other), [Schedule(KEY, 10), Schedule(OTHER, 20)])
+    await stage.store.flush()
+    await stage.advance(10)
+    await stage.advance(10)
+    assert "refused" == await answer
+    assert [stage.host] == failed
+    assert ({}, 2, 0) == (stage.host.timers, len(other.events), stage.runtime.waiting_count)
+    assert ["a fault here closes group g"] == contained.messages

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from gateway.config import GatewayConfig
-from gateway.coordinator import transactions
+from gateway.coordinator import transactions, txn_state
 from gateway.coordinator.group_messages import Sender
 from gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
 from gateway.coordinator.txn_record import KEY_PREFIX, TxnState
@@ -17,6 +17,7 @@ from gateway.wire.error_codes import ErrorCode
 from ledger.engine.errors import StorageWriteFailed
 from ledger.testing import FaultyEngine
 from offsets import NO_EXPIRY, CommittedOffset, Place
+from tests.contained import Contained
 from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled
 
@@ -275,3 +276,42 @@ async def test_closed_coordinator_tells_everyone_to_come_back() -> None:
         assert unavailable == (await closed.initialise(InitRequest("y", 1)))[0]
         assert unavailable == await closed.add("x", identity, partitions=[HERE])
         assert unavailable == (await closed.end("x", identity, is_commit=True))[0]
+
+
+async def test_step_of_a_transaction_that_fails_is_answered_and_can_be_taken_again(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """It ended the server."""
+    async with open_transaction() as (gateway, producer):
+        end = txn_state.end
+
+        def fails(*_: object, **__: object) -> None:
+            monkeypatch.setattr(txn_state, "end", end)
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(txn_state, "end", fails)
+        assert 15 == await producer.end(commit=True)
+        assert 0 == await producer.end(commit=True)
+        await settled(gateway)
+    assert ["a fault here closes transaction x"] == contained.messages
+
+
+async def test_markers_of_an_outcome_are_written_later_when_that_fails(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """The outcome is durable already: it must not be left without its markers."""
+    async with open_transaction() as (gateway, producer):
+        completed = txn_state.completed
+
+        def fails(*_: object, **__: object) -> None:
+            monkeypatch.setattr(txn_state, "completed", completed)
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(txn_state, "completed", fails)
+        assert 0 == await producer.end(commit=True)
+        await until(lambda: bool(contained.messages))
+        assert TxnState.PREPARE_COMMIT is state(gateway)
+        gateway.clock.advance(RETRY_MS)
+        await until(lambda: state(gateway) is TxnState.COMPLETE_COMMIT)
+        assert {0: 0} == await producer.add(0)
+    assert ["a fault here closes transaction x"] == contained.messages
