@@ -67,6 +67,14 @@ class StorageEngine(Protocol):
     needs_thread: bool
     """True: commit and read may block for long by design, so they are never called on a loop."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much is not indexed durably yet that the next commit waits for a disk.
+
+        That commit is for a thread, and what is submitted meanwhile waits in the committer.
+        """
+        ...
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Write a group to the log and, with `sync`, make it and all before it durable.
 

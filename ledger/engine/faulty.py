@@ -179,6 +179,11 @@ class FaultyEngine:
 
     # The seam
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next commit of the engine inside waits for its index."""
+        return self._inner.is_behind
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Pass "commit", and with `sync` then "sync"."""
         life = self._enter()

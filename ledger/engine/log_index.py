@@ -5,21 +5,26 @@ group, so that whatever part of it is durable says how far it goes. What is bein
 in the log before: the index is never ahead of it.
 Must not know: how the log is written; of it only how far it is synced, and how to sync it.
 
-Groups wait here until enough of them make a batch; whoever reads makes the batch at once. A move
+Groups wait here until enough of them make a batch; whoever reads makes the batch at once. RocksDB
+might make a batch durable that the log may still lose: then `get` and `scan` look into the batch
+where it waits. All other readers, and a writer that is too far ahead, sync the log. They do so in
+threads and without the lock, so an event loop never waits for a sync.
+
+A move
 counts only if the index, with what waits, still has the entry where the move says; so an entry that
 was copied is never brought back after its ledger went, neither live nor by a replay.
 """
 
-from collections.abc import Set
+from collections import deque
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from threading import Lock
-from typing import Protocol, TypeAlias
-
-from rocksdict import WriteBatch
+from typing import Protocol
 
 from ledger.engine.base import Move
 from ledger.engine.entry_log import Place, PlacedGroup
 from ledger.engine.frames import HEADER_SIZE
+from ledger.engine.index_batch import EntryIds, IndexBatch
 from ledger.engine.index_keys import (
     ENTRY_PREFIX,
     ROW_PREFIX,
@@ -30,26 +35,18 @@ from ledger.engine.index_keys import (
     decode_entry,
     decode_space,
     decode_watermark,
-    encode_space,
-    encode_watermark,
     entry_key,
     ledger_range,
-    place_value,
-    space_key,
 )
 from ledger.engine.recovery_plan import Watermark
-from ledger.engine.rocksdb_table import RocksdbTable, new_batch
+from ledger.engine.rocksdb_table import RocksdbTable
 from ledger.engine.space_plan import LogSpace
 
-FRAME_WEIGHT = 4096
 WAITING_WEIGHT_MAX = 1024 * 1024
 """Waiting groups keep their data in memory; 256 small frames, or 1 MiB of data, make a batch."""
 STALLED_WEIGHT_MAX = 16 * WAITING_WEIGHT_MAX
-"""When RocksDB has no room for so long, the writer waits for it."""
+"""When so much waits, the next commit waits for the index (`is_behind`, `catch_up`)."""
 UNFLUSHED_BYTES_MAX = 48 * 1024 * 1024
-
-_Ids: TypeAlias = tuple[int, int]
-_NONE: frozenset[_Ids] = frozenset()
 
 
 class LogDurability(Protocol):
@@ -63,7 +60,10 @@ class LogDurability(Protocol):
 
 
 class LogIndex:
-    """The index behind one log. `add` in one thread at a time, everything else in any."""
+    """The index behind one log. `add` in one thread at a time, everything else in any.
+
+    Only `add`, `get`, `scan` and `places_nowait` are for an event loop.
+    """
 
     def __init__(self, table: RocksdbTable) -> None:
         value = table.get(WATERMARK_KEY)
@@ -71,14 +71,12 @@ class LogIndex:
         self.space = LogSpace()
         self.log: LogDurability | None = None  # None: all groups that are added are durable
         self._table = table
-        self._lock = Lock()
-        self._waiting: list[PlacedGroup] = []
-        self._weight = 0
+        self._lock = Lock()  # never held during a sync
+        self._sealed: deque[IndexBatch] = deque()  # wait for a sync that is under way
+        self._batch = IndexBatch()
         self._write_at_weight = WAITING_WEIGHT_MAX
-        self._touched: dict[int, set[int]] = {}  # file -> ledgers whose space changed
-        self._waiting_moves: dict[_Ids, tuple[int, int]] = {}  # where a waiting group puts them
-        self._stale: dict[int, set[_Ids]] = {}  # group -> entries whose move came too late
         self._is_flushing = False
+        self.is_behind = False  # so much waits that the next commit has to `catch_up`
         self.has_dead_file = False
         self.is_large = False  # so much is in memory only that a flush should come soon
         for key, value in table.rows(SPACE_PREFIX, SPACE_END):
@@ -88,31 +86,33 @@ class LogIndex:
     def add(self, placed: PlacedGroup) -> None:
         """Make a group visible."""
         group, file = placed.group, placed.end.file
+        if group.moves and self.log is None:  # a replay: the places may be among what waits
+            self._settle()
         with self._lock:
+            batch = self._batch
             if group.moves:
                 self._add_moved(placed)
             elif group.entries:
                 ledgers = self.space.ledgers_in(file)
-                touched = self._touched.setdefault(file, set())
+                touched = batch.touched.setdefault(file, set())
                 for ledger_id, _, data in group.entries:
                     ledgers[ledger_id] = ledgers.get(ledger_id, 0) + HEADER_SIZE + len(data)
                     touched.add(ledger_id)
             for ledger_id in group.drops:
                 for dropped_from in self.space.drop(ledger_id):
-                    self._touched.setdefault(dropped_from, set()).add(ledger_id)
+                    batch.touched.setdefault(dropped_from, set()).add(ledger_id)
                     if dropped_from < file and not self.space.ledgers_in(dropped_from):
                         self.has_dead_file = True
-            self._waiting.append(placed)
-            weight = placed.frame_count * FRAME_WEIGHT + placed.end.position - placed.start
-            self._weight = weight = weight + self._weight
-            if weight >= self._write_at_weight:
-                self._write_waiting(wait=weight >= STALLED_WEIGHT_MAX)
+            batch.add(placed)
+            if batch.weight >= self._write_at_weight:
+                is_replay = self.log is None
+                self._write_waiting(wait=is_replay and batch.weight >= STALLED_WEIGHT_MAX)
+                waiting = (*self._sealed, self._batch)
+                self.is_behind = sum(each.weight for each in waiting) >= STALLED_WEIGHT_MAX
 
     def _add_moved(self, placed: PlacedGroup) -> None:
         """Count a group with moves among its entries."""
-        if self.log is None:  # a replay: the places may be among what waits
-            self._write_waiting(wait=True)
-        group, file, position = placed.group, placed.end.file, placed.start
+        group, file, position, batch = placed.group, placed.end.file, placed.start, self._batch
         moves = {(move.ledger_id, move.entry_id): move for move in group.moves}
         stale = {ids for ids, move in moves.items() if not self._stands_at(move)}
         for ledger_id, entry_id, data in group.entries:
@@ -120,21 +120,21 @@ class LogIndex:
             if (move := moves.get(ids)) is None:
                 ledgers = self.space.ledgers_in(file)
                 ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
-                self._touched.setdefault(file, set()).add(ledger_id)
+                batch.touched.setdefault(file, set()).add(ledger_id)
             elif ids not in stale:
                 is_last = self.space.move(ledger_id, size, source=move.file, target=file)
                 self.has_dead_file |= is_last
-                self._waiting_moves[ids] = file, position
+                batch.moved[ids] = file, position
                 for each in (move.file, file):
-                    self._touched.setdefault(each, set()).add(ledger_id)
+                    batch.touched.setdefault(each, set()).add(ledger_id)
             position += size
-        self._stale[placed.end.group] = stale
+        batch.stale[placed.end.group] = stale
 
     def _stands_at(self, move: Move) -> bool:
         """Tell whether an entry is still where a move found it."""
         if not self.space.has(move.file, move.ledger_id):
             return False
-        where = self._waiting_moves.get(move[:2])
+        where = self._waiting_move(move[:2])
         if where is None:
             key = entry_key(ENTRY_PREFIX, move.ledger_id, move.entry_id)
             if (value := self._table.get(key)) is None:
@@ -142,23 +142,49 @@ class LogIndex:
             where = decode_entry(key, value)[1:3]
         return where == (move.file, move.position)
 
+    def _waiting_move(self, ids: EntryIds) -> tuple[int, int] | None:
+        """Return where a group that waits puts an entry."""
+        for batch in (self._batch, *reversed(self._sealed)):
+            if (where := batch.moved.get(ids)) is not None:
+                return where
+        return None
+
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a row."""
-        self._settle()
+        if self._is_waiting:
+            with self._lock:
+                if not self._write_waiting(wait=False):
+                    for batch in (self._batch, *reversed(self._sealed)):
+                        if key in (rows := batch.rows()):
+                            return rows[key]
         return self._table.get(ROW_PREFIX + key)
 
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool, limit: int | None
     ) -> list[tuple[bytes, bytes]]:
         """Return rows."""
-        self._settle()
         found: list[tuple[bytes, bytes]] = []
         if limit == 0 or start >= end:
             return found
-        for key, value in self._table.rows(ROW_PREFIX + start, ROW_PREFIX + end, reverse=reverse):
-            found.append((key[1:], value))
+        waiting: dict[bytes, bytes | None] = {}
+        with self._lock:
+            if not self._write_waiting(wait=False):
+                waiting = self._waiting_rows(start, end)
+            # What waits now is not in the iterator, whatever is written until it is drained.
+            stored = self._table.rows(ROW_PREFIX + start, ROW_PREFIX + end, reverse=reverse)
+        rows = ((key[1:], value) for key, value in stored)
+        for row in _laid_over(rows, waiting, reverse=reverse) if waiting else rows:
+            found.append(row)
             if len(found) == limit:
                 break
+        return found
+
+    def _waiting_rows(self, start: bytes, end: bytes) -> dict[bytes, bytes | None]:
+        """Return the rows of a range that groups which wait put, None for those they delete."""
+        found: dict[bytes, bytes | None] = {}
+        for batch in (*self._sealed, self._batch):
+            rows = batch.rows().items()
+            found.update((key, value) for key, value in rows if start <= key < end)
         return found
 
     def places(
@@ -172,10 +198,9 @@ class LogIndex:
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[EntryPlace]:
         """Do the same, or return nothing where that could take a sync of the log."""
-        if self._waiting:
+        if self._is_waiting:
             with self._lock:
-                self._write_waiting(wait=False)
-                if self._waiting:
+                if not self._write_waiting(wait=False):
                     return []
         return self._places(ledger_id, first_entry, last_entry, bytes_max)
 
@@ -228,9 +253,12 @@ class LogIndex:
     def begin_flush(self) -> Watermark:
         """Write out what waits. Until `end_flush` only what the log has durably is written.
 
+        What is added meanwhile may go on waiting; it is not below the watermark then.
+
         Returns:
             The watermark that the flush will make durable, at least.
         """
+        self._settle()
         with self._lock:
             self._write_waiting(wait=True)
             self._is_flushing = True
@@ -263,68 +291,84 @@ class LogIndex:
         """Close the database, which flushes it: the log must be synced."""
         self._table.close()
 
+    def catch_up(self) -> None:
+        """Write out what waits, for a writer that is too far ahead; blocks, so not on a loop."""
+        self._settle()
+        self.is_behind = False
+
+    @property
+    def _is_waiting(self) -> bool:
+        return bool(self._batch.groups or self._sealed)
+
     def _settle(self) -> None:
-        if self._waiting:
-            with self._lock:
-                self._write_waiting(wait=True)
-
-    def _write_waiting(self, *, wait: bool) -> None:
-        """Turn what waits into one batch. Without `wait` it may go on waiting."""
-        if not self._waiting or not self._may_write(wait):
+        """Write out what waits now, after a sync of the log where that is needed."""
+        if not self._is_waiting:
             return
-        end = self._waiting[-1].end
-        batch = new_batch()
-        for placed in self._waiting:
-            _put_group(batch, placed, self._stale.get(placed.end.group, _NONE))
-        self._put_space(batch)
-        batch.put(WATERMARK_KEY, encode_watermark(Watermark(*end)))
-        if not self._table.write(batch, wait=wait):
-            self._write_at_weight = 2 * self._weight
-            return
-        self.watermark = Watermark(*end)
-        self.is_large = self._table.unflushed_bytes() > UNFLUSHED_BYTES_MAX
-        self._waiting, self._weight, self._write_at_weight = [], 0, WAITING_WEIGHT_MAX
-        self._touched.clear()
-        self._waiting_moves.clear()
-        self._stale.clear()
+        with self._lock:
+            if self._write_waiting(wait=True):
+                return
+            if self._batch.groups:
+                self._batch.seal(self.space)
+                self._sealed.append(self._batch)
+                self._start_batch()
+        assert self.log is not None
+        self.log.sync()
+        with self._lock:
+            self._write_waiting(wait=True)  # what was added during the sync may go on waiting
 
-    def _may_write(self, wait: bool) -> bool:
-        """Tell whether RocksDB could make nothing durable now that the log may lose.
+    def _write_waiting(self, *, wait: bool) -> bool:
+        """Write what waits, as far as it may be written, and tell whether that was all.
 
-        With `wait` there is no time to wait for such a moment: the log is synced instead.
+        Without `wait` RocksDB may refuse for want of room.
         """
+        while self._sealed:
+            if not self._write(self._sealed[0], wait=wait):
+                return False
+            self._sealed.popleft()
+        if self._batch.groups:
+            if not self._write(self._batch, wait=wait):
+                return False
+            self._start_batch()
+        return True
+
+    def _write(self, batch: IndexBatch, *, wait: bool) -> bool:
+        if not self._may_write(batch):
+            return False
+        if not self._table.write(batch.encode(self.space), wait=wait):
+            self._write_at_weight = max(WAITING_WEIGHT_MAX, 2 * self._batch.weight)
+            return False
+        self.watermark = Watermark(*batch.end)
+        self.is_large = self._table.unflushed_bytes() > UNFLUSHED_BYTES_MAX
+        return True
+
+    def _start_batch(self) -> None:
+        self._batch, self._write_at_weight = IndexBatch(), WAITING_WEIGHT_MAX
+
+    def _may_write(self, batch: IndexBatch) -> bool:
+        """Tell whether RocksDB could make nothing durable now that the log may lose."""
         log = self.log
-        if log is None or self._waiting[-1].end.group <= log.synced_end.group:
+        if log is None or batch.end.group <= log.synced_end.group:
             return True
-        if not self._is_flushing and not self.is_large:
-            return True
-        if wait:
-            log.sync()
-        return wait
-
-    def _put_space(self, batch: WriteBatch) -> None:
-        for file, ledger_ids in self._touched.items():
-            ledgers = self.space.ledgers_in(file)
-            for ledger_id in ledger_ids:
-                if (size := ledgers.get(ledger_id)) is None:
-                    batch.delete(space_key(file, ledger_id))
-                else:
-                    batch.put(space_key(file, ledger_id), encode_space(size))
+        return not self._is_flushing and not self.is_large
 
 
-def _put_group(batch: WriteBatch, placed: PlacedGroup, stale: Set[_Ids]) -> None:
-    """Put the rows of one group into a batch: entries but the stale ones, rows, drops."""
-    put, key_of, value_of = batch.put, entry_key, place_value
-    group, file, position = placed.group, placed.end.file, placed.start
-    for ledger_id, entry_id, data in group.entries:
-        length = len(data)
-        if not stale or (ledger_id, entry_id) not in stale:
-            put(key_of(ENTRY_PREFIX, ledger_id, entry_id), value_of(file, position, length))
-        position += HEADER_SIZE + length
-    for key, value in group.rows:
-        if value is None:
-            batch.delete(ROW_PREFIX + key)
+def _laid_over(
+    stored: Iterable[tuple[bytes, bytes]], waiting: dict[bytes, bytes | None], *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Merge rows of the database with those that wait, which count where both have a key."""
+    keys = deque(sorted(waiting, reverse=reverse))
+    for key, value in stored:
+        while keys and (keys[0] > key if reverse else keys[0] < key):
+            newer = waiting[at := keys.popleft()]
+            if newer is not None:
+                yield at, newer
+        if keys and keys[0] == key:
+            newer = waiting[keys.popleft()]
+            if newer is not None:
+                yield key, newer
         else:
-            put(ROW_PREFIX + key, value)
-    for ledger_id in group.drops:
-        batch.delete_range(*ledger_range(ledger_id))
+            yield key, value
+    for at in keys:
+        newer = waiting[at]
+        if newer is not None:
+            yield at, newer

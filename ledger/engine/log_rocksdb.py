@@ -96,9 +96,14 @@ class LogRocksdbEngine:
 
     # The seam
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next commit waits for the index; see the seam."""
+        return self._index.is_behind
+
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Write and sync a group; see the seam."""
-        self._committed.append(self._log.append(group, sync_follows=sync))
+        self.write(group, sync_follows=sync)
         if sync:
             try:
                 self._log.sync_current()
@@ -108,6 +113,8 @@ class LogRocksdbEngine:
 
     def write(self, group: CommitGroup, *, sync_follows: bool) -> None:
         """Do the first half of commit."""
+        if self._index.is_behind:
+            self._index.catch_up()
         self._committed.append(self._log.append(group, sync_follows=sync_follows))
 
     def sync(self) -> None:

@@ -21,6 +21,7 @@ class MemoryEngine:
     """
 
     needs_thread = False
+    is_behind = False
 
     def __init__(self, *, keeps_groups: bool = False) -> None:
         self._keeps_groups = keeps_groups

@@ -90,7 +90,7 @@ class RocksdbTable:
     def rows(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows with start <= key < end, as they are now.
+        """Return the rows with start <= key < end, as they are at this call.
 
         An iterator pins the database: drain this generator or let it go, never keep it.
 
@@ -103,19 +103,7 @@ class RocksdbTable:
             iterator: RdictIter = self._db.iter(options)
         except Exception as error:
             raise _unreadable("read", error) from error
-        if reverse:
-            iterator.seek_to_last()
-            step = iterator.prev
-        else:
-            iterator.seek(start)
-            step = iterator.next
-        while iterator.valid() and (key := iterator.key()) >= start:
-            yield key, iterator.value()
-            step()
-        try:
-            iterator.status()
-        except Exception as error:
-            raise _unreadable("scanned", error) from error
+        return _rows_of(iterator, options, start, reverse=reverse)
 
     def unflushed_bytes(self) -> int:
         """Return the size of what the next flush writes."""
@@ -157,6 +145,25 @@ def _check_whole(folder: Path) -> None:
     """Refuse table files without the file that names them: RocksDB would begin an empty index."""
     if any(folder.glob("*.sst")) and not (folder / "CURRENT").exists():
         raise IndexCorrupt(f"index {folder} cannot be opened: CURRENT is missing")
+
+
+def _rows_of(
+    iterator: "RdictIter", _options: ReadOptions, start: bytes, *, reverse: bool
+) -> Iterator[tuple[bytes, bytes]]:
+    """Step through an iterator; the options live as long, because it looks up its bound in them."""
+    if reverse:
+        iterator.seek_to_last()
+        step = iterator.prev
+    else:
+        iterator.seek(start)
+        step = iterator.next
+    while iterator.valid() and (key := iterator.key()) >= start:
+        yield key, iterator.value()
+        step()
+    try:
+        iterator.status()
+    except Exception as error:
+        raise _unreadable("scanned", error) from error
 
 
 def _unreadable(what: str, error: Exception) -> StorageError:

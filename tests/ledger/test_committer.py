@@ -275,6 +275,17 @@ async def test_the_group_behind_a_slow_one_goes_to_the_thread() -> None:
         assert ["loop", "thread", "loop"] == engine.threads
 
 
+async def test_while_the_engine_is_behind_groups_go_to_the_thread() -> None:
+    """The engine then syncs in `commit`, which would hold up the loop."""
+    engine = WatchedEngine()
+    async with bench(engine, sync=False, on_loop_bytes_max=1000) as on:
+        recorder = Recorder(on.committer)
+        for engine.is_behind in (False, True, False):
+            recorder.append()
+            await on.committer.flush()
+        assert ["loop", "thread", "loop"] == engine.threads
+
+
 async def test_what_came_while_the_thread_was_busy_is_committed_without_a_sync_too() -> None:
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")

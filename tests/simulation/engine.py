@@ -17,6 +17,7 @@ class SimulatedEngine:
     """A `TwoStepEngine`. A further step of the seam is a method here, and a row in `faults`."""
 
     needs_thread = False
+    is_behind = False
 
     def __init__(
         self,

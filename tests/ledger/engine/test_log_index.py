@@ -1,7 +1,9 @@
 """The index batches groups in order, and is never ahead of what the log has durably."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, current_thread, main_thread
 
 import pytest
 
@@ -9,6 +11,8 @@ from ledger.engine import log_index
 from ledger.engine.base import CommitGroup
 from ledger.engine.entry_log import Place, PlacedGroup
 from ledger.engine.frames import HEADER_SIZE
+from ledger.engine.index_batch import FRAME_WEIGHT
+from ledger.engine.index_keys import SPACE_END, SPACE_PREFIX, decode_space
 from ledger.engine.log_index import LogIndex
 from ledger.engine.recovery_plan import Watermark
 from ledger.engine.rocksdb_table import RocksdbTable
@@ -30,6 +34,23 @@ class CountingLog:
 
     def sync(self) -> None:
         self.synced_end = self.end
+        self.sync_count += 1
+
+
+class HeldLog(CountingLog):
+    """A log whose syncs wait until the test lets them go; nobody may wait for them on the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_begun = Event()
+        self.may_end = Event()
+
+    def sync(self) -> None:
+        assert current_thread() is not main_thread(), "a sync on the thread of the loop"
+        end = self.end
+        self.has_begun.set()
+        assert self.may_end.wait(60), "somebody waits for the sync"
+        self.synced_end = end
         self.sync_count += 1
 
 
@@ -103,12 +124,101 @@ def test_writer_during_a_flush_waits_with_what_is_not_durable(
     assert 1 == log.sync_count
 
 
-def test_writer_does_not_wait_with_more_than_its_limit(index: LogIndex, log: CountingLog) -> None:
+def test_writer_ahead_by_more_than_the_limit_has_to_catch_up(
+    index: LogIndex, log: CountingLog
+) -> None:
+    """`add` is made on an event loop, so it never syncs; who commits next does, in a thread."""
     index.begin_flush()
-    for number in range(5000):
-        index.add(log.placed(entries(7, number)))
-    assert 1 <= log.sync_count <= 2
-    assert index.watermark.group > 4000
+    count = 0
+    while not index.is_behind:
+        index.add(log.placed(entries(7, count)))
+        count += 1
+    assert (0, 0) == (index.watermark.group, log.sync_count)
+    assert count <= log_index.STALLED_WEIGHT_MAX // FRAME_WEIGHT
+    index.catch_up()
+    assert not index.is_behind
+    assert (count, 1) == (index.watermark.group, log.sync_count)
+
+
+@pytest.mark.parametrize("what", ["places", "begin_flush", "catch_up", "last_entry"])
+def test_nobody_on_the_loop_waits_for_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A thread that needed a sync held the index's lock meanwhile, and reads of rows synced."""
+    monkeypatch.setattr(log_index, "UNFLUSHED_BYTES_MAX", 0)
+    log = HeldLog()
+    index = LogIndex(RocksdbTable(tmp_path / "index"))
+    index.log = log
+    calls: dict[str, Callable[[], object]] = {
+        "places": lambda: index.places(7, 0, 0, 1000),
+        "begin_flush": index.begin_flush,
+        "catch_up": index.catch_up,
+        "last_entry": lambda: index.last_entry(7),
+    }
+    index.add(log.placed(CommitGroup(rows=[(b"a", b"old")])))
+    assert b"old" == index.get(b"a")
+    assert index.is_large  # RocksDB may flush of its own accord now
+    index.add(log.placed(CommitGroup(entries=[(7, 0, b"x")], rows=[(b"a", b"1"), (b"b", b"1")])))
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(calls[what])
+        try:
+            assert log.has_begun.wait(60)
+            index.add(log.placed(CommitGroup(entries=[(7, 1, b"y")], rows=[(b"b", b"2")])))
+            assert (b"1", b"2") == (index.get(b"a"), index.get(b"b"))
+            rows = index.scan(b"a", b"z", reverse=False, limit=None)
+            assert [(b"a", b"1"), (b"b", b"2")] == rows
+            assert [] == index.places_nowait(7, 0, 1, 1000)
+            assert 2 * HEADER_SIZE + 2 == index.live_bytes(1)
+        finally:
+            log.may_end.set()
+        asked.result(60)
+    assert Watermark(1, log.synced_end.position, 2) == index.watermark
+    assert [(1, 7, HEADER_SIZE + 1)] == space_rows(index)
+    index.end_flush()
+    log.synced_end = log.end
+    index.begin_flush()
+    assert (3, 1) == (index.watermark.group, index.last_entry(7))
+    assert [(1, 7, 2 * HEADER_SIZE + 2)] == space_rows(index)
+    index.close()
+
+
+def space_rows(index: LogIndex) -> list[tuple[int, int, int]]:
+    """What the database itself says: file, ledger and its bytes there."""
+    return [decode_space(*row) for row in index._table.rows(SPACE_PREFIX, SPACE_END)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "reverse", "limit", "expected"),
+    [
+        ("  z", False, None, "a0 b1 c1 e0 f1"),
+        ("  z", True, None, "f1 e0 c1 b1 a0"),
+        ("  z", False, 2, "a0 b1"),
+        ("  z", True, 3, "f1 e0 c1"),
+        ("b e", False, None, "b1 c1"),
+        ("c f", True, None, "e0 c1"),
+        ("d e", False, None, ""),
+        ("f z", False, None, "f1"),
+        ("a b", True, None, "a0"),
+    ],
+)
+def test_rows_that_wait_are_laid_over_those_in_the_database(
+    index: LogIndex, limits: str, reverse: bool, limit: int | None, expected: str
+) -> None:
+    log = CountingLog()
+    index.log = log
+    start, end = limits[0].encode(), limits[2].encode()
+    index.add(log.placed(CommitGroup(rows=[(key.encode(), b"0") for key in "abde"])))
+    index.begin_flush()
+    index.add(log.placed(CommitGroup(rows=[(b"b", None), (b"d", b"1"), (b"g", None)])))
+    index.add(
+        log.placed(CommitGroup(rows=[(key.encode(), b"1") for key in "fbc"] + [(b"d", None)]))
+    )
+    found = index.scan(start, end, reverse=reverse, limit=limit)
+    assert expected == " ".join((key + value).decode() for key, value in found)
+    for key, value in found:
+        assert value == index.get(key)
+    assert (None, None) == (index.get(b"d"), index.get(b"g"))
+    assert 0 == log.sync_count
 
 
 def test_index_that_grew_large_is_durable_in_the_log_before_more(

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
-from threading import Event
+from threading import Event, current_thread
 
 import pytest
 
-from ledger.engine import crash_image, log_rocksdb
+from ledger.engine import crash_image, log_index, log_rocksdb
 from ledger.engine.base import CommitGroup
 from ledger.engine.errors import (
     EntryCorrupt,
@@ -23,6 +23,7 @@ from ledger.engine.errors import (
     StorageWriteFailed,
     SyncFailed,
 )
+from ledger.engine.index_batch import FRAME_WEIGHT
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import (
     entry_count,
@@ -388,4 +389,34 @@ def test_commit_index_read_and_checkpoint_run_beside_each_other(tmp_path: Path, 
 def test_new_folder_costs_little(tmp_path: Path) -> None:
     engine = LogRocksdbEngine(tmp_path)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*")) < 200_000
+    engine.close()
+
+
+def test_commit_without_a_sync_syncs_only_when_the_engine_was_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With durability "os" an event loop makes all commits but those, and reads rows."""
+    monkeypatch.setattr(log_index, "UNFLUSHED_BYTES_MAX", 0)
+    monkeypatch.setattr(log_index, "WAITING_WEIGHT_MAX", 10 * FRAME_WEIGHT)
+    monkeypatch.setattr(log_index, "STALLED_WEIGHT_MAX", 100 * FRAME_WEIGHT)
+    engine = LogRocksdbEngine(tmp_path, durability="os")
+    synced_in: list[str] = []
+
+    def fdatasync(_descriptor: int) -> None:
+        synced_in.append(current_thread().name)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    groups = [group_of(number) for number in range(300)]
+    with ThreadPoolExecutor(1, thread_name_prefix="commits") as commits:
+        for group in groups:
+            group.rows.append((b"newest", str(id(group)).encode()))
+            if engine.is_behind:
+                commits.submit(engine.commit, group, sync=False).result(60)
+                assert not engine.is_behind
+            else:
+                engine.commit(group, sync=False)
+            engine.index(group)
+            assert str(id(group)).encode() == engine.get(b"newest")
+    assert {"commits_0"} == set(synced_in)
+    assert 300 == entry_count(engine)
     engine.close()
