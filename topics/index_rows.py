@@ -2,11 +2,12 @@
 
 Rule: a row is true by itself, whichever of its neighbours are there; entries that no row describes
 are left to who asks. A search within a ledger halves and looks at one row per step, so it costs the
-logarithm of the ledger's entries, and nothing is kept in memory for it.
+logarithm of the ledger's entries, and nothing is kept in memory for it. Rows may have to come from
+a disk, so searches and walks read them in a thread.
 Must not know: entries, what is searched for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 from ledger import LedgerStore
@@ -32,7 +33,7 @@ class IndexRows:
         self._store = store
         self._keys = keys
 
-    def around(
+    async def around(
         self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
     ) -> Neighbours:
         """Find where `is_before`, true for the first intervals only, becomes false.
@@ -40,8 +41,17 @@ class IndexRows:
         Args:
             ledger_id: the ledger.
             end_entry: the entry behind its last one.
-            is_before: whether an interval lies before the place that is searched for.
+            is_before: whether an interval lies before the place that is searched for; called in a
+                thread.
+
+        Raises:
+            LedgerError: a row cannot be read.
         """
+        return await self._store.run_blocking(self._around, ledger_id, end_entry, is_before)
+
+    def _around(
+        self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
+    ) -> Neighbours:
         before = behind = None
         low, high = 0, end_entry  # where the row that is searched for may begin
         while low < high:
@@ -62,17 +72,21 @@ class IndexRows:
         rows = self._store.scan_rows_between(start, end, reverse=True, limit=1)
         return self._decode(ledger_id, *rows[0]) if rows else None
 
-    def walk(self, ledger_id: int, first_entry: int) -> Iterator[Interval]:
+    async def walk(self, ledger_id: int, first_entry: int) -> AsyncIterator[Interval]:
         """The intervals that begin at an entry or behind it, in order."""
-        end = self._keys.ledger_intervals(ledger_id + 1)
         while True:
-            start = self._keys.interval(ledger_id, first_entry)
-            rows = self._store.scan_rows_between(start, end, limit=WALK_ROWS)
-            found = [self._decode(ledger_id, *row) for row in rows]
-            yield from found
+            found = await self._store.run_blocking(self._next_rows, ledger_id, first_entry)
+            for row in found:
+                yield row
             if len(found) < WALK_ROWS:
                 return
             first_entry = found[-1].first_entry + 1
+
+    def _next_rows(self, ledger_id: int, first_entry: int) -> list[Interval]:
+        start = self._keys.interval(ledger_id, first_entry)
+        end = self._keys.ledger_intervals(ledger_id + 1)
+        rows = self._store.scan_rows_between(start, end, limit=WALK_ROWS)
+        return [self._decode(ledger_id, *row) for row in rows]
 
     def _decode(self, ledger_id: int, key: bytes, row: bytes) -> Interval:
         (first_entry,) = ids_behind(key, self._keys.ledger_intervals(ledger_id))

@@ -8,7 +8,7 @@ What is read does not grow with the log: one interval of entries, of which one b
 Must not know: appends, who asks.
 """
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import closing
 from functools import partial
 from operator import attrgetter
@@ -64,7 +64,7 @@ class OffsetLookup:
         if ledger_id is None:
             return self._ledger.next_valid_position(self._ledger.first_position)
         end = self._entries_in(ledger_id)
-        found = self._rows.around(ledger_id, end, lambda row: row.first_offset <= offset)
+        found = await self._rows.around(ledger_id, end, lambda row: row.first_offset <= offset)
         first = 0
         if found.before is not None:
             is_inside = offset < found.before.next_offset
@@ -108,7 +108,7 @@ class OffsetLookup:
     async def _first_in(
         self, ledger_id: int, timestamp: int, start_offset: int, end_offset: int
     ) -> TimestampedOffset | None:
-        for run in self._runs_since(ledger_id, timestamp, start_offset):
+        async for run in self._runs_since(ledger_id, timestamp, start_offset):
             async for entry, header in self._headers(run):
                 if header.base_offset >= end_offset:
                     return None
@@ -123,7 +123,8 @@ class OffsetLookup:
         self, ledger_id: int, start_offset: int, end_offset: int
     ) -> TimestampedOffset | None:
         best: TimestampedOffset | None = None
-        runs = self._runs_since(ledger_id, TIMESTAMP_NONE, start_offset)
+        every = self._runs_since(ledger_id, TIMESTAMP_NONE, start_offset)
+        runs = [run async for run in every]
         for run in sorted(runs, key=lambda each: -each.max_timestamp):
             if best is not None and run.max_timestamp < best.timestamp:
                 break
@@ -154,18 +155,20 @@ class OffsetLookup:
         first, last = Position(ledger_id, 0), Position(ledger_id, LATEST.entry_id)
         return self._ledger.number_of_entries(first, last)
 
-    def _runs_since(self, ledger_id: int, timestamp: int, start_offset: int) -> Iterator[Run]:
+    async def _runs_since(
+        self, ledger_id: int, timestamp: int, start_offset: int
+    ) -> AsyncIterator[Run]:
         """What may hold a record that new at or behind an offset, in order.
 
         Mostly the first one does. It does not where a newer record lies before `start_offset`: then
         the rows from there on are looked at one by one.
         """
         rows, end = self._rows, self._entries_in(ledger_id)
-        found = rows.around(ledger_id, end, lambda row: row.max_timestamp_so_far < timestamp)
+        found = await rows.around(ledger_id, end, lambda row: row.max_timestamp_so_far < timestamp)
         if found.behind is not None and found.behind.next_offset <= start_offset:
-            found = rows.around(ledger_id, end, lambda row: row.next_offset <= start_offset)
+            found = await rows.around(ledger_id, end, lambda row: row.next_offset <= start_offset)
         at = 0 if found.before is None else found.before.end_entry
-        for row in rows.walk(ledger_id, at):
+        async for row in rows.walk(ledger_id, at):
             if row.first_entry > at:  # nothing is known of these entries
                 yield Run(ledger_id, at, row.first_entry, UNKNOWN)
             if row.max_timestamp >= timestamp:

@@ -9,6 +9,7 @@ Must not know: appends, readers.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ledger import (
@@ -272,7 +273,8 @@ class PartitionNotes:
             await self._remove_rows(self._keys.aborted_at(0), self._keys.aborted_at(log_start))
 
     async def _remove_rows(self, start: bytes, end: bytes) -> None:
-        while stale := self._store.scan_rows_between(start, end, limit=DELETED_ROWS_MAX):
+        scan = partial(self._store.scan_rows_between, start, end, limit=DELETED_ROWS_MAX)
+        while stale := await self._store.run_blocking(scan):
             await self._store.put_rows([(key, None) for key, _ in stale])
 
     def _plan(

@@ -1,6 +1,7 @@
 """Rows of intervals, found by halving, against a list of them."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from functools import partial
 from uuid import UUID
@@ -52,12 +53,13 @@ def test_halving_finds_what_a_scan_finds(lengths: list[int], lost: set[int], pla
     async def check() -> None:
         async with LedgerStore.open(None) as store:
             rows = await stored(store, kept)
-            found = rows.around(5, sum(lengths), partial(begins_by, place))
+            found = await rows.around(5, sum(lengths), partial(begins_by, place))
             before = max((each for each in kept if each.first_offset <= place), default=None)
             behind = min((each for each in kept if each.first_offset > place), default=None)
             assert (before, behind) == found
             assert before == rows.last_from(5, place)
-            assert [each for each in kept if each.first_entry >= place] == list(rows.walk(5, place))
+            walked = [row async for row in rows.walk(5, place)]
+            assert [each for each in kept if each.first_entry >= place] == walked
 
     asyncio.run(check())
 
@@ -70,8 +72,20 @@ async def test_one_row_a_step_and_a_step_for_every_doubling(count: int) -> None:
         end = 100 * count
         for place in range(0, end, end // 7):
             engine.rows_touched = 0
-            rows.around(5, end, partial(begins_by, place))
+            await rows.around(5, end, partial(begins_by, place))
             assert engine.rows_touched <= end.bit_length() + 1
+
+
+async def test_rows_are_never_read_on_the_loop() -> None:
+    """They may have to come from a disk."""
+    engine = CountingEngine()
+    async with LedgerStore.open(None, engine=engine) as store:
+        rows = await stored(store, intervals([1] * 40))
+        engine.scanned_in.clear()
+        await rows.around(5, 40, partial(begins_by, 20))
+        assert 40 == len([row async for row in rows.walk(5, 0)])
+        assert engine.scanned_in
+        assert threading.main_thread() not in engine.scanned_in
 
 
 async def test_a_walk_fetches_a_few_rows_at_a_time() -> None:
@@ -80,6 +94,6 @@ async def test_a_walk_fetches_a_few_rows_at_a_time() -> None:
         rows = await stored(store, intervals([1] * 100))
         engine.rows_touched = 0
         walk = rows.walk(5, 10)
-        assert 10 == next(walk).first_entry
+        assert 10 == (await anext(walk)).first_entry
         assert engine.rows_touched == WALK_ROWS
-        assert list(range(11, 100)) == [each.first_entry for each in walk]
+        assert list(range(11, 100)) == [each.first_entry async for each in walk]

@@ -13,7 +13,7 @@ from ledger.testing import FaultyEngine
 from ledger.threads import StoreThreads
 from tests.batches.words import NOW_MS, batch
 from tests.runtime.held_pool import HeldPool
-from tests.topics.words import SMALL_SEGMENTS, House, append, house, outcome
+from tests.topics.words import SMALL_SEGMENTS, CountingEngine, House, append, house, outcome
 from topics import partition_notes, records
 from topics.errors import StorageFailed
 from topics.keys import PartitionKeys, ids_behind
@@ -114,6 +114,19 @@ async def test_trimmed_ledgers_leave_no_rows() -> None:
         await log.delete_records(12)
         await here.store.flush()
         assert_no_stale_rows(here, log)
+
+
+async def test_rows_to_remove_are_never_looked_for_on_the_loop() -> None:
+    """They may have to come from a disk."""
+    engine = CountingEngine()
+    async with house(engine) as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for _ in range(12):
+            await append(log, batch("x" * 100))
+        engine.scanned_in.clear()
+        await log.delete_records(12)
+        assert engine.scanned_in
+        assert threading.main_thread() not in engine.scanned_in
 
 
 @pytest.mark.parametrize("cut_at", range(4))

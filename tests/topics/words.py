@@ -1,6 +1,7 @@
 """Words for tests of partitions: a store in memory, a topic in it, appends that are waited for."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,12 +32,14 @@ class CountingEngine(MemoryEngine):
         self.rows_touched = 0
         self.entries_read = 0
         self.reads = 0
+        self.scanned_in: set[threading.Thread] = set()
 
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
         rows = super().scan(start, end, reverse=reverse, limit=limit)
         self.rows_touched += max(1, len(rows))
+        self.scanned_in.add(threading.current_thread())
         return rows
 
     def read(
