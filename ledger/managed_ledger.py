@@ -27,7 +27,7 @@ from ledger.metadata_change import ChangeTicket, change_rows
 from ledger.operations import AppendDone, Operation, Row, RowsDone, nobody_waits, submitted
 from ledger.position import Position
 from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
-from ledger.resending import Resending
+from ledger.resending import Resending, Resends
 from ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
 from ledger.roll_timer import RETRY_MS, RollTimer
 from ledger.services import StoreServices
@@ -76,7 +76,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             listen=self.listen,
             on_progress=self._trim_later,
         )
-        self._resends: list[Resending] = []
+        self._resends = Resends()
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
         self._is_deleted = False
@@ -105,7 +105,7 @@ class ManagedLedger(LedgerView, CursorHolder):
             raise InvalidArgument(f"data: expected bytes, got {type(data).__name__}")
         if max_timestamp_ms is None:
             max_timestamp_ms = self._services.clock.now_ms()
-        resending = Resending(self, bytes(data), message_count, max_timestamp_ms)
+        resending = Resending(self, self._resends, bytes(data), message_count, max_timestamp_ms)
         resending.send()
         position = await resending.outcome
         self._cursors.times.note(position, max_timestamp_ms)
@@ -184,8 +184,13 @@ class ManagedLedger(LedgerView, CursorHolder):
     def confirm(self, operation: Operation) -> None:
         """An append of this handle is durable."""
         _, position, size, data, done = operation
-        self._list.advance(position, size)
-        self._run.append(data)
+        try:
+            self._list.advance(position, size)
+            self._run.append(data)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, the caller hears of it
+            self._services.supervisor.containment.failed(self, fault)
+            done(position, Fenced(f"managed ledger {self.name} was closed after a fault"))
+            return
         done(position, None)
 
     def progressed(self) -> None:
@@ -219,18 +224,12 @@ class ManagedLedger(LedgerView, CursorHolder):
         """An append of this handle was not stored, or nobody knows."""
         operation[4](operation[1], error)
 
-    def resend_later(self, resending: Resending) -> None:
-        """Send an append again as soon as the failures were told."""
-        self._resends.append(resending)
-
     def settle(self) -> None:
         """Everyone was told: accept appends again, those that are sent again first."""
         if self._state is LedgerState.WRITE_FAILED:
             self._set_state(LedgerState.LEDGER_OPENED)
             self._roll_timer.restart(delay_ms=RETRY_MS)
-        resends, self._resends = self._resends, []
-        for resending in resends:
-            resending.send()
+        self._resends.send()
 
     # Looking
 
@@ -340,6 +339,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         if self._list.open_id is not None:
             self._services.forget_ledger(self._list.open_id)  # the cache may lack an entry
         self.fence()
+        self._resends.send()
 
     # For the store
 

@@ -1,7 +1,8 @@
 """Resending: an append that is sent again when its group was not written.
 
 Rule: appends of one handle that failed together are sent again together, in their order, before
-anything new. A full storage is not asked again: it gets no better by itself.
+anything new. A full storage is not asked again: it gets no better by itself. A handle that a fault
+closes refuses them: every caller gets a position or an error.
 Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds after a failed write.
 """
 
@@ -26,9 +27,24 @@ class Appender(Protocol):
         """Append; `done` tells what became of it."""
         ...
 
-    def resend_later(self, resending: "Resending") -> None:
-        """Call `send` when the handle has recovered from the failed write."""
-        ...
+
+class Resends:
+    """The appends of one handle that wait until it has recovered from the failed write."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[Resending] = []
+
+    def add(self, resending: "Resending") -> None:
+        """Send an append again as soon as the failures were told."""
+        self._waiting.append(resending)
+
+    def send(self) -> None:
+        """Send all of them; their callers get the error of a handle that takes none."""
+        waiting, self._waiting = self._waiting, []
+        for resending in waiting:
+            resending.send()
 
 
 class Resending:
@@ -39,14 +55,21 @@ class Resending:
         "_data",
         "_max_timestamp_ms",
         "_message_count",
+        "_resends",
         "_resends_left",
         "outcome",
     )
 
     def __init__(
-        self, appender: Appender, data: bytes, message_count: int, max_timestamp_ms: int
+        self,
+        appender: Appender,
+        resends: Resends,
+        data: bytes,
+        message_count: int,
+        max_timestamp_ms: int,
     ) -> None:
         self._appender = appender
+        self._resends = resends
         self._data = data
         self._message_count = message_count
         self._max_timestamp_ms = max_timestamp_ms
@@ -71,6 +94,6 @@ class Resending:
             self.outcome.set_result(position)
         elif isinstance(error, StorageFailed) and not error.full and self._resends_left:
             self._resends_left -= 1
-            self._appender.resend_later(self)
+            self._resends.add(self)
         else:
             self.outcome.set_exception(error)

@@ -28,6 +28,7 @@ from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
 from ledger.operations import Row, RowsDone, nobody_waits, submitted
 from ledger.position import Position
 from ledger.services import StoreServices
+from runtime.containment import Unit
 from runtime.logs import RateLimitedLog
 from runtime.timers import TimerHandle
 
@@ -78,6 +79,7 @@ class CursorWriter:
         self._durable_position = written
         self._held: _Replacement | None = None
         self._name = name
+        self._unit = Unit("cursor", name)
         self._managed_ledger_id = managed_ledger_id
         self._rows = rows
         self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
@@ -247,7 +249,12 @@ class CursorWriter:
             self._tell(version, waiting, error)
             done(error)
 
-        self._submit(self._last_rows(), landed)
+        try:
+            rows = self._last_rows()
+        except Exception as fault:  # noqa: BLE001 - who waits hears of it
+            landed(self._not_encoded(fault))
+        else:
+            self._submit(rows, landed)
 
     def _last_rows(self) -> list[Row]:
         if not (self._is_dirty or self._is_flying or self._has_progress):
@@ -293,14 +300,6 @@ class CursorWriter:
             self._state.mark_delete_position,
             self._take_waiting(),
         )
-        row, is_cut = self._next_row()
-        if is_cut:
-            self._warnings.warning(
-                "cursor %s has more than %d ranges or batches in parts: the highest are not kept, "
-                "a restart would owe them again",
-                self._name,
-                self._limit,
-            )
 
         def landed(error: LedgerError | None) -> None:
             self._is_flying = False
@@ -319,10 +318,28 @@ class CursorWriter:
 
         self._is_flying = True
         try:
+            row, is_cut = self._next_row()
+            if is_cut:
+                self._warn_of_cut()
             self._check()
             self._services.committer.submit_rows([row], landed)
         except LedgerError as error:
             landed(error)
+        except Exception as fault:  # noqa: BLE001 - who waits hears of it
+            landed(self._not_encoded(fault))
+
+    def _warn_of_cut(self) -> None:
+        self._warnings.warning(
+            "cursor %s has more than %d ranges or batches in parts: the highest are not kept, "
+            "a restart would owe them again",
+            self._name,
+            self._limit,
+        )
+
+    def _not_encoded(self, fault: Exception) -> StorageFailed:
+        """Contain a fault in making a row; the next one is whole, with all that it lacks."""
+        self._services.supervisor.containment.failed(self._unit, fault)
+        return StorageFailed(f"cursor {self._name} was not written after a fault")
 
     def _tell(
         self, version: int, waiting: list[asyncio.Future[None]], error: LedgerError | None
@@ -339,7 +356,7 @@ class CursorWriter:
             else:
                 outcome.set_exception(copy.copy(error))  # what is raised collects a traceback
         if error is None:
-            self._on_durable()
+            self._services.supervisor.containment.run(self._unit, self._on_durable)
 
     def _take_waiting(self) -> list[asyncio.Future[None]]:
         waiting, self._waiting = self._waiting, []

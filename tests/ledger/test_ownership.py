@@ -61,7 +61,7 @@ HARMLESS: dict[str, Call] = {
 LISTENING = {"add_listener", "listen", "remove_listener", "show_beside"}
 OF_COMMITTER_AND_STORE = {
     "apply", "changed", "close_after_fault", "confirm", "end_deletion", "fail", "fence",
-    "fence_for_deletion", "progressed", "resend_later", "revert", "settle",
+    "fence_for_deletion", "progressed", "revert", "settle",
 }  # fmt: skip
 ASKING = {
     "config", "cursor_names", "cursors", "estimated_backlog_bytes", "find_newest_before",

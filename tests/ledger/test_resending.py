@@ -6,7 +6,7 @@ from ledger.engine.base import Buffer
 from ledger.errors import Fenced, LedgerError, StorageFailed
 from ledger.operations import AppendDone
 from ledger.position import Position
-from ledger.resending import RESENDS_MAX, Resending
+from ledger.resending import RESENDS_MAX, Resending, Resends
 from tests.ledger.words import pos
 
 
@@ -28,17 +28,16 @@ class Appender:
         done(position, self.outcomes.pop(0))
         return position
 
-    def resend_later(self, resending: Resending) -> None:
-        resending.send()
-
 
 def failed() -> StorageFailed:
     return StorageFailed("no")
 
 
 async def send(appender: Appender) -> Position:
-    resending = Resending(appender, b"data", 3, 99)
-    resending.send()
+    resends = Resends()
+    resends.add(resending := Resending(appender, resends, b"data", 3, 99))
+    for _ in range(len(appender.outcomes) or 1):
+        resends.send()
     return await resending.outcome
 
 
@@ -72,7 +71,7 @@ async def test_a_refused_append_is_told() -> None:
 
 async def test_a_cancelled_caller_is_not_served_again() -> None:
     appender = Appender(None)
-    resending = Resending(appender, b"data", 1, 1)
+    resending = Resending(appender, Resends(), b"data", 1, 1)
     resending.outcome.cancel()
     resending.send()
     assert [] == appender.appends
