@@ -81,11 +81,15 @@ class ConsumerGroups:
         assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
         waiter = self._runtime.register(CLOSING)
         command = replace(command, waiter=waiter)
-        effects = consumer_beat_state.beat(group, command, self._catalog, now_ms)
-        if command.member_id in group.roster and self._table.get(group.group_id) is not host:
-            self._table.put(host, self._runtime)
-            self._runtime.perform(host, first_effects)
-        result = await self._runtime.run(host, waiter, effects)
+
+        def request(now_ms: int) -> list[Effect]:
+            effects = consumer_beat_state.beat(group, command, self._catalog, now_ms)
+            if command.member_id in group.roster and self._table.get(group.group_id) is not host:
+                self._table.put(host, self._runtime)
+                self._runtime.perform(host, first_effects)
+            return effects
+
+        result = await self._runtime.run(host, waiter, request)
         assert isinstance(result, BeatResult), f"not the answer to a heartbeat: {result!r}"
         return result
 

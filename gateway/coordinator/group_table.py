@@ -100,11 +100,15 @@ class GroupTable:
             self.ensure(group_id)
 
     def reload(self, failed: Host, store: LedgerStore, runtime: CoordinatorRuntime) -> None:
-        """Make a group anew from its row, in place of one that a fault has closed."""
+        """Make a group anew from its row, in place of one that a fault has closed.
+
+        Raises:
+            StorageFailed: its row cannot be read now; the failed one keeps its place until it can.
+        """
         if self._hosts.get(failed.name) is not failed:
             return
-        del self._hosts[failed.name]
         row = store.get_row(records.encode_key(failed.name))
+        del self._hosts[failed.name]
         if row is None:
             self.ensure(failed.name)
             return

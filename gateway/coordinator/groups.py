@@ -28,6 +28,7 @@ from gateway.coordinator.group_messages import (
 from gateway.coordinator.group_offsets import GroupOffsets
 from gateway.coordinator.group_state import ClassicGroup
 from gateway.coordinator.group_table import GroupHost, GroupTable
+from gateway.coordinator.outcome import Effect
 from gateway.coordinator.runtime import CoordinatorRuntime
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore
@@ -59,7 +60,6 @@ class GroupCoordinator:
         consumers: ConsumerGroups,
         catalog: TopicCatalog,
         config: GroupConfig,
-        clock: Clock,
         entropy: Entropy,
     ) -> None:
         self.config = config
@@ -68,7 +68,6 @@ class GroupCoordinator:
         self._table = table
         self._catalog = catalog
         self._runtime = runtime
-        self._clock = clock
         self._entropy = entropy
         self._is_closed = False
 
@@ -113,7 +112,6 @@ class GroupCoordinator:
             consumers=consumers,
             catalog=catalog,
             config=config,
-            clock=clock,
             entropy=entropy,
         )
 
@@ -145,15 +143,17 @@ class GroupCoordinator:
         if error is not ErrorCode.NONE:
             return Later.at_once(JoinResult(error=error, member_id=command.member_id))
         refused = JoinResult(error=CLOSING, member_id=command.member_id)
-        command.waiter = self._runtime.register(refused)
         command.new_member_id = self._new_member_id(command)
         host = self._host_to_join(command.group_id)
-        now_ms = self._clock.monotonic_ms()
-        if isinstance(host.group, ConsumerGroup):
-            effects = consumer_classic_state.join(host.group, command, self._catalog, now_ms)
-        else:
-            effects = join_state.join(host.group, command, now_ms)
-        return cast("Later[JoinResult]", self._runtime.run(host, command.waiter, effects))
+        command.waiter = self._runtime.register(refused)
+        group = host.group
+
+        def request(now_ms: int) -> list[Effect]:
+            if isinstance(group, ConsumerGroup):
+                return consumer_classic_state.join(group, command, self._catalog, now_ms)
+            return join_state.join(group, command, now_ms)
+
+        return cast("Later[JoinResult]", self._runtime.run(host, command.waiter, request))
 
     def sync(self, command: SyncCommand) -> Later[SyncResult]:
         """Ask for an assignment; it is there when the leader's is durable, or at once.
@@ -168,12 +168,14 @@ class GroupCoordinator:
         if host is None:
             return Later.at_once(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
         command.waiter = self._runtime.register(_SYNC_REFUSED)
-        now_ms = self._clock.monotonic_ms()
-        if isinstance(host.group, ConsumerGroup):
-            effects = consumer_classic_state.sync(host.group, command, self._catalog, now_ms)
-        else:
-            effects = sync_state.sync(host.group, command, now_ms)
-        return cast("Later[SyncResult]", self._runtime.run(host, command.waiter, effects))
+        group = host.group
+
+        def request(now_ms: int) -> list[Effect]:
+            if isinstance(group, ConsumerGroup):
+                return consumer_classic_state.sync(group, command, self._catalog, now_ms)
+            return sync_state.sync(group, command, now_ms)
+
+        return cast("Later[SyncResult]", self._runtime.run(host, command.waiter, request))
 
     def heartbeat(self, group_id: str, sender: Sender) -> ErrorCode:
         """Keep a member alive."""
@@ -184,12 +186,14 @@ class GroupCoordinator:
         host = self.consumers.find(group_id)
         if host is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        now_ms = self._clock.monotonic_ms()
-        if isinstance(host.group, ClassicGroup):
-            return host.group.heartbeat(sender, now_ms)
-        error, effects = consumer_classic_state.heartbeat(host.group, sender, now_ms)
-        self._runtime.perform(host, effects)
-        return error
+        group = host.group
+
+        def request(now_ms: int) -> tuple[ErrorCode, Iterable[Effect]]:
+            if isinstance(group, ClassicGroup):
+                return group.heartbeat(sender, now_ms), ()
+            return consumer_classic_state.heartbeat(group, sender, now_ms)
+
+        return self._runtime.decide(host, request, CLOSING)
 
     def leave(
         self, group_id: str, leavers: tuple[Leaver, ...]
@@ -202,13 +206,19 @@ class GroupCoordinator:
         host = self.consumers.find(group_id)
         if host is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leavers)
-        now_ms = self._clock.monotonic_ms()
-        if isinstance(host.group, ConsumerGroup):
-            errors, effects = consumer_classic_state.leave(host.group, leavers, now_ms)
-        else:
-            errors, effects = host.group.leave(leavers, now_ms)
-        self._runtime.perform(host, effects)
-        return ErrorCode.NONE, errors
+        group = host.group
+        refusal: tuple[ErrorCode, list[ErrorCode]] = CLOSING, []
+
+        def request(
+            now_ms: int,
+        ) -> tuple[tuple[ErrorCode, list[ErrorCode]], Iterable[Effect]]:
+            if isinstance(group, ConsumerGroup):
+                errors, effects = consumer_classic_state.leave(group, leavers, now_ms)
+            else:
+                errors, effects = group.leave(leavers, now_ms)
+            return (ErrorCode.NONE, errors), effects
+
+        return self._runtime.decide(host, request, refusal)
 
     def describe(self, group_id: str) -> GroupDescription | None:
         """Return what tools may see of a classic group; None when there is none."""

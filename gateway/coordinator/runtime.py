@@ -2,14 +2,14 @@
 
 Rule: decides nothing. Effects are performed in order, at once, on the loop; what ends later (a
 write, a timer) comes back to the state as an event and yields more effects. A state that fails on
-such an event is given up, and made anew from its row.
+an event or a request is given up, and made anew from its row.
 Must not know: groups, transactions, messages.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
 from ledger import LedgerError, LedgerStore
@@ -17,6 +17,8 @@ from runtime.clock import Clock
 from runtime.containment import Unit
 from runtime.later import Later
 from runtime.timers import TimerHandle, Timers
+
+Result = TypeVar("Result")
 
 
 class Machine(Protocol):
@@ -88,16 +90,53 @@ class CoordinatorRuntime:
         self._waiting[self._next_waiter] = _Waiter(refusal)
         return self._next_waiter
 
-    def run(self, host: Host, waiter: int, effects: Iterable[Effect]) -> Later[object]:
-        """Perform what a request caused; return its answer, which may come later.
+    def run(
+        self, host: Host, waiter: int, request: Callable[[int], Iterable[Effect]]
+    ) -> Later[object]:
+        """Let a machine decide on a request; return its answer, which may come later.
 
-        When a caller that awaits it is cancelled the machine learns that nobody waits any more.
+        A fault closes the machine, and the answer is the refusal of the waiter. When a caller that
+        awaits it is cancelled the machine learns that nobody waits any more.
+
+        Args:
+            host: of the machine.
+            waiter: of the request.
+            request: lets the machine decide, at a monotonic time.
         """
         waiting = self._waiting[waiter]
         waiting.host, answer = host, waiting.answer
-        self.perform(host, effects)
+        self.decide(host, lambda now_ms: (None, request(now_ms)), None)
+        if host.has_failed and waiter in self._waiting:
+            self._refuse(waiter)
         if not answer.is_settled:
             answer.on_abandoned = partial(self._abandon, host, waiter)
+        return answer
+
+    def decide(
+        self,
+        host: Host,
+        request: Callable[[int], tuple[Result, Iterable[Effect]]],
+        refusal: Result,
+    ) -> Result:
+        """Let a machine decide on a request that is answered at once; return the answer.
+
+        A fault closes the machine, and the answer is `refusal`.
+
+        Args:
+            host: of the machine.
+            request: lets the machine decide, at a monotonic time.
+            refusal: the answer if nothing was decided.
+        """
+        if host.has_failed:
+            # It could not be made anew before.
+            self.containment.run(Unit("group", host.name), self.on_fault, host)
+            return refusal
+        try:
+            answer, effects = request(self._clock.monotonic_ms())
+            self.perform(host, effects)
+        except Exception as error:  # noqa: BLE001 - what it has changed so far is given up
+            self._failed(host, error)
+            return refusal
         return answer
 
     def perform(self, host: Host, effects: Iterable[Effect]) -> None:
@@ -171,8 +210,11 @@ class CoordinatorRuntime:
         try:
             self.perform(host, event(self._clock.monotonic_ms()))
         except Exception as error:  # noqa: BLE001 - timers and writes of others go on
-            unit = Unit("group", host.name, partial(self._close_after_fault, host))
-            self.containment.failed(unit, error)
+            self._failed(host, error)
+
+    def _failed(self, host: Host, error: Exception) -> None:
+        unit = Unit("group", host.name, partial(self._close_after_fault, host))
+        self.containment.failed(unit, error)
 
     def _close_after_fault(self, host: Host) -> None:
         host.has_failed = True

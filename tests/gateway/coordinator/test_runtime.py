@@ -124,14 +124,16 @@ async def test_stopped_store_fails_the_write_at_once(stage: Stage) -> None:
 async def test_answer_that_comes_at_once_needs_no_wait(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
 
-    assert await stage.runtime.run(stage.host, waiter, [Answer(waiter, "yes")]) == "yes"
+    assert await stage.runtime.run(stage.host, waiter, lambda _: [Answer(waiter, "yes")]) == "yes"
     assert stage.runtime.waiting_count == 0
 
 
 async def test_answer_of_a_later_event_wakes_the_request(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
     stage.machine.reactions["timer", KEY, 10] = [Answer(waiter, "late")]
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, [Schedule(KEY, 10)]))
+    request = asyncio.ensure_future(
+        stage.runtime.run(stage.host, waiter, lambda _: [Schedule(KEY, 10)])
+    )
 
     await stage.advance(10)
 
@@ -142,7 +144,7 @@ async def test_answer_of_a_later_event_wakes_the_request(stage: Stage) -> None:
 
 async def test_cancelled_request_is_reported_once(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
     await settle()
 
     request.cancel()
@@ -154,7 +156,7 @@ async def test_cancelled_request_is_reported_once(stage: Stage) -> None:
 
 async def test_answer_and_cancellation_in_one_turn_count_as_answered(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
     await settle()
 
     stage.perform(Answer(waiter, "yes"))
@@ -166,7 +168,7 @@ async def test_answer_and_cancellation_in_one_turn_count_as_answered(stage: Stag
 
 async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
     await settle()
 
     stage.runtime.refuse_all()
@@ -185,7 +187,7 @@ async def test_machine_that_fails_on_an_event_is_given_up_and_others_go_on(
     stage.machine.fault_in = "timer" if event == "a timer" else "persisted"
     waiter = stage.runtime.register("refused")
     answer = stage.runtime.run(
-        stage.host, waiter, [Persist(1, "row"), Schedule(KEY, 10), Schedule(OTHER, 20)]
+        stage.host, waiter, lambda _: [Persist(1, "row"), Schedule(KEY, 10), Schedule(OTHER, 20)]
     )
     stage.runtime.perform(Host(other), [Schedule(KEY, 10), Schedule(OTHER, 20)])
     await stage.store.flush()

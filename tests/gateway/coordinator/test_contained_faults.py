@@ -1,0 +1,149 @@
+"""A fault in a request to a group: the client tries again, the group is made anew from its row."""
+
+from collections.abc import Awaitable, Callable
+from types import ModuleType
+from typing import Any, cast
+
+import pytest
+
+from gateway.coordinator import consumer_beat_state, consumer_classic_state, join_state, sync_state
+from gateway.coordinator.group_messages import JoinResult, Leaver, Sender
+from gateway.coordinator.group_state import ClassicGroup
+from gateway.wire.error_codes import ErrorCode
+from ledger import LedgerStore, StorageFailed
+from tests.contained import Contained
+from tests.gateway.coordinator.consumer_words import CatalogOfTest, command
+from tests.gateway.coordinator.consumer_words import join_command as consumer_join
+from tests.gateway.coordinator.group_words import join_command, sync_command
+from tests.gateway.coordinator.shell_words import CoordinatorBench, coordinator
+
+UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def fail_half_way(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) -> None:
+    """Let the next call change the group, and raise then."""
+    original = getattr(owner, name)
+
+    def fails(*arguments: Any) -> object:
+        patch.setattr(owner, name, original)
+        original(*arguments)
+        raise RuntimeError("injected")
+
+    patch.setattr(owner, name, fails)
+
+
+async def join(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
+    return (await bench.groups.join(join_command(member.member_id))).error
+
+
+async def sync(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
+    return (await bench.groups.sync(sync_command(member.member_id, 1))).error
+
+
+async def heartbeat(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
+    return bench.groups.heartbeat("g", Sender(member.member_id, 1))
+
+
+async def leave(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
+    return bench.groups.leave("g", (Leaver(member.member_id),))[0]
+
+
+CLASSIC: dict[str, tuple[type | ModuleType, str, Any]] = {
+    "join": (join_state, "join", join),
+    "sync": (sync_state, "sync", sync),
+    "heartbeat": (ClassicGroup, "heartbeat", heartbeat),
+    "leave": (ClassicGroup, "leave", leave),
+}
+
+
+@pytest.mark.parametrize("kind", CLASSIC)
+async def test_classic_group_that_fails_in_a_request_is_as_it_was_stored(
+    kind: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """It stayed half changed: a member that was told an error had left, or joined, in memory."""
+    owner, name, request = CLASSIC[kind]
+    async with coordinator() as bench:
+        member, other = await bench.stable(), await bench.stable("other")
+        before = bench.groups.describe("g")
+        fail_half_way(monkeypatch, owner, name)
+        ask = cast("Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]", request)
+        assert UNAVAILABLE == await ask(bench, member)
+        assert ["a fault here closes group g"] == contained.messages
+        assert before == bench.groups.describe("g")
+        assert ErrorCode.NONE == await heartbeat(bench, member)
+        assert ErrorCode.NONE == bench.groups.heartbeat("other", Sender(other.member_id, 1))
+        again = await bench.join(member.member_id)
+        assert (ErrorCode.NONE, 2, 0) == (
+            again.error,
+            again.generation,
+            bench.groups.waiting_count,
+        )
+
+
+async def test_members_that_wait_for_a_group_that_fails_are_told_to_try_again(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator() as bench:
+        waiting = await bench.start(bench.groups.join(join_command()))
+        fail_half_way(monkeypatch, join_state, "join")
+        assert UNAVAILABLE == (await bench.groups.join(join_command())).error
+        assert UNAVAILABLE == (await waiting).error
+        assert (ErrorCode.NONE, 1) == ((await bench.join()).error, len(contained.messages))
+
+
+async def test_group_whose_row_cannot_be_read_keeps_its_place_until_it_can(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """A group without members in its place would take its row."""
+    async with coordinator() as bench:
+        member = await bench.stable()
+        get_row = LedgerStore.get_row
+
+        def unreadable(self: LedgerStore, key: bytes) -> bytes | None:
+            raise StorageFailed("injected")
+
+        monkeypatch.setattr(LedgerStore, "get_row", unreadable)
+        fail_half_way(monkeypatch, ClassicGroup, "heartbeat")
+        assert UNAVAILABLE == await heartbeat(bench, member)
+        assert UNAVAILABLE == await join(bench, member)
+        assert UNAVAILABLE == await heartbeat(bench, member)
+        monkeypatch.setattr(LedgerStore, "get_row", get_row)
+        assert UNAVAILABLE == await heartbeat(bench, member)
+        assert ErrorCode.NONE == await heartbeat(bench, member)
+    assert "group g could not be closed after it" in contained.messages
+
+
+@pytest.mark.parametrize("epoch", [0, 1, -1])
+async def test_consumer_group_that_fails_in_a_heartbeat_is_as_it_was_stored(
+    epoch: int, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        consumers = bench.groups.consumers
+        joined = await consumers.heartbeat(consumer_join("a", "t"))
+        before = consumers.describe("g")
+        fail_half_way(monkeypatch, consumer_beat_state, "beat")
+        name = "a" if epoch else "b"
+        asked = command(name, epoch) if epoch else consumer_join(name, "t")
+        assert UNAVAILABLE == (await consumers.heartbeat(asked)).error
+        assert ["a fault here closes group g"] == contained.messages
+        assert before == consumers.describe("g")
+        again = await consumers.heartbeat(command("a", joined.epoch))
+        assert (ErrorCode.NONE, 0) == (again.error, bench.groups.waiting_count)
+
+
+@pytest.mark.parametrize("kind", ["join", "sync", "heartbeat", "leave"])
+async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_stored(
+    kind: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        consumers = bench.groups.consumers
+        await consumers.heartbeat(consumer_join("a", "t"))
+        before = consumers.describe("g")
+        fail_half_way(monkeypatch, consumer_classic_state, kind)
+        member = JoinResult(error=ErrorCode.NONE, member_id="" if kind == "join" else "a")
+        ask = cast(
+            "Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]", CLASSIC[kind][2]
+        )
+        assert UNAVAILABLE == await ask(bench, member)
+        assert ["a fault here closes group g"] == contained.messages
+        assert before == consumers.describe("g")
