@@ -4,7 +4,8 @@ Rule: it moves piece after piece through the committer's ordinary groups, one at
 engine finds something worth it; it sleeps until ledgers were dropped, or a checkpoint has moved on.
 While others append, only a log that is dead by half is worth it: a copy costs as much as an append.
 A failure ends the search until then; nothing has to be undone, as every piece is asked for anew.
-After a fault of ours the work begins again from the top.
+After a fault of ours the work begins again from the top, when the next ledgers are dropped; after
+several faults in a row it ends, until the store is opened again.
 Must not know: files, what is in a piece.
 
 | it waits           | until                                                 |
@@ -39,6 +40,8 @@ LOOK_DELAY_MS = 1000
 """Who deletes much deletes it in turn: what goes next is not to be moved before it goes."""
 IDLE_MS = 1000
 """Nobody appends when nobody has for so long."""
+FAULTS_IN_A_ROW_MAX = 10
+"""What fails in so many rounds is broken for good."""
 BUSY_DEAD_SHARE_MAX = 0.5
 """Of the log, while others append."""
 PIECE_BYTES = 256 * 1024
@@ -80,6 +83,7 @@ class SpaceReclaim:
         self._changed = Signal()
         self._is_closing = False
         self._is_waiting = False
+        self._faults_in_a_row = 0
         self._own_turns = self._turns_seen = self._busy_until_ms = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -90,10 +94,23 @@ class SpaceReclaim:
         self._committer.on_space = self._changed.notify
         self._begin()
 
-    def _begin(self) -> None:
+    def _begin(self, version: int | None = None) -> None:
+        """Begin to work; after a fault, when something beyond a version of `_changed` is there."""
         if not (self._is_closing or self._supervisor.is_closed):
-            unit = Unit("background work", "reclaiming space", self._begin)
-            self._task = self._supervisor.spawn(self._work(), "ledger space", unit=unit)
+            unit = Unit("background work", "reclaiming space", self._begin_again)
+            self._task = self._supervisor.spawn(self._work(version), "ledger space", unit=unit)
+
+    def _begin_again(self) -> None:
+        """Go on after a fault. The pause does not depend on the clock: that may be what fails."""
+        self._faults_in_a_row += 1
+        if self._faults_in_a_row >= FAULTS_IN_A_ROW_MAX:
+            logger.error(
+                "space of deleted ledgers is given back no more until the store is opened again: "
+                "%d faults in a row",
+                self._faults_in_a_row,
+            )
+            return
+        self._begin(self._changed.version)
 
     async def close(self) -> None:
         """Stop, after the piece that is under way. May be repeated."""
@@ -149,7 +166,9 @@ class SpaceReclaim:
             self._busy_until_ms = now_ms + IDLE_MS
         return now_ms >= self._busy_until_ms
 
-    async def _work(self) -> None:
+    async def _work(self, version: int | None) -> None:
+        if version is not None:
+            await self._waiting(self._changed.wait_beyond(version))
         period_ms = 1000 * PIECE_BYTES / self._bytes_per_second
         pace = pace_by(self._clock, period_ms=period_ms)
         while not self._is_closing:
@@ -162,6 +181,7 @@ class SpaceReclaim:
                 if self._committer.fatal is not None:
                     return
                 logger.warning("dead space is kept for now: %s", error)
+            self._faults_in_a_row = 0
             if not self._is_closing:
                 await self._waiting(self._changed.wait_beyond(version))
 

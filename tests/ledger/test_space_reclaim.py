@@ -13,10 +13,11 @@ from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, St
 from ledger.engine.base import CommitGroup
 from ledger.engine.log_rocksdb import LogRocksdbEngine
 from ledger.errors import Fenced, StorageFailed
-from ledger.space_reclaim import IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
+from ledger.space_reclaim import FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
 from ledger.testing import FaultyEngine, ManualClock
 from ledger.threads import StoreThreads
 from runtime.blocking import BlockingPool
+from tests.contained import Contained
 from tests.ledger.words import OpenStore, all_of
 
 FILE_BYTES = 200_000
@@ -276,6 +277,31 @@ async def test_failed_write_in_the_background_waits_for_the_next_deletion(
     assert entries == await all_of(kept)
     await store.close()
     on_disk.close()
+
+
+async def test_a_fault_waits_for_the_next_deletion_and_many_in_a_row_end_the_work(
+    open_store: OpenStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    contained: Contained,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It began again at once: a clock that fails made it a loop that is never idle."""
+    slept: list[int] = []
+
+    async def fails(delay_ms: int) -> None:
+        slept.append(delay_ms)
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(clock, "sleep", fails)
+    store = await open_store(engine=FaultyEngine(None), config=FAST)
+    for number in range(FAULTS_IN_A_ROW_MAX + 2):
+        for _ in range(100):
+            await at_rest(store)
+        assert min(number + 1, FAULTS_IN_A_ROW_MAX) == len(slept) == len(contained.messages)
+        await store.open_managed_ledger("short-lived")
+        await store.delete_managed_ledger("short-lived")
+    assert "until the store is opened again: 10 faults in a row" in caplog.text
 
 
 async def test_fenced_store_moves_nothing(open_store: OpenStore, on_disk: LogRocksdbEngine) -> None:
