@@ -258,6 +258,11 @@ class Server:
         services.metrics.gauge(
             "native_streams", lambda: rpc.stream_count, "open streams of native clients"
         )
+        services.metrics.gauge(
+            "native_delivery_bytes_waiting",
+            lambda: rpc.delivery_bytes_waiting,
+            "bytes of deliveries that native consumers have not taken",
+        )
         # Once more, as the other listener may have taken it: gRPC would complain in its own way.
         await _check_address_free("native", address)
         try:

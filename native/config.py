@@ -20,6 +20,9 @@ class NativeConfig:
     """Producers, consumers and calls of all clients at one time; more are refused."""
     delivery_bytes_max: int = 4 * 1024 * 1024
     """What waits for one consumer that reads slowly, beyond which it is handed nothing more."""
+    delivery_bytes_total_max: int = 256 * 1024 * 1024
+    """The same for all consumers together. Each may fill an equal part of it, and 64 KiB in any
+    case; when all of it is full, a consumer is handed one entry at a time."""
     produce_bytes_max: int = 16 * 1024 * 1024
     """What one producer may have in work, beyond which its stream is not read. What was asked for
     is in work until its answer is on its way: who reads no answers is not read, either."""

@@ -8,12 +8,14 @@ Must not know: what the broker is made of.
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
 import grpc.aio
 
 from native.config import NativeConfig
+from native.delivery_window_state import DeliveryTotal
 from native.errors import KledgerError, NotAllowed, Unavailable
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_calls import UNARY
@@ -84,6 +86,11 @@ class RpcServer:
         self._supervisor = supervisor
         self._message_bytes_max = message_bytes_max
         self._config = config or NativeConfig()
+        self._deliveries = DeliveryTotal(self._config.delivery_bytes_total_max)
+        self._factories: dict[str, StreamFactory] = {
+            **STREAMS,
+            "Consume": partial(ConsumerStream, total=self._deliveries),
+        }
         self._versions = versions
         self._server: Any = None
         self._streams: set[LinkStream[Any, Any]] = set()
@@ -93,6 +100,11 @@ class RpcServer:
     def stream_count(self) -> int:
         """How many producers and consumers are connected."""
         return len(self._streams)
+
+    @property
+    def delivery_bytes_waiting(self) -> int:
+        """What was handed to consumers and is not on its way to their clients yet."""
+        return self._deliveries.waiting_bytes
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Accept clients; return the address.
@@ -146,7 +158,7 @@ class RpcServer:
             else grpc.unary_unary_rpc_method_handler
         )
         if call.is_stream:
-            behaviour = self._streaming(STREAMS[name])
+            behaviour = self._streaming(self._factories[name])
         elif name == "Hello":
             behaviour = self._answering(self._hello, is_versioned=False)
         else:

@@ -9,7 +9,7 @@ Must not know: who listens, what a broker is made of.
 from collections.abc import Sequence
 
 from native.config import NativeConfig
-from native.delivery_window_state import DeliveryWindow
+from native.delivery_window_state import DeliveryTotal, DeliveryWindow
 from native.errors import InvalidArgument, KledgerError
 from native.proto import kledger_native_pb2 as pb
 from native.rpc_errors import message_of
@@ -77,11 +77,26 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
     """Serves one consumer."""
 
     def __init__(
-        self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
+        self,
+        broker: Broker,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
+        *,
+        total: DeliveryTotal | None = None,
     ) -> None:
+        """Args: total: of all consumers of the server; None: this is the only one."""
         super().__init__(broker, context, supervisor, config.acknowledgements_max)
-        self._window = DeliveryWindow(config.delivery_bytes_max)
+        total = total or DeliveryTotal(config.delivery_bytes_total_max)
+        self._window = DeliveryWindow(config.delivery_bytes_max, total)
         self._epoch = 0
+
+    async def run(self) -> None:
+        """Serve the stream; what waits when it ends is gone."""
+        try:
+            await super().run()
+        finally:
+            self._window.close()
 
     def end(self, error: KledgerError | None) -> None:
         """End the link; after a reset, what was read before must not be delivered any more."""

@@ -84,6 +84,32 @@ async def test_reader_that_stands_still_gets_nothing_beyond_the_window() -> None
         call.cancel()
 
 
+async def test_readers_that_stand_still_share_one_limit() -> None:
+    """Each of the eight alone would get twenty; behind the first ones they get one at a time."""
+    config = NativeConfig(delivery_bytes_max=20 * SIZE, delivery_bytes_total_max=24 * SIZE)
+    async with pair(config) as both:
+        calls = []
+        most = 0
+        for _ in range(8):
+            calls.append(both.client._connection.stream("Consume"))
+            permits = [pb.ConsumerCall(permits=100_000)]
+            await calls[-1].write(pb.ConsumeRequest(open=OPEN, calls=permits))
+            await calls[-1].read()
+            for _ in range(500):
+                for link in [each for each in both.broker.links if each.permits > 0]:
+                    count, link.permits = link.permits, 0
+                    link.deliver([delivery(n, size=SIZE) for n in range(count)])
+                most = max(most, both.server.delivery_bytes_waiting)
+                await asyncio.sleep(0)
+        assert both.server.delivery_bytes_waiting >= 8 * SIZE, "the sockets take no more"
+        assert most <= 48 * SIZE, "the limit, and what first guesses may be wrong"
+        for call in calls:
+            call.cancel()
+        while both.server.stream_count:
+            await both.server._stream_ended.wait()
+        assert 0 == both.server.delivery_bytes_waiting
+
+
 async def test_producer_with_too_much_in_work_is_not_read() -> None:
     config = NativeConfig(produce_bytes_max=3 * SIZE)
     async with pair(config) as both:
