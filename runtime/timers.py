@@ -100,7 +100,7 @@ class TimerHandle:
     def cancel(self) -> None:
         """Make sure that the call does not happen; nothing if it has, or was cancelled."""
         self._table.cancel(self)
-        self._callback = _nothing  # its place in the heap may stay for long
+        self.release()  # its place in the heap may stay for long
 
     @property
     def unit(self) -> FaultUnit:
@@ -111,9 +111,13 @@ class TimerHandle:
         """Make the call; only for `Timers`."""
         self._callback()
 
+    def release(self) -> None:
+        """Let go of the callback: who made the call, or called it off, may keep the handle."""
+        self._callback, self._unit = _nothing, None
+
 
 def _nothing() -> None:
-    """The call was cancelled."""
+    """The call was made, or cancelled."""
 
 
 class Timers:
@@ -172,4 +176,5 @@ class Timers:
                     handle.fire()
                 except Exception as error:  # noqa: BLE001 - it ends where the timer belongs to
                     self._supervisor.containment.failed(handle.unit, error)
+                handle.release()
         self._alarm = None

@@ -10,6 +10,7 @@ from runtime.manual_clock import ManualClock
 from runtime.tasks import Supervisor
 from runtime.timers import STALE_MIN, Timers, TimerTable
 from tests.contained import Contained
+from tests.freed import without_collection
 
 
 async def turn() -> None:
@@ -179,4 +180,29 @@ async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
         'contained_faults{unit="timer"}': 1,
     } == supervisor.containment.metrics.snapshot()
     assert "a fault here closes subscription orders" == contained.messages[0]
+    await supervisor.close()
+
+
+async def test_a_timer_that_is_over_lets_go_of_what_it_called() -> None:
+    """Whoever set it keeps the handle often, and was in a cycle with it."""
+
+    class Setter:
+        def __init__(self, timers: Timers, deadline_ms: int) -> None:
+            self.handle = timers.call_at(deadline_ms, self.called, Unit("test", "setter"))
+
+        def called(self) -> None:
+            pass
+
+    clock = ManualClock()
+    supervisor = Supervisor()
+    timers = Timers(clock, supervisor)
+    with without_collection() as freed:
+        fired, cancelled = Setter(timers, 10), Setter(timers, 20)
+        freed.watch(fired=fired, cancelled=cancelled)
+        cancelled.handle.cancel()
+        await turn()
+        clock.advance(10)
+        await turn()
+        del fired, cancelled
+        assert [] == freed.left()
     await supervisor.close()
