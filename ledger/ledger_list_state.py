@@ -115,6 +115,13 @@ class LedgerListState:
         """Ids of all ledgers, ascending."""
         return tuple(self._ids)
 
+    def latest_time(self, ledger_id: int) -> int | None:
+        """Return the latest time stamp in a closed ledger, if it is known."""
+        record = self._records.get(ledger_id)
+        if record is None or record.max_timestamp_ms == NO_TIMESTAMP:
+            return None
+        return record.max_timestamp_ms
+
     def infos(self) -> tuple[LedgerInfo, ...]:
         """Describe every ledger, ascending by id."""
         records = self._records

@@ -55,7 +55,11 @@ class LedgerReader:
         self._services = services
         self._cache = services.cache
         self._check_readable = check_readable
-        self.search = EntrySearch(state, self.read_entry, check_readable)
+
+    @property
+    def search(self) -> EntrySearch:
+        """A search in these entries; made when it is wanted, as it keeps the reader."""
+        return EntrySearch(self._state, self.read_entry, self._check_readable)
 
     def read_cached(
         self, start: Position, count: int, bytes_max: int | None, max_position: Position

@@ -39,6 +39,10 @@ class LedgerState(Enum):
     """Failed appends are being told: new ones get StorageFailed. Leads to LEDGER_OPENED."""
 
 
+UNREADABLE = (LedgerState.CLOSED, LedgerState.FENCED, LedgerState.FENCED_FOR_DELETION)
+"""In these, reads are refused."""
+
+
 def write_error(state: LedgerState, name: str) -> LedgerError:
     """Return what an append gets in a state other than LEDGER_OPENED."""
     match state:
@@ -52,11 +56,9 @@ def write_error(state: LedgerState, name: str) -> LedgerError:
             return Fenced(f"{name} is fenced")
 
 
-def read_error(state: LedgerState, name: str) -> LedgerError | None:
-    """Return what a cursorless read gets, None when it may go on."""
-    if state in (LedgerState.CLOSED, LedgerState.FENCED, LedgerState.FENCED_FOR_DELETION):
-        return Fenced(f"{name} is {'closed' if state is LedgerState.CLOSED else 'fenced'}")
-    return None
+def read_error(state: LedgerState, name: str) -> LedgerError:
+    """Return what a cursorless read gets in a state of `UNREADABLE`."""
+    return Fenced(f"{name} is {'closed' if state is LedgerState.CLOSED else 'fenced'}")
 
 
 def deleted_error(name: str) -> LedgerError:

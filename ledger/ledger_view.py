@@ -126,8 +126,7 @@ class LedgerView:
 
     def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
         """Add a listener, and return what removes it."""
-        self.add_listener(listener, unit)
-        return lambda: self.remove_listener(listener)
+        return self._listeners.listen(listener, unit)
 
     def changed(self) -> None:
         """Tell the listeners; one that raises does not keep the others from hearing."""

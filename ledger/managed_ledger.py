@@ -19,9 +19,10 @@ from ledger.cursors.holder import CursorHolder
 from ledger.cursors.registry import CursorRegistry
 from ledger.engine.base import Buffer
 from ledger.errors import Fenced, InvalidArgument, LedgerError
+from ledger.handle_gate import HandleGate
 from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
 from ledger.ledger_reader import LedgerReader
-from ledger.ledger_state import LedgerState, deleted_error, read_error, write_error
+from ledger.ledger_state import LedgerState
 from ledger.ledger_view import LedgerView
 from ledger.metadata_change import ChangeTicket, change_rows
 from ledger.operations import AppendDone, Operation, Row, RowsDone, nobody_waits, submitted
@@ -49,7 +50,8 @@ class ManagedLedger(LedgerView, CursorHolder):
         *,
         cursors: Iterable[StoredCursor] = (),
     ) -> None:
-        reader = LedgerReader(state, services, self._check_readable, config.shown_as or name)
+        self._gate = HandleGate(name)
+        reader = LedgerReader(state, services, self._gate.check_readable, config.shown_as or name)
         super().__init__(name, state, reader, services.supervisor.containment)
         self.message_count = 0
         """Messages appended through this handle, confirmed or not; a statistic."""
@@ -72,14 +74,13 @@ class ManagedLedger(LedgerView, CursorHolder):
             ledgers=state,
             reader=self._reader,
             services=services,
-            check=self._check_changeable,
-            listen=self.listen,
+            check=self._gate.check_changeable,
+            listen=self._listeners.listen,
             on_progress=self._trim_later,
         )
         self._resends = Resends()
         self._trim_lock = asyncio.Lock()
         self._has_lost_appends = False
-        self._is_deleted = False
         self._set_state(self._state_when_open())
         self._cursors.recover(cursors)
         self._opened_ms = services.clock.monotonic_ms()
@@ -163,7 +164,7 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     def _get_ready(self) -> None:
         """Refuse an append, or let it begin a new ledger, as some before it were not written."""
-        self._check_writable()
+        self._gate.check_writable()
         self._submit_roll(nobody_waits)
 
     def _act_on_tail(self) -> None:
@@ -202,10 +203,10 @@ class ManagedLedger(LedgerView, CursorHolder):
         """Nothing unconfirmed exists any more."""
         tail, open_id = self._tail, self._list.open_id
         self._head = self._list.head
-        if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._services.versions.reset(self.name, self._head.version)
-        is_ending = self._state is LedgerState.TERMINATED and not self.is_terminated
-        if self._is_writable or is_ending:
+        is_ending = self._gate.state is LedgerState.TERMINATED and not self.is_terminated
+        if self._gate.is_writable or is_ending:
             self._set_state(LedgerState.WRITE_FAILED)
         if open_id is None:
             return
@@ -226,7 +227,7 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     def settle(self) -> None:
         """Everyone was told: accept appends again, those that are sent again first."""
-        if self._state is LedgerState.WRITE_FAILED:
+        if self._gate.state is LedgerState.WRITE_FAILED:
             self._set_state(LedgerState.LEDGER_OPENED)
             self._roll_timer.restart(delay_ms=RETRY_MS)
         self._resends.send()
@@ -242,10 +243,10 @@ class ManagedLedger(LedgerView, CursorHolder):
     def state(self) -> LedgerState:
         """What the handle may do, and what is happening to the ledger that is written to."""
         is_rolling = self._tail.ledger_id != self._list.open_id
-        if self._state is LedgerState.LEDGER_OPENED and is_rolling:
+        if self._gate.state is LedgerState.LEDGER_OPENED and is_rolling:
             is_whole = self._list.lac == self._tail.before
             return LedgerState.CREATING_LEDGER if is_whole else LedgerState.CLOSING_LEDGER
-        return self._state
+        return self._gate.state
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -258,12 +259,12 @@ class ManagedLedger(LedgerView, CursorHolder):
         """Let other settings hold, from the next append or trim on."""
         self._config = config
         self._tail.configure(config)
-        if self._is_writable:
+        if self._gate.is_writable:
             self._roll_timer.restart()
 
     async def roll_over(self) -> None:
         """Close the open ledger and go on in a new one; nothing if it is empty."""
-        self._check_writable()
+        self._gate.check_writable()
         if self._tail.next_entry:
             await submitted(self._submit_roll)
 
@@ -289,11 +290,11 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     async def terminate(self) -> Position:
         """Accept no more entries, for ever; return the last position."""
-        if self._state is LedgerState.TERMINATED:
+        if self._gate.state is LedgerState.TERMINATED:
             await self._committer.flush()
             if self._list.head.terminated_at is not None:
                 return self._list.head.terminated_at
-        self._check_writable()
+        self._gate.check_writable()
         end = self._tail.last_position
         await submitted(lambda done: self._submit_termination(end, done))
         return end
@@ -303,7 +304,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         for text in (key, value):
             if not isinstance(text, str | None):
                 raise InvalidArgument(f"a property is text, got {key!r}: {value!r}")
-        self._check_changeable()
+        self._gate.check_changeable()
         properties = {**self._head.properties}
         if value is None:
             properties.pop(key, None)
@@ -314,8 +315,10 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     async def close(self) -> None:
         """Wait for what was appended, and let go of the managed ledger. May be repeated."""
-        is_being_deleted = self._state is LedgerState.FENCED_FOR_DELETION
-        if not (is_being_deleted or self._is_writable or self._state is LedgerState.TERMINATED):
+        is_being_deleted = self._gate.state is LedgerState.FENCED_FOR_DELETION
+        if not (
+            is_being_deleted or self._gate.is_writable or self._gate.state is LedgerState.TERMINATED
+        ):
             await self._committer.flush()
             return
         if not is_being_deleted:
@@ -333,6 +336,11 @@ class ManagedLedger(LedgerView, CursorHolder):
         self._on_closed(self)
         self.changed()
 
+    def forget_cached(self) -> None:
+        """Let go of the entries in memory: nobody is likely to read them soon."""
+        for ledger_id in self._list.ledger_ids:
+            self._services.forget_ledger(ledger_id)
+
     def close_after_fault(self, error: Exception) -> None:
         """Refuse everything from now on: memory is in doubt, the next opening reads the storage."""
         self.has_failed = True
@@ -345,25 +353,25 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     def fence(self) -> None:
         """Another owner took over, or the store stopped: refuse everything from now on."""
-        if self._state is not LedgerState.CLOSED:
+        if self._gate.state is not LedgerState.CLOSED:
             self._set_state(LedgerState.FENCED)
             self.changed()
 
     def fence_for_deletion(self) -> None:
         """Refuse everything while the managed ledger is deleted."""
-        if self._state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._set_state(LedgerState.FENCED_FOR_DELETION)
 
     def end_deletion(self, *, deleted: bool) -> None:
         """The deletion is durable, or has failed and everything is as before."""
-        self._is_deleted = deleted
+        self._gate.is_deleted = deleted
         if deleted:
             self._cursors.end()
             self._set_state(LedgerState.CLOSED)
             self.changed()
-        elif self._state is LedgerState.FENCED_FOR_DELETION:
+        elif self._gate.state is LedgerState.FENCED_FOR_DELETION:
             self._set_state(self._state_when_open())
-            if self._is_writable:
+            if self._gate.is_writable:
                 self._roll_timer.restart()
 
     def apply(self, change: MetadataChange) -> None:
@@ -386,40 +394,21 @@ class ManagedLedger(LedgerView, CursorHolder):
     # Inside
 
     def _set_state(self, state: LedgerState) -> None:
-        self._state = state
-        self._is_writable = state is LedgerState.LEDGER_OPENED
-        self._is_ready = self._is_writable and not self._has_lost_appends
-        if not self._is_writable and state is not LedgerState.WRITE_FAILED:
+        gate = self._gate
+        gate.enter(state)
+        self._is_ready = gate.is_writable and not self._has_lost_appends
+        if gate.is_over:
+            self._roll_timer.end()
+            self._cursors.unlink()
+        elif not gate.is_writable and state is not LedgerState.WRITE_FAILED:
             self._roll_timer.stop()
 
     def _state_when_open(self) -> LedgerState:
         return LedgerState.TERMINATED if self.is_terminated else LedgerState.LEDGER_OPENED
 
-    def _write_error(self) -> LedgerError:
-        if self._is_deleted:
-            return deleted_error(self.name)
-        return write_error(self._state, self.name)
-
-    def _check_writable(self) -> None:
-        if not self._is_writable:
-            raise self._write_error()
-
-    def _check_readable(self) -> None:
-        if self._is_writable:
-            return
-        if self._is_deleted:
-            raise deleted_error(self.name)
-        if error := read_error(self._state, self.name):
-            raise error
-
-    def _check_changeable(self) -> None:
-        """A terminated managed ledger can still be trimmed and described."""
-        if self._state is not LedgerState.TERMINATED:
-            self._check_writable()
-
     def _roll_if_needed(self) -> None:
         """Roll for a reason that is there without anybody asking for it."""
-        if self._is_writable and self._tail.next_entry:
+        if self._gate.is_writable and self._tail.next_entry:
             # A conflict has fenced this handle; whoever uses it next will hear.
             with suppress(Fenced):
                 self._submit_roll(nobody_waits)
@@ -466,7 +455,7 @@ class ManagedLedger(LedgerView, CursorHolder):
 
     async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
         """Delete what `plan` selects, one deletion at a time; metadata and data go together."""
-        self._check_changeable()
+        self._gate.check_changeable()
         # Cancelled halfway, it would let the next one select the same ledgers again.
         await self._services.supervisor.finish(self._remove_selected(plan), f"trim {self.name}")
 
@@ -474,7 +463,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]
     ) -> None:
         async with self._trim_lock:
-            self._check_changeable()
+            self._gate.check_changeable()
             removed = plan(self._list.infos())
             if removed:
                 change = MetadataChange(head=self._head.successor(), removed=removed)

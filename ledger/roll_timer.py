@@ -62,10 +62,20 @@ class RollTimer:
             self._handle.cancel()
             self._handle = None
 
+    def end(self) -> None:
+        """Wait no more, for ever: let go of what it calls."""
+        self.stop()
+        self._roll, self._unit = _nothing, None
+
     def _act(self) -> None:
         """Roll, unless somebody has written to an inactive ledger since the timer was set."""
+        self._handle = None
         deadline_ms = self._tail.roll_deadline_ms
         if deadline_ms is not None and deadline_ms > self._clock.monotonic_ms():
             self.restart()
         else:
             self._roll()
+
+
+def _nothing() -> None:
+    """The timer has ended."""

@@ -41,6 +41,11 @@ class Listeners:
         """Stop calling back; nothing if it was not there."""
         self._listeners.pop(listener, None)
 
+    def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
+        """Add a listener, and return what removes it."""
+        self.add(listener, unit)
+        return lambda: self.remove(listener)
+
     def notify(self) -> None:
         """Call everyone who is here now."""
         for listener, unit in tuple(self._listeners.items()):

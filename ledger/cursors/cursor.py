@@ -77,16 +77,16 @@ class Cursor:
         self.name = name
         self.state = state
         self.writer = writer
-        self.is_closed = False
         self._host = host
         self._revision = door or CursorDoor(state)
         self._revision.ended = self._revised
         self._reads = CursorReads(
+            name,
             state,
             self._revision,
             ledgers=host.ledgers,
             reader=host.reader,
-            check=self._check_open,
+            check=host.check,
             listen=host.listen,
         )
         self._is_finding = False
@@ -121,6 +121,11 @@ class Cursor:
     def properties(self) -> Mapping[str, int]:
         """What was given with the last mark-delete."""
         return dict(self.state.properties)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it refuses everything."""
+        return self._reads.is_closed
 
     @property
     def is_durable(self) -> bool:
@@ -429,16 +434,14 @@ class Cursor:
 
     def end(self) -> None:
         """Refuse everything from now on; who waits hears of it."""
-        self.is_closed = True
+        self._revision.ended = _nothing  # a revision under way ends without it, or in a successor
+        self._reads.end()
         self._host.forget(self)
-        self._reads.wake()
 
     # Inside
 
     def _check_open(self) -> None:
-        self._host.check()
-        if self.is_closed:
-            raise AlreadyClosed(f"cursor {self.name} is closed")
+        self._reads.check_open()
 
     def _admits(self, *positions: Position, revision: int | None) -> bool:
         """Tell whether an acknowledgement counts."""
@@ -481,6 +484,10 @@ class Cursor:
         self._reads.wake()
         if self.writer is not None:
             self.writer.note()
+
+
+def _nothing() -> None:
+    """Nobody looks any more."""
 
 
 def _limits(count: int, bytes_max: int | None, max_position: Position) -> ReadLimits:

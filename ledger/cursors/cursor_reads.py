@@ -15,6 +15,7 @@ from ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from ledger.cursors.cursor_state import CursorState
 from ledger.entry import Entry
 from ledger.errors import (
+    AlreadyClosed,
     ConcurrentWait,
     InvalidArgument,
     LedgerError,
@@ -63,6 +64,7 @@ class CursorReads:
 
     def __init__(
         self,
+        name: str,
         state: CursorState,
         revision: CursorStateRevisionController[CursorState],
         *,
@@ -74,13 +76,16 @@ class CursorReads:
         """Make one.
 
         Args:
+            name: of the cursor.
             state: where the cursor stands.
             revision: its door.
             ledgers: tells the end.
             reader: reads entries.
-            check: raises when the cursor cannot be used any more.
+            check: raises when the managed ledger cannot be used any more.
             listen: calls back when there may be new entries, until what it returns is called.
         """
+        self.is_closed = False
+        self._name = name
         self._state = state
         self._revision = revision
         self._ledgers = ledgers
@@ -96,6 +101,17 @@ class CursorReads:
     def wake(self) -> None:
         """Something changed: whoever waits looks again."""
         self._signal.notify()
+
+    def check_open(self) -> None:
+        """Raise when the cursor cannot be used any more."""
+        self._check()
+        if self.is_closed:
+            raise AlreadyClosed(f"cursor {self._name} is closed")
+
+    def end(self) -> None:
+        """Refuse everything from now on; who waits hears of it."""
+        self.is_closed = True
+        self.wake()
 
     async def read(self, limits: ReadLimits) -> list[Entry]:
         """Read on from the read position; see `Cursor.read`."""
@@ -113,7 +129,7 @@ class CursorReads:
                     entries = await self._read(limits)
                     if entries:
                         return entries
-                self._check()
+                self.check_open()
                 if self._ledgers.is_terminated and not self._state.has_unread:
                     self._check_not_over()
                 if await self._is_cancelled_waiting(version):
@@ -143,7 +159,7 @@ class CursorReads:
             entries += await self._read_row(first, last, number)
             if self._revision.is_outdated(number):
                 return [], set()
-        self._check()
+        self.check_open()
         # Acknowledged, or trimmed, while it was read: then it is no longer owed either.
         kept = [entry for entry in entries if not state.is_acknowledged(entry.position)]
         return kept, {each for each in wanted if state.is_acknowledged(each)}
@@ -159,9 +175,10 @@ class CursorReads:
         self._listening_count -= 1
         if not self._listening_count:
             self._stop_listening()
+            self._stop_listening = _nothing
 
     def _check_admitted(self) -> None:
-        self._check()
+        self.check_open()
         if self._revision.is_running:
             raise ResetInProgress("the positions of the cursor are being revised")
 
@@ -199,7 +216,7 @@ class CursorReads:
                 entries, last = await self._collect(limits, number)
                 if self._revision.is_outdated(number):
                     return []
-                self._check()
+                self.check_open()
                 if last is not None:
                     state.read_upto(last)
                 owed = state.owed_of(entries, since)

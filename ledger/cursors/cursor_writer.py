@@ -211,6 +211,10 @@ class CursorWriter:
         """Entries up to `last` are about to go; a restart would see that by itself."""
         self._durable_position = max(self._durable_position, last)
 
+    def unlink(self) -> None:
+        """The handle is over: nobody wants to hear of what becomes durable any more."""
+        self._on_durable = _nothing
+
     # Inside
 
     @property
@@ -406,3 +410,7 @@ class CursorWriter:
 
     def _change_key(self, number: int) -> bytes:
         return keys.cursor_change_key(self._managed_ledger_id, self._name, number)
+
+
+def _nothing() -> None:
+    """Nobody hears of it."""

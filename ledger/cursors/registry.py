@@ -9,6 +9,7 @@ Must not know: appends, retention.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from ledger import keys
@@ -26,7 +27,6 @@ from ledger.ledger_list_state import LedgerListState
 from ledger.ledger_reader import LedgerReader
 from ledger.operations import nobody_waits, submitted
 from ledger.position import EARLIEST, LATEST, Position
-from ledger.records import NO_TIMESTAMP
 from ledger.services import StoreServices
 
 logger = logging.getLogger(__name__)
@@ -59,22 +59,8 @@ class CursorRegistry:
             listen: calls back after every change, until what it returns is called.
             on_progress: called when the slowest durable cursor may let a ledger go.
         """
-        self.times = EntryTimes(self._latest_in)
+        self.times = times = EntryTimes(ledgers.latest_time)
         """When entries were added."""
-        self._host = CursorHost(
-            name=shown_as,
-            ledgers=ledgers,
-            reader=reader,
-            services=services,
-            check=check,
-            listen=listen,
-            time_of=lambda entry: self.times.time_of(entry.position),
-            forget=self._forget,
-        )
-        self._services = services
-        self._ledgers = ledgers
-        self._on_progress = on_progress
-        self._durable: dict[str, Cursor] = {}
         self._non_durable: dict[str, Cursor] = {}
         self._non_durable_count = 0
         self.metrics = CursorMetrics(
@@ -85,6 +71,20 @@ class CursorRegistry:
             shown_as=shown_as,
         )
         """What is shown of the cursors."""
+        self._host = CursorHost(
+            name=shown_as,
+            ledgers=ledgers,
+            reader=reader,
+            services=services,
+            check=check,
+            listen=listen,
+            time_of=lambda entry: times.time_of(entry.position),
+            forget=partial(_forget, self._non_durable, self.metrics),
+        )
+        self._services = services
+        self._ledgers = ledgers
+        self._on_progress = on_progress
+        self._durable: dict[str, Cursor] = {}
         self._lock = asyncio.Lock()
         self._in_making: Cursor | None = None
 
@@ -190,6 +190,13 @@ class CursorRegistry:
         """The managed ledger was deleted: nothing is left of any cursor."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):
             cursor.end()
+
+    def unlink(self) -> None:
+        """The handle is over: let go of what it was told by; cursors stay as they are."""
+        self._on_progress = _nothing
+        for cursor in self._known():
+            if cursor.writer is not None:
+                cursor.writer.unlink()
 
     # Inside
 
@@ -311,21 +318,21 @@ class CursorRegistry:
         if slowest >= Position(first_id, ledgers.entries_in(first_id) - 1):
             self._on_progress()
 
-    def _latest_in(self, ledger_id: int) -> int | None:
-        """Return the latest time of a closed ledger, if it is known."""
-        times = {info.ledger_id: info.max_timestamp_ms for info in self._ledgers.infos()}
-        latest = times.get(ledger_id, NO_TIMESTAMP)
-        return None if latest == NO_TIMESTAMP else latest
-
-    def _forget(self, cursor: Cursor) -> None:
-        if not cursor.is_durable:
-            self._non_durable.pop(cursor.name, None)
-        self.metrics.hide(cursor)
-
     def _check(self) -> None:
         self._host.check()
         if self._services.supervisor.is_closed:
             raise AlreadyClosed("the store is closed")
+
+
+def _forget(non_durable: dict[str, Cursor], metrics: CursorMetrics, cursor: Cursor) -> None:
+    """A cursor was closed; its registry may be gone already."""
+    if not cursor.is_durable:
+        non_durable.pop(cursor.name, None)
+    metrics.hide(cursor)
+
+
+def _nothing() -> None:
+    """Nobody wants to hear of progress any more."""
 
 
 def _check_name(name: object) -> None:

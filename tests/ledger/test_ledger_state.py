@@ -3,7 +3,7 @@
 import pytest
 
 from ledger.errors import AlreadyClosed, Deleted, Fenced, LedgerError, StorageFailed, Terminated
-from ledger.ledger_state import LedgerState, deleted_error, read_error, write_error
+from ledger.ledger_state import UNREADABLE, LedgerState, deleted_error, read_error, write_error
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_every_state_has_its_answers(
     if write is not None:
         assert write is type(write_error(state, "orders"))
         assert "orders" in str(write_error(state, "orders"))
-    found = read_error(state, "orders")
+    found = read_error(state, "orders") if state in UNREADABLE else None
     assert read is (None if found is None else type(found))
 
 

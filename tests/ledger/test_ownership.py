@@ -55,6 +55,7 @@ CURSORS: dict[str, Call] = {
 }
 HARMLESS: dict[str, Call] = {
     "close": lambda ml: ml.close(),
+    "forget_cached": lambda ml: ml.forget_cached(),
     "pass_over": lambda ml: ml.pass_over(LATEST),
     "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
 }
