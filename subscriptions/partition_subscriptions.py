@@ -9,6 +9,7 @@ Must not know: topics, consumers' connections.
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
@@ -53,6 +54,7 @@ class PartitionSubscriptions:
     ) -> None:
         """Make one; what the ledger has of cursors are subscriptions without consumers."""
         self._ledger = ledger
+        self._open: dict[str, Subscription] = {}
         self._host = SubscriptionHost(
             ledger=ledger,
             screen=screen,
@@ -60,15 +62,14 @@ class PartitionSubscriptions:
             clock=clock,
             timers=timers,
             supervisor=supervisor,
-            forget=self._forget,
             long_calls=long_calls,
+            forget=partial(_forget, self._open),
         )
         self._subscriptions_max = subscriptions_max
-        self._open: dict[str, Subscription] = {}
         self._changing = asyncio.Lock()
         self._in_making: str | None = None
         self._is_closed = ledger.state in _OVER  # then nobody will tell
-        self._stop_listening = ledger.listen(self._look, ledger)
+        ledger.add_listener(self._look, ledger)
 
     def names(self) -> list[str]:
         """Return the names of the durable ones, sorted."""
@@ -115,7 +116,7 @@ class PartitionSubscriptions:
     def end(self) -> None:
         """Let nothing happen any more: all consumers hear SubscriptionClosed."""
         self._is_closed = True
-        self._stop_listening()
+        self._ledger.remove_listener(self._look)
         for subscription in tuple(self._open.values()):
             self._host.supervisor.containment.run(subscription, subscription.end)
 
@@ -192,10 +193,6 @@ class PartitionSubscriptions:
         subscription = self._open[name] = Subscription(name, cursor, self._host)
         return subscription
 
-    def _forget(self, subscription: Subscription) -> None:
-        if self._open.get(subscription.name) is subscription:
-            del self._open[subscription.name]
-
     def _look(self) -> None:
         """The managed ledger has changed; mostly it has only grown."""
         if self._ledger.state in _OVER:
@@ -207,3 +204,9 @@ class PartitionSubscriptions:
     def _check_open(self) -> None:
         if self._is_closed:
             raise SubscriptionClosed(f"the subscriptions of {self._ledger.name} are closed")
+
+
+def _forget(open_ones: dict[str, Subscription], subscription: Subscription) -> None:
+    """A subscription is over; it keeps the others, and not what they belong to."""
+    if open_ones.get(subscription.name) is subscription:
+        del open_ones[subscription.name]

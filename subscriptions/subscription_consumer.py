@@ -112,9 +112,15 @@ class SubscriptionConsumer:
 
     def end(self, error: SubscriptionsError | None) -> None:
         """Be let go; only for the subscription."""
+        ended = self._ended
         self._let_go()
-        self._ended(error)
+        ended(error)
 
     def _let_go(self) -> None:
         self.is_ended = True
+        self._ended = _nobody_hears
         self._dispatcher.remove_consumer(self._number)
+
+
+def _nobody_hears(_error: SubscriptionsError | None) -> None:
+    """It has ended already."""

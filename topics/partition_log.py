@@ -93,10 +93,9 @@ class PartitionLog:
         self._places = places
         self._pending = PendingAppends(self, state, tail, notes, containment)
         self._listeners = Listeners(containment)
-        self._has_failed = False
         self.on_fault: Callable[[PartitionLog], None] = lambda _: None  # its topic opens it anew
         self.idle = IdleState()
-        self._gone: UnknownPartition | None = None
+        self._gone = ""  # else why
         ledger.add_listener(self._ledger_changed, self)
 
     # Looking
@@ -129,7 +128,7 @@ class PartitionLog:
     @property
     def is_closed(self) -> bool:
         """Whether the partition was closed or deleted."""
-        return self._gone is not None
+        return bool(self._gone)
 
     @property
     def is_terminated(self) -> bool:
@@ -210,9 +209,9 @@ class PartitionLog:
             WalkNeeded: a long walk over its records must come first; nothing has changed.
         """
         state = self._state
+        if self._gone:
+            return self._rejection(UnknownPartition(self._gone))
         try:
-            if self._gone is not None:
-                raise self._gone
             now_ms = self._clock.now_ms()
             config = self.config
             header = admit(batch, config, now_ms, walked)
@@ -256,9 +255,9 @@ class PartitionLog:
             As `append_nowait`.
         """
         state = self._state
+        if self._gone:
+            return self._rejection(UnknownPartition(self._gone))
         try:
-            if self._gone is not None:
-                raise self._gone
             now_ms = self._clock.now_ms()
             if self._ledger.is_terminated:
                 aborted = state.end_unmarked(producer_id, epoch, now_ms, is_commit=is_commit)
@@ -330,8 +329,8 @@ class PartitionLog:
         Returns:
             None when the storage is needed: `read` then does it.
         """
-        if self._gone is not None:
-            return failed_read(self._gone)
+        if self._gone:
+            return failed_read(UnknownPartition(self._gone))
         self.idle.is_used = True
         limit = self.last_stable_offset if read_committed else self._state.high_watermark
         return self._reader.read_nowait(offset, max_bytes, limit, first_batch_always)
@@ -351,8 +350,8 @@ class PartitionLog:
         if found is None:
             limit = self.last_stable_offset if read_committed else self._state.high_watermark
             found = await self._reader.read(offset, max_bytes, limit, first_batch_always)
-            if self._gone is not None:
-                return failed_read(self._gone)
+            if self._gone:
+                return failed_read(UnknownPartition(self._gone))
         return found
 
     # Times
@@ -466,7 +465,7 @@ class PartitionLog:
 
     async def close(self) -> None:
         """Write down what a start would have to work out, then close the ledger; idempotent."""
-        if self._gone is not None:
+        if self._gone:
             return
         self.mark_gone("closed")
         with suppress(LedgerError):  # without it the next start only takes longer
@@ -479,20 +478,21 @@ class PartitionLog:
         Appends under way are answered as failed though they may become durable, as after a lost
         connection; a producer that sends them again is recognised when it is idempotent.
         """
-        if self._has_failed or self._gone is not None:
+        if self._gone:
             return
-        self._has_failed = True
         self.mark_gone("closed after a fault")
         self._ledger.fence()
         self.on_fault(self)
         self._pending.abandon(StorageFailed(f"{self.unit_name} was closed after a fault"))
 
     def mark_gone(self, why: str) -> None:
-        """Refuse everything from now on and tell the listeners; plain."""
-        if self._gone is None:
-            self._gone = UnknownPartition(f"partition {self.topic}-{self.index} is {why}")
+        """Refuse everything from now on, tell the listeners, and let go of the ledger; plain."""
+        if not self._gone:
+            self._gone = f"partition {self.topic}-{self.index} is {why}"
             self.notify()
+            self._ledger.remove_listener(self._ledger_changed)
+            self._pending.unlink()
 
     def _check_open(self) -> None:
-        if self._gone is not None:
-            raise self._gone
+        if self._gone:
+            raise UnknownPartition(self._gone)

@@ -10,7 +10,7 @@ from collections import deque
 from itertools import chain
 
 from ledger import LedgerError, Position
-from runtime.containment import Containment, FaultUnit
+from runtime.containment import Containment, FaultUnit, Unit
 from topics.errors import TopicsError
 from topics.partition_notes import PartitionNotes
 from topics.partition_state import PartitionState
@@ -93,6 +93,10 @@ class PendingAppends:
         result = rejected(error, self._state.log_start_offset)
         for done in (*(each[0] for each in waiting), *chain.from_iterable(duplicates.values())):
             self._containment.run(self._partition, done, result)
+
+    def unlink(self) -> None:
+        """The partition is closed: a fault has nothing to close any more."""
+        self._partition = Unit(self._partition.unit_kind, self._partition.unit_name)
 
     def _undo(self, base_offset: int) -> None:
         """Take back all pending appends when the first of them fails; the others will follow."""

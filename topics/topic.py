@@ -223,6 +223,7 @@ class Topic:
             del self._partitions[index]
             with translating():
                 await log.close()
+            log.managed_ledger.forget_cached()
 
     async def settle(self) -> None:
         """Wait until no partition is being opened or closed any more."""

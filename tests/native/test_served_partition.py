@@ -8,7 +8,8 @@ from runtime.tasks import Supervisor
 from subscriptions.errors import SubscriptionClosed
 from subscriptions.model import Place
 from tests.batches.words import batch
-from tests.native.serving import directory, turns
+from tests.freed import without_collection
+from tests.native.serving import Link, ack, directory, serving, turns
 from tests.topics.words import append, house
 
 
@@ -115,3 +116,21 @@ async def test_links_keep_the_partition_open_and_nothing_else() -> None:
         assert (False, ["s"]) == (again is served, again.subscriptions.names())
         await partitions.close()
         await supervisor.close()
+
+
+async def test_a_partition_that_is_closed_while_idle_is_freed() -> None:
+    """What is closed so that its memory is free must not wait for a garbage collection."""
+    async with serving() as here:
+        await here.append("a", "b")
+        link = Link()
+        consumer = await here.consume(link)
+        await turns()
+        await consumer.acknowledge([ack(link.deliveries[0])])
+        await consumer.close()
+        log = await here.log()
+        with without_collection() as freed:
+            freed.watch(log=log, ledger=log.managed_ledger, cursor=log.managed_ledger.cursors["s"])
+            del log, consumer
+            await here.house.registry.all()[0].close_partition(0)
+            await turns()
+            assert [] == freed.left()

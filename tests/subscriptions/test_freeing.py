@@ -1,0 +1,32 @@
+"""The subscriptions of a partition that closes go with it, without a garbage collection."""
+
+import asyncio
+
+import pytest
+
+from subscriptions.model import SubscriptionType
+from tests.freed import without_collection
+from tests.subscriptions.house import Client, House
+
+
+@pytest.mark.parametrize("kind", list(SubscriptionType))
+async def test_subscriptions_of_a_closed_ledger_are_freed(
+    room: House, kind: SubscriptionType
+) -> None:
+    with without_collection() as freed:
+        await room.add("a", "b")
+        durable = await room.subscription("s")
+        brief = await room.subscription("t", is_durable=False)
+        client = await Client().join(durable, kind)
+        await client.got(2)
+        await client.acknowledge("a")
+        await durable.rewind()  # lets its consumer go
+        assert client.ends
+        freed.watch(ledger=room.ledger, partition=room.partition, durable=durable, brief=brief)
+        freed.watch(cursor=durable.cursor, hold=client.hold)
+        del durable, brief, client
+        await room.ledger.close()
+        await room.quiet()
+        await room.open_partition("orders", room.ledger.config)
+        await asyncio.sleep(0)
+        assert [] == freed.left()
