@@ -4,6 +4,7 @@ Behaviour:
 - One log folder: the data folder, or ``memory``. All topics when the list is null.
 - The size of a partition is that of its entries, without the entry log's framing; there are no
   followers, so no lag, and no future replicas.
+- Closed partitions are not opened for it: their rows tell what they take.
 - Unknown topics and partitions are left out, as Apache Kafka does.
 - When the storage cannot be read, the folder carries the error and no topics.
 
@@ -24,6 +25,7 @@ from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from topics import Topic, TopicsError, UnknownPartition
+from topics.stored_sizes import stored_sizes
 
 KEY = 35
 MIN_VERSION = 1
@@ -51,18 +53,23 @@ async def _all_sizes(
 ) -> list[DescribeLogDirsTopic]:
     stored = set(context.services.store.managed_ledger_names())
     wanted = _wanted(context, request)
-    logs = await open_together(
+    closed = [
         (topic, index)
         for topic, indexes in wanted.items()
-        for index in sorted(indexes)
-        if topic.partition(index) is not None or topic.ledger_name(index) in stored
-    )
+        for index in indexes
+        if not topic.is_open(index) and topic.ledger_name(index) in stored
+    ]
+    known = await stored_sizes(context.services.store, closed)
+    logs = await open_together(each for each in closed if each not in known)
+    # To be asked is no use of those that are open: they are closed when nothing else is.
+    logs |= {(topic, log.index): log for topic in wanted for log in topic.open_partitions()}
     topics = []
     for topic, indexes in wanted.items():
         sizes = [
             DescribeLogDirsPartition(partition_index=index, partition_size=size)
             for index in sorted(indexes)
-            if (size := _size(topic, logs.get((topic, index)))) is not None
+            if (size := _size(topic, logs.get((topic, index)), known.get((topic, index), 0)))
+            is not None
         ]
         if sizes:
             topics.append(DescribeLogDirsTopic(name=topic.name, partitions=sizes))
@@ -83,13 +90,13 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
     return wanted
 
 
-def _size(topic: Topic, log: Opened | None) -> int | None:
+def _size(topic: Topic, log: Opened | None, stored_size: int) -> int | None:
     """Return the size of a partition, or None when it has gone meanwhile.
 
-    One that was never opened holds nothing, and is not opened for this.
+    One that is closed takes what its rows say, and is not opened for this.
     """
     if topic.is_deleted or isinstance(log, UnknownPartition):
         return None
     if isinstance(log, TopicsError):
         raise log
-    return 0 if log is None else log.size_bytes
+    return stored_size if log is None else log.size_bytes

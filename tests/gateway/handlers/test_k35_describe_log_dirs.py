@@ -13,10 +13,22 @@ from gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from ledger import LedgerStore
+from ledger.engine.errors import StorageError
 from ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, produce, running_gateway
 
 STORAGE = 56
+
+
+class Unreadable(FaultyEngine):
+    """Does not find rows once it is broken."""
+
+    is_broken = False
+
+    def get(self, key: bytes) -> bytes | None:
+        if self.is_broken:
+            raise StorageError("input/output error")
+        return super().get(key)
 
 
 def asked(topic: str, *partitions: int) -> DescribableLogDirTopic:
@@ -83,6 +95,21 @@ async def test_partitions_that_nobody_used_are_not_opened_for_it() -> None:
         assert [] == topic.open_partitions()
 
 
+async def test_partitions_that_were_closed_stay_closed_and_open_ones_are_not_used_by_it() -> None:
+    """It opened all that is stored, and whoever asked often kept everything open."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.services.registry.create("a", partitions=3)
+        records = batch(b"x" * 100)
+        await client.ask(produce({0: records, 1: records}, topic="a"), 9)
+        await topic.close_partition(0)
+        for _ in range(2):
+            topic.idle_partitions(1)
+            found = sizes(await describe(gateway, every=True))
+            assert {"a": {0: len(records), 1: len(records), 2: 0}} == found
+        assert [False, True, False] == [topic.is_open(index) for index in range(3)]
+        assert [1] == topic.idle_partitions(1)
+
+
 async def test_sizes_are_told_after_a_restart() -> None:
     engine = FaultyEngine(None)
     records = batch(b"x" * 100)
@@ -94,12 +121,13 @@ async def test_sizes_are_told_after_a_restart() -> None:
 
 
 async def test_storage_that_cannot_be_read_is_told_for_the_folder() -> None:
-    engine = FaultyEngine(None)
+    engine = Unreadable(None)
     async with running_gateway(engine=engine) as gateway:
         await gateway.create_topic("a")
-    async with running_gateway(engine=engine) as gateway:
-        engine.fail_next("commit")
+        await gateway.services.registry.all()[0].close_partition(0)
+        engine.is_broken = True
         result = await describe(gateway, every=True)
+        engine.is_broken = False
         assert (STORAGE, []) == (result.error_code, result.topics)
 
 
