@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.unsent_state import UnsentState
 from runtime.allocator import release_free_memory
-from runtime.blocking import BlockingPool
-from runtime.containment import Unit
+from runtime.free_memory import FreeMemory
 from runtime.logs import RateLimitedLog
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ LOOK_PERIOD_MS = 50
 """While there is no room, all sockets are looked at so often; it is not done more often either."""
 CALM_PERIOD_MS = 1_000
 """The same while there is room and much is held."""
-GIVE_BACK_PERIOD_MS = 30_000
-"""Freed memory is given back at most once in this time."""
 WARNINGS_PER_SECOND = 1
 
 
@@ -67,15 +64,13 @@ class UnsentBytes:
         self.state: UnsentState[Sender] = UnsentState(services.config.queued_max_response_bytes)
         self._services = services
         self._now_ms = services.clock.monotonic_ms
-        self._give_back = give_back
-        self._pool = BlockingPool(threads=1)
+        self._memory = FreeMemory(services.clock, services.supervisor, give_back=give_back)
         self._waiting: dict[Sender, Callable[[], None]] = {}
         self._has_queue = False
         """Whether some wait because there is no room at all: who comes now is behind them."""
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._looked_ms = 0
-        self._given_back_ms = -GIVE_BACK_PERIOD_MS
         self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
         self._closed = services.metrics.counter(
             "slow_readers_closed", "connections closed as others needed what they did not read"
@@ -96,7 +91,7 @@ class UnsentBytes:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._pool.close()
+        self._memory.close()
 
     # For connections
 
@@ -182,7 +177,7 @@ class UnsentBytes:
             self._make_room()
             self._let_go_on()
             if self.state.has_fallen():
-                self._give_back_later()
+                self._memory.give_back_soon()
         finally:
             if self._waiting or self.state.is_high:
                 self._arm()
@@ -197,12 +192,3 @@ class UnsentBytes:
                 del self._waiting[sender]
                 resume()
         self._has_queue = False
-
-    def _give_back_later(self) -> None:
-        now_ms = self._now_ms()
-        if now_ms - self._given_back_ms >= GIVE_BACK_PERIOD_MS:
-            self._given_back_ms = now_ms
-            work = self._pool.run(self._give_back)
-            self._services.supervisor.spawn(
-                work, "give memory back", unit=Unit("task", "give memory back")
-            )

@@ -30,6 +30,7 @@ from ledger import (
 from runtime.clock import Clock, SystemClock
 from runtime.containment import Unit
 from runtime.entropy import Entropy, SystemEntropy
+from runtime.free_memory import FreeMemory
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from topics.errors import TopicsError
@@ -47,6 +48,8 @@ _RETENTION = Unit("background work", "retention, until its next time")
 _IDLE = Unit("background work", "closing idle partitions, until its next time")
 IDLE_ROUNDS = 4
 """The idle time of partitions is counted in so many parts."""
+MANY_CLOSED = 500
+"""After so many partitions were closed together, freed memory goes back to the system."""
 
 
 class CannotStart(Exception):
@@ -234,10 +237,16 @@ class Server:
     async def _close_idle(self, services: Services) -> None:
         """Close partitions that nobody has used for `log_partitions_max_idle_ms`, or a bit more."""
         round_ms = max(self._settings.server.log_partitions_max_idle_ms // IDLE_ROUNDS, 1)
-        while True:
-            await self._clock.sleep(round_ms)
-            with self._supervisor.containment.guarding(_IDLE):
-                await services.registry.close_idle_partitions(IDLE_ROUNDS)
+        memory = FreeMemory(self._clock, self._supervisor)
+        try:
+            while True:
+                await self._clock.sleep(round_ms)
+                with self._supervisor.containment.guarding(_IDLE):
+                    closed = await services.registry.close_idle_partitions(IDLE_ROUNDS)
+                    if closed >= MANY_CLOSED:
+                        memory.give_back_soon()
+        finally:
+            memory.close()
 
     async def _listen(self, services: Services, address: str) -> str:
         self._gateway = GatewayServer(services, self._make_connection)

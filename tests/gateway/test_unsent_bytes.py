@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.config import MIB, GatewayConfig
-from gateway.unsent_bytes import CALM_PERIOD_MS, GIVE_BACK_PERIOD_MS, LOOK_PERIOD_MS, UnsentBytes
+from gateway.unsent_bytes import CALM_PERIOD_MS, LOOK_PERIOD_MS, UnsentBytes
 from gateway.unsent_state import STALLED_MS
+from runtime.free_memory import PERIOD_MS
 from tests.gateway.running import RunningGateway, running_gateway, until
 
 LIMIT = 256 * MIB
@@ -173,7 +174,7 @@ async def test_freed_memory_is_given_back_once_and_not_too_often(
     gateway: RunningGateway, unsent: UnsentBytes, trim: Trim
 ) -> None:
     socket = Socket(unsent)
-    for count, calm_ms in ((1, CALM_PERIOD_MS), (1, CALM_PERIOD_MS), (2, GIVE_BACK_PERIOD_MS)):
+    for count, calm_ms in ((1, CALM_PERIOD_MS), (1, CALM_PERIOD_MS), (2, PERIOD_MS)):
         gateway.clock.advance(calm_ms)
         socket.write(LIMIT)
         await after(gateway, CALM_PERIOD_MS, lambda: unsent.state._peak == LIMIT)
