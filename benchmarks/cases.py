@@ -12,7 +12,7 @@ from typing import Any, Literal
 Kind = Literal[
     "produce", "consume", "request", "round-trip", "latency",
     "start", "restart", "cold-consume", "idle-connections", "idle-fetches", "space",
-    "transactions", "rebalance", "many-topics", "session-fetches",
+    "transactions", "rebalance", "many-topics", "idle-partitions", "session-fetches",
     "ledger", "many-ledgers", "cursor-holes", "server-in-process", "long-walks",
     "native-produce", "native-consume", "native-shared", "native-drain",
 ]  # fmt: skip
@@ -32,7 +32,7 @@ DURABILITY_SUFFIXES = {"-os": (OS, KAFKA), "-fsync": (FSYNC, KAFKA, KAFKA_SYNC)}
 _PAIR = (OS, KAFKA)
 _OWN = (OS, FSYNC)
 _QUICK_SHARE = 0.25
-_QUICK_PARTITIONS_MAX = {"many-topics": 2_000}
+_QUICK_PARTITIONS_MAX = {"many-topics": 2_000, "idle-partitions": 5_000}
 _SIZES = {"100b": 100, "1k": 1000}
 
 
@@ -129,6 +129,7 @@ CASES = (
     Case(
         name="many-topics", kind="many-topics", partitions=20_000, repeats=50, subjects=_PAIR
     ),
+    Case(name="idle-partitions", kind="idle-partitions", partitions=10_000, subjects=(OS,)),
     Case(
         name="session-fetches", kind="session-fetches", partitions=1_000, records=400,
         subjects=_PAIR,

@@ -1,4 +1,4 @@
-"""Many-topics cases: what a server with thousands of topics takes to create, list and load them.
+"""Many-topics cases: what thousands of topics take to create, list, load, use once and let lie.
 
 Rule: created is what Metadata lists. Apache Kafka holds a file open for every partition, so there
 are never more partitions than this process, and with it both servers, may have files.
@@ -18,6 +18,9 @@ from benchmarks.wire import (
     create_topics_errors,
     create_topics_request,
     metadata_request,
+    produce_error,
+    produce_request,
+    record_batch,
     topic_count,
 )
 from compat_tests.servers import ServerProcess
@@ -28,6 +31,11 @@ _OTHER_FILES = 1_000
 _TIMEOUT_S = 900.0
 _POLL_S = 0.02
 _REST_PERCENT = 20.0
+_IDLE_MS = 4_000
+"""Longer than one round of writing to all partitions takes."""
+_GIVEN_BACK_S = 1.0
+_RECORD_BYTES = 100
+_CORRELATION = bytes(4)
 _REST_S_MAX = 60
 _MB = 1e6
 
@@ -55,6 +63,54 @@ def many_topics(case: Case, subject: str, testbed: Testbed) -> Figures:
         with exchanges(server.bootstrap, 1) as (exchange,):
             wait_until_listed(exchange, count)
         return figures | {"listed_s": time.monotonic() - begun}
+
+
+def idle_partitions(case: Case, subject: str, testbed: Testbed) -> Figures:
+    """Write one record into each partition, wait until all are closed as idle; do that twice."""
+    settings = {"server.log_partitions_max_idle_ms": str(_IDLE_MS)}
+    count = case.partitions // _PARTITIONS_PER_TOPIC
+    with testbed.own_server(subject, settings=settings) as server:
+        server.start()
+        figures: Figures = {"start_rss_mb": server.rss_bytes() / _MB}
+        with exchanges(server.bootstrap, 1) as (exchange,):
+            create(exchange, count)
+            come_to_rest(server)
+            created = server.rss_bytes()
+            touch_s = touch(exchange, count)
+            touched = server.rss_bytes()
+            closed = _rss_when_closed(server)
+            touch(exchange, count)
+            again = _rss_when_closed(server)
+        return figures | {
+            "created_rss_mb": created / _MB,
+            "touch_s": touch_s,
+            "touched_rss_mb": touched / _MB,
+            "closed_rss_mb": closed / _MB,
+            "left_mb": (closed - created) / _MB,
+            "closed_again_rss_mb": again / _MB,
+        }
+
+
+def touch(exchange: Exchange, count: int) -> float:
+    """Append a record to each partition of the topics; give the seconds."""
+    batch = record_batch([bytes(_RECORD_BYTES)], int(time.time() * 1e3))
+    begun = time.monotonic()
+    for number in range(count):
+        for partition in range(_PARTITIONS_PER_TOPIC):
+            exchange.send(produce_request(f"many-{number}", partition, batch, acks=-1))
+        for _ in range(_PARTITIONS_PER_TOPIC):
+            error = produce_error(_CORRELATION + exchange.receive())
+            if error:
+                raise ClientFailed(f"Produce was answered with error {error}")
+    return time.monotonic() - begun
+
+
+def _rss_when_closed(server: ServerProcess) -> int:
+    """Wait for longer than a partition stays open, and until what was freed has gone back."""
+    wait(2 * _IDLE_MS / 1e3)
+    come_to_rest(server)
+    wait(_GIVEN_BACK_S)
+    return server.rss_bytes()
 
 
 def topics_that_fit(partitions: int) -> int:

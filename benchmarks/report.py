@@ -33,6 +33,10 @@ _UNITS = {
     "create_s": "all created and listed s", "create_cpu_s": "server CPU for it s",
     "metadata_ms": "all listed again ms", "metadata_cpu_ms": "server CPU for it ms",
     "listed_s": "all listed after a start s",
+    "start_rss_mb": "memory after the start MB", "created_rss_mb": "memory, all created MB",
+    "touch_s": "one record into each s", "touched_rss_mb": "memory, all open MB",
+    "closed_rss_mb": "memory, all closed MB", "left_mb": "of which above all created MB",
+    "closed_again_rss_mb": "memory, all opened and closed again MB",
     "idle_s": "seconds, server idle", "busy_s": "seconds, beside a producer",
     "disk_mb_full": "disk before MB", "disk_mb_left": "disk after MB",
     "p50_ms_without": "producer's p50 ms before", "p99_ms_without": "producer's p99 ms before",
@@ -73,6 +77,8 @@ _WORK = {
     " and goes {case.repeats} times, no initial delay",
     "many-topics": "{case.partitions:,} partitions, or as many as there may be files, ten in each"
     " topic; all listed {case.repeats} times",
+    "idle-partitions": "{case.partitions:,} partitions, one record into each, until all are closed,"
+    " and once more",
     "space": "nine of ten topics of {gib:.1f} GiB deleted, seconds until the disk use is below 1.3"
     " of what is alive",
     "ledger": "the ledger without a server, {case.records:,} entries of {case.record_bytes:,} B,"

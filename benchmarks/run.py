@@ -45,6 +45,7 @@ _MEASURES: dict[str, _Measure] = {
     "transactions": coordinator_cases.transactions,
     "rebalance": coordinator_cases.rebalance,
     "many-topics": many_topics_cases.many_topics,
+    "idle-partitions": many_topics_cases.idle_partitions,
     "space": space_cases.space,
     "ledger": ledger_cases.operations,
     "many-ledgers": ledger_cases.many_ledgers,
@@ -59,7 +60,7 @@ _MEASURES: dict[str, _Measure] = {
 # A mass of idle connections is the same mass a second time.
 _ROUNDS_OF_KIND = {
     "idle-connections": 1, "idle-fetches": 1, "space": 1, "many-ledgers": 1, "cursor-holes": 1,
-    "many-topics": 1,
+    "many-topics": 1, "idle-partitions": 1,
 }  # fmt: skip
 _SHARED_KINDS = {"produce", "consume", "request", "round-trip", "latency"}
 

@@ -143,6 +143,8 @@ def _all() -> Iterator[Target]:
     yield _plain("memory of 100,000 ledgers", "many-ledgers", "rss_mb", 1074, " MB")
     what = "longest pause of the loop under batches whose records are looked at"
     yield _plain(what, "long-walks", "pause_ms", 5, " ms")
+    what = "memory that 10,000 partitions leave that were used once"
+    yield _plain(what, "idle-partitions", "left_mb", 20, " MB")
     yield _plain("CPU of 1,000 idle connections", "idle-connections", "cpu_percent", 1.0, " %")
     yield _plain("CPU of 100,000 idle fetches", "idle-fetches", "cpu_percent", 1.0, " %")
 
