@@ -16,7 +16,7 @@ was copied is never brought back after its ledger went, neither live nor by a re
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from threading import Lock
 from typing import Protocol
@@ -46,6 +46,8 @@ WAITING_WEIGHT_MAX = 1024 * 1024
 """Waiting groups keep their data in memory; 256 small frames, or 1 MiB of data, make a batch."""
 STALLED_WEIGHT_MAX = 16 * WAITING_WEIGHT_MAX
 """When so much waits, the next commit waits for the index (`is_behind`, `catch_up`)."""
+BLOCK_ROWS_MIN = 64
+"""Every block of RocksDB, 4 KiB, has more rows of entries: a look at each such step misses none."""
 UNFLUSHED_BYTES_MAX = 48 * 1024 * 1024
 
 
@@ -192,32 +194,51 @@ class LogIndex:
     ) -> list[EntryPlace]:
         """Return where the entries of an unbroken run are, as many as fit; one always fits."""
         self._settle()
-        return self._places(ledger_id, first_entry, last_entry, bytes_max)
+        return self._places((ledger_id, first_entry, last_entry), bytes_max, self._is_loaded)
 
     def places_nowait(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[EntryPlace]:
-        """Do the same, or return nothing where that could take a sync of the log."""
+        """Do the same, but fewer or nothing where it would take a sync or a read of a disk."""
         if self._is_waiting:
             with self._lock:
                 if not self._write_waiting(wait=False):
                     return []
-        return self._places(ledger_id, first_entry, last_entry, bytes_max)
+        is_resident = self._table.is_resident
+        return self._places((ledger_id, first_entry, last_entry), bytes_max, is_resident)
 
     def _places(
-        self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
+        self, run: tuple[int, int, int], bytes_max: int, is_resident: Callable[[bytes], bool]
     ) -> list[EntryPlace]:
+        """Step through rows for as long as `is_resident` says yes to the next block."""
+        ledger_id, first_entry, last_entry = run
         found: list[EntryPlace] = []
-        size = 0
+        size, resident_entry = 0, min(first_entry + BLOCK_ROWS_MIN, last_entry)
         start = entry_key(ENTRY_PREFIX, ledger_id, first_entry)
-        end = entry_key(ENTRY_PREFIX, ledger_id, last_entry) + b"\0"
-        for key, value in self._table.rows(start, end):
+        last = entry_key(ENTRY_PREFIX, ledger_id, last_entry)
+        if not is_resident(start):
+            return found
+        if resident_entry > first_entry and not is_resident(
+            entry_key(ENTRY_PREFIX, ledger_id, resident_entry)
+        ):
+            return found
+        for key, value in self._table.rows(start, last + b"\0"):
             place = decode_entry(key, value)
             size += place.data_length
             if place.entry_id != first_entry + len(found) or (found and size > bytes_max):
                 break
             found.append(place)
+            if place.entry_id == resident_entry < last_entry:
+                resident_entry = min(resident_entry + BLOCK_ROWS_MIN, last_entry)
+                if not is_resident(entry_key(ENTRY_PREFIX, ledger_id, resident_entry)):
+                    break
         return found
+
+    def _is_loaded(self, key: bytes) -> bool:
+        """Load the block of a key, because a disk read of an iterator stops all threads."""
+        if not self._table.is_resident(key):
+            self._table.load(key)
+        return True
 
     def places_in(
         self, file: int, ledger_id: int, first_entry: int, *, rows_max: int

@@ -87,6 +87,29 @@ class RocksdbTable:
             raise _unreadable("read", error) from error
         return value
 
+    def is_resident(self, key: bytes) -> bool:
+        """Tell whether looking a key up takes no disk: the memory has it, or knows that it is not.
+
+        Raises:
+            TableFailed, IndexCorrupt: it could not be looked for.
+        """
+        try:
+            may_exist, value = self._db.key_may_exist(key, fetch=True)  # type: ignore[misc]  # a pair
+        except Exception as error:
+            raise _unreadable("read", error) from error
+        return value is not None or not may_exist
+
+    def load(self, key: bytes) -> None:
+        """Bring the block that would have a key into memory; other threads run meanwhile.
+
+        Raises:
+            TableFailed, IndexCorrupt: the block could not be read.
+        """
+        try:
+            self._db.get([key])  # of a list it lets go of the interpreter's lock
+        except Exception as error:
+            raise _unreadable("read", error) from error
+
     def rows(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:

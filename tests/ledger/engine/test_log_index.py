@@ -264,6 +264,25 @@ def test_stalled_batch_is_kept_and_written_later(
     assert 600 * (HEADER_SIZE + 10) == index.space.live_bytes(1)
 
 
+@pytest.mark.parametrize("count", [1, 2, 1000])
+def test_places_without_waiting_are_those_that_no_disk_has_to_deliver(
+    index: LogIndex, log: CountingLog, count: int
+) -> None:
+    """After a flush the rows are in a table file, of which the cache has no block yet."""
+    index.add(log.placed(entries(7, *range(count))))
+    assert count == len(index.places_nowait(7, 0, count - 1, 1 << 20))
+    index.begin_flush()
+    index.flush()
+    index.end_flush()
+    assert [] == index.places_nowait(7, 0, count - 1, 1 << 20)
+    assert 1 == len(index.places(7, 0, 0, 1 << 20))
+    begun = index.places_nowait(7, 0, count - 1, 1 << 20)
+    assert len(begun) < 500
+    assert count == len(index.places(7, 0, count - 1, 1 << 20))
+    assert count == len(index.places_nowait(7, 0, count - 1, 1 << 20))
+    assert [] == index.places_nowait(7, count, count + 5, 1 << 20)
+
+
 def test_file_emptied_by_a_drop_is_noticed_and_removable(index: LogIndex, log: CountingLog) -> None:
     index.add(log.placed(entries(7, 0)))
     log.end = Place(2, 0, log.end.group)

@@ -178,6 +178,8 @@ def test_resident_read_needs_every_byte_in_memory(disk: Path) -> None:
     engine = LogRocksdbEngine(disk, file_bytes_max=10_000)
     store(engine, *(group_of(number, size=4000) for number in range(6)), sync=False)
     engine.checkpoint()
+    assert engine.read_resident(7, 0, 5, 1 << 20) is None, "the index is in a file only"
+    engine.read(7, 0, 5, 1 << 20)
     assert [payload(number, 4000) for number in range(6)] == engine.read_resident(7, 0, 5, 1 << 20)
     os.truncate(log_file(disk, 1), 6000)
     assert [payload(0, 4000)] == engine.read_resident(7, 0, 0, 1 << 20)

@@ -24,6 +24,18 @@ def table(tmp_path: Path) -> Iterator[RocksdbTable]:
     made.close()
 
 
+def test_a_key_is_resident_when_it_takes_no_disk(table: RocksdbTable) -> None:
+    put(table, *((b"%04d" % number, b"v" * 100) for number in range(0, 2000, 2)))
+    assert table.is_resident(b"0100")
+    table.flush()
+    assert not table.is_resident(b"0100")
+    assert not table.is_resident(b"0101")
+    table.load(b"0100")
+    assert table.is_resident(b"0100")
+    assert table.is_resident(b"0101"), "it is known that there is none"
+    assert not table.is_resident(b"1900"), "another block"
+
+
 def put(table: RocksdbTable, *rows: tuple[bytes, bytes]) -> None:
     batch = new_batch()
     for key, value in rows:
