@@ -10,7 +10,7 @@ Must not know: managed ledgers; it sees operations of a Submitter, in order.
 | where a group is committed | when                                                               |
 |----------------------------|--------------------------------------------------------------------|
 | on the loop                | it is below `on_loop_bytes_max`, the group before was not slow,    |
-|                            | and the engine is not behind with its index                        |
+|                            | it moves nothing, and the engine is not behind with its index      |
 | in the helper thread       | otherwise; with a sync always                                      |
 """
 
@@ -268,15 +268,17 @@ class Committer:
         flight = self._take_collected()
         if is_empty:
             self._conclude(flight)
-        elif self._may_stay_on_loop(flight.size):
+        elif self._may_stay_on_loop(flight):
             self._commit_on_loop(flight)
         else:
             self._was_slow = False
             self._flight = flight
             self._thread.submit(flight.group, flight)
 
-    def _may_stay_on_loop(self, size: int) -> bool:
-        return size < self._on_loop_bytes_max and not (self._was_slow or self._engine.is_behind)
+    def _may_stay_on_loop(self, flight: _Flight) -> bool:
+        if flight.size >= self._on_loop_bytes_max or self._was_slow:
+            return False
+        return not (flight.group.moves or self._engine.is_behind)
 
     @property
     def _collects_nothing(self) -> bool:

@@ -78,6 +78,8 @@ class StorageEngine(Protocol):
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
         """Write a group to the log and, with `sync`, make it and all before it durable.
 
+        A group with moves, or the next one while `is_behind`, may wait for a disk without `sync`.
+
         Raises:
             StorageWriteFailed: nothing of the group remains; it may be sent again.
             SyncFailed: the state is unknown; the engine refuses everything from now on.

@@ -16,7 +16,7 @@ was copied is never brought back after its ledger went, neither live nor by a re
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Protocol
@@ -316,6 +316,11 @@ class LogIndex:
         """Write out what waits, for a writer that is too far ahead; blocks, so not on a loop."""
         self._settle()
         self.is_behind = False
+
+    def load_places_of(self, moves: Sequence[Move]) -> None:
+        """Load the rows that `add` will look at for these moves; blocks, so not on a loop."""
+        for move in moves:
+            self._is_loaded(entry_key(ENTRY_PREFIX, move.ledger_id, move.entry_id))
 
     @property
     def _is_waiting(self) -> bool:

@@ -115,6 +115,8 @@ class LogRocksdbEngine:
         """Do the first half of commit."""
         if self._index.is_behind:
             self._index.catch_up()
+        if group.moves:
+            self._index.load_places_of(group.moves)
         self._committed.append(self._log.append(group, sync_follows=sync_follows))
 
     def sync(self) -> None:

@@ -94,9 +94,11 @@ class RocksdbTable:
             TableFailed, IndexCorrupt: it could not be looked for.
         """
         try:
-            may_exist, value = self._db.key_may_exist(key, fetch=True)  # type: ignore[misc]  # a pair
+            found: object = self._db.key_may_exist(key, fetch=True)
         except Exception as error:
             raise _unreadable("read", error) from error
+        assert isinstance(found, tuple), "a pair with `fetch`, which the stubs do not say"
+        may_exist, value = found
         return value is not None or not may_exist
 
     def load(self, key: bytes) -> None:

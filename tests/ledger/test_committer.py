@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from ledger.committer import LAZY_ROWS_MAX, Committer
+from ledger.engine.base import CommitGroup, Move
 from ledger.engine.errors import StorageWriteFailed, SyncFailed
 from ledger.engine.memory import MemoryEngine
 from ledger.errors import Fenced, LedgerError, StorageFailed
@@ -284,6 +285,16 @@ async def test_while_the_engine_is_behind_groups_go_to_the_thread() -> None:
             recorder.append()
             await on.committer.flush()
         assert ["loop", "thread", "loop"] == engine.threads
+
+
+async def test_a_group_with_moves_goes_to_the_thread() -> None:
+    """The engine looks up there where the entries are, which may take a disk."""
+    engine = WatchedEngine()
+    async with bench(engine, sync=False, on_loop_bytes_max=1000) as on:
+        moved = CommitGroup(entries=[(7, 0, b"x")], moves=[Move(7, 0, 1, 0)])
+        on.committer.submit_group(moved, lambda _error: None)
+        await on.committer.flush()
+        assert ["thread"] == engine.threads
 
 
 async def test_what_came_while_the_thread_was_busy_is_committed_without_a_sync_too() -> None:

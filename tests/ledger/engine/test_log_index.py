@@ -8,7 +8,7 @@ from threading import Event, current_thread, main_thread
 import pytest
 
 from ledger.engine import log_index
-from ledger.engine.base import CommitGroup
+from ledger.engine.base import CommitGroup, Move
 from ledger.engine.entry_log import Place, PlacedGroup
 from ledger.engine.frames import HEADER_SIZE
 from ledger.engine.index_batch import FRAME_WEIGHT
@@ -281,6 +281,19 @@ def test_places_without_waiting_are_those_that_no_disk_has_to_deliver(
     assert count == len(index.places(7, 0, count - 1, 1 << 20))
     assert count == len(index.places_nowait(7, 0, count - 1, 1 << 20))
     assert [] == index.places_nowait(7, count, count + 5, 1 << 20)
+
+
+def test_places_of_moves_are_loaded_before_the_loop_takes_them_in(
+    index: LogIndex, log: CountingLog
+) -> None:
+    index.add(log.placed(entries(7, 0)))
+    index.begin_flush()
+    index.flush()
+    index.end_flush()
+    assert [] == index.places_nowait(7, 0, 0, 1000)
+    moves = [Move(7, 0, 1, 0)]
+    index.load_places_of(moves)
+    assert 1 == len(index.places_nowait(7, 0, 0, 1000))
 
 
 def test_file_emptied_by_a_drop_is_noticed_and_removable(index: LogIndex, log: CountingLog) -> None:
