@@ -242,7 +242,9 @@ class PartitionLog:
         is_commit: bool,
         coordinator_epoch: int,
     ) -> AppendResult | None:
-        """Append the marker that ends a producer's transaction, if one is open here or not.
+        """Append the marker that ends a producer's transaction, and answer as `append_nowait`.
+
+        A transaction may be open here or not.
 
         Args:
             producer_id: whose transaction.
@@ -250,9 +252,6 @@ class PartitionLog:
             done: as for `append_nowait`.
             is_commit: how it ends.
             coordinator_epoch: of who decided it.
-
-        Returns:
-            As `append_nowait`.
         """
         state = self._state
         if self._gone:
@@ -286,6 +285,9 @@ class PartitionLog:
         except LedgerError as error:
             state.fail_from(base_offset)
             return self._rejection(from_ledger_error(error))
+        except Exception:
+            self.close_after_fault()  # it may be appended already, and nobody waits for it
+            raise
         self._tail.append(base_offset, size, max_timestamp, ledger_id, entry_id)
         self._pending.waiting.append(
             (done, base_offset, state.next_offset, time_ms, size, max_timestamp)
@@ -471,15 +473,14 @@ class PartitionLog:
         with suppress(LedgerError):  # without it the next start only takes longer
             await self._notes.close()
         await self._ledger.close()
+        self._pending.unlink()
 
     def close_after_fault(self, error: Exception | None = None) -> None:
         """Refuse everything from now on: what memory has of it is in doubt, what is stored is not.
 
         Appends under way are answered as failed though they may become durable, as after a lost
-        connection; a producer that sends them again is recognised when it is idempotent.
+        connection; an idempotent producer that sends them again is recognised. May be repeated.
         """
-        if self._gone:
-            return
         self.mark_gone("closed after a fault")
         self._ledger.fence()
         self.on_fault(self)
@@ -491,7 +492,8 @@ class PartitionLog:
             self._gone = f"partition {self.topic}-{self.index} is {why}"
             self.notify()
             self._ledger.remove_listener(self._ledger_changed)
-            self._pending.unlink()
+            if not self._pending.waiting:
+                self._pending.unlink()
 
     def _check_open(self) -> None:
         if self._gone:

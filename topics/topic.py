@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock
 from runtime.tasks import Supervisor
-from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
+from topics.errors import StorageFailed, TopicsError, UnknownPartition, UnknownTopic
 from topics.partition_log import PartitionLog
 from topics.partition_open import (
     PartitionSite,
@@ -190,10 +190,10 @@ class Topic:
             partition.mark_gone("deleted")
         self._partitions.clear()
 
-    def _let_go(self, failed: PartitionLog) -> None:
-        """Open a partition that a fault has closed anew when it is wanted again."""
-        if self._partitions.get(failed.index) is failed:
-            del self._partitions[failed.index]
+    def _let_go(self, closed: PartitionLog) -> None:
+        """Open a partition anew when it is wanted again: it is idle, or a fault has closed it."""
+        if self._partitions.get(closed.index) is closed:
+            del self._partitions[closed.index]
 
     def idle_partitions(self, rounds: int) -> list[int]:
         """End a round; return the partitions that nobody has used for so many."""
@@ -220,9 +220,14 @@ class Topic:
                 return
             if only_if_idle and (self.keeps_open or log.idle.is_used or log.is_awaited):
                 return
-            del self._partitions[index]
-            with translating():
-                await log.close()
+            self._let_go(log)
+            try:
+                with translating():
+                    await log.close()
+            except TopicsError:
+                raise
+            except Exception as fault:  # noqa: BLE001 - it is closed all the same
+                self._supervisor.containment.failed(log, fault)
             log.managed_ledger.forget_cached()
 
     async def settle(self) -> None:

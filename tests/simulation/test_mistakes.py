@@ -74,9 +74,9 @@ def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> 
 def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
     """After a failed write the next append takes the next id, as if the lost ones were there."""
     ml._head = ml._list.head
-    if ml._is_writable:
+    if ml._gate.is_writable:
         ml._set_state(LedgerState.WRITE_FAILED)
-    if ml._state is not LedgerState.FENCED:
+    if ml._gate.state is not LedgerState.FENCED:
         ml._services.versions.reset(ml.name, ml._head.version)
 
 

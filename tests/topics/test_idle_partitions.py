@@ -2,10 +2,15 @@
 
 import asyncio
 
+import pytest
+
 from ledger.testing import FaultyEngine
 from tests.batches.words import batch
-from tests.topics.words import House, all_values, append, house, outcome
+from tests.contained import Contained
+from tests.topics.words import House, all_values, append, house, outcome, submit
+from topics.errors import StorageFailed
 from topics.partition_log import PartitionLog
+from topics.partition_notes import PartitionNotes
 
 ROUNDS = 2
 
@@ -106,6 +111,74 @@ async def test_who_wants_it_while_it_closes_waits_for_that() -> None:
         assert not isinstance(again, PartitionLog) or again.is_closed
         await here.registry.finish_deletions()
         assert ([], []) == (here.store.scan_rows(), here.store.managed_ledger_names())
+
+
+async def opens_again(here: House) -> None:
+    topic = here.registry.all()[0]
+    again = await asyncio.wait_for(topic.open_partition(0), 60)
+    end_offset = again.high_watermark
+    assert end_offset == outcome(await append(again, batch("more")))
+    assert end_offset + 1 == len(await all_values(again))
+
+
+async def test_a_fault_while_it_closes_answers_appends_and_it_opens_again(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """Who waited for an append was never told: a closing partition took no fault."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        await append(log, batch("x"))
+        hold = engine.hold_next("commit")
+        waiting = [submit(log, batch(value)) for value in ("y", "z")]
+        await hold.reached()
+        closing = asyncio.ensure_future(here.registry.all()[0].close_partition(0))
+        await asyncio.sleep(0)
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("injected")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionNotes, "confirmed", fails)
+            hold.release()
+            answers = await asyncio.wait_for(asyncio.gather(*waiting), 60)
+        assert [StorageFailed] * 2 == [outcome(answer) for answer in answers]
+        await asyncio.wait_for(closing, 60)
+        await opens_again(here)
+    assert ["a fault here closes partition orders-0"] == contained.messages
+
+
+async def test_a_fault_before_it_would_be_closed_for_idleness_opens_it_again(
+    contained: Contained,
+) -> None:
+    async with house() as here:
+        log = await here.log()
+        await append(log, batch("x"))
+        await rounds(here, 2)
+        closing = asyncio.ensure_future(rounds(here, 1))
+        log.close_after_fault()
+        assert [False] == await closing
+        await opens_again(here)
+    assert [] == contained.messages
+
+
+async def test_a_fault_in_closing_one_leaves_the_others_to_be_closed(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with house() as here:
+        topic = await here.registry.create("orders", partitions=3)
+        for index in range(3):
+            await append(await topic.open_partition(index), batch("x"))
+        close = PartitionNotes.close
+
+        async def fails(_: PartitionNotes) -> None:
+            monkeypatch.setattr(PartitionNotes, "close", close)
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(PartitionNotes, "close", fails)
+        assert [False] * 3 == await rounds(here)
+        await opens_again(here)
+    assert ["a fault here closes partition orders-0"] == contained.messages
 
 
 async def test_a_topic_that_is_growing_keeps_its_partitions_open() -> None:

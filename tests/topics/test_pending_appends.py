@@ -56,3 +56,24 @@ async def test_caller_that_raises_closes_the_partition_and_others_still_hear(
         again = await topic.open_partition(0)
         assert 2 == again.high_watermark
     assert 1 <= len(contained.messages)
+
+
+async def test_append_that_fails_behind_the_ledger_closes_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was stored and waited for by nobody: the next one would have got its offset."""
+    async with house() as here:
+        log = await here.log()
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("injected")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(log.managed_ledger), "_act_on_tail", fails)
+            with pytest.raises(RuntimeError):
+                log.append_nowait(memoryview(batch("first")), lambda _: None)
+        assert log.is_closed
+        topic = here.registry.all()[0]
+        again = await topic.open_partition(0)
+        answer = await submit(again, batch("second"))
+        assert (1, 2) == (outcome(answer), again.high_watermark)
