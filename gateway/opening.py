@@ -64,7 +64,12 @@ def open_services(
     transactions.start()
     client_metrics = ClientMetrics(store)
     telemetry = Telemetry(
-        client_metrics, config=config, clock=clock, timers=timers, entropy=entropy
+        client_metrics,
+        config=config,
+        clock=clock,
+        timers=timers,
+        entropy=entropy,
+        long_calls=store.long_calls,
     )
     return Services(
         registry=registry,

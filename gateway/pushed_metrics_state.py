@@ -24,6 +24,7 @@ class Push:
     """What one client pushed last.
 
     Attributes:
+        number: of all pushes to the server; of two the later one has the higher.
         names: the subscriptions that it was pushed for.
         pushed_at_ms: the time of day.
         expires_ms: monotonic.
@@ -32,6 +33,7 @@ class Push:
     """
 
     instance_id: UUID
+    number: int
     client: TelemetryClient
     names: tuple[str, ...]
     pushed_at_ms: int

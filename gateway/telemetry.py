@@ -1,7 +1,8 @@
 """Telemetry: what clients push of themselves, taken and kept in memory.
 
 Rule: who may push, and when, is decided by `telemetry_state`; what was pushed last is kept by
-`pushed_metrics_state`, as it came, decompressed and readable. Nothing outlives the server.
+`pushed_metrics_state`, as it came, decompressed and readable. What is large or compressed is read
+off the loop, and an older push never replaces a newer one. Nothing outlives the server.
 Must not know: messages, who looks at the metrics.
 """
 
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from batches.compression import decompress
+from batches.compression import Codec, decompress, release
 from batches.errors import BatchError, HoldsTooMuch
+from batches.pacing import Pause, no_pause
 from gateway.client_metrics import ClientMetrics
 from gateway.config import GatewayConfig
 from gateway.context import RequestContext
@@ -20,9 +22,11 @@ from gateway.pushed_metrics_state import KEPT_MS, Push, PushedMetrics
 from gateway.telemetry_state import RESERVED_IDS, Instance, TelemetryClient, TelemetryState
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.primitives import ZERO_UUID
+from runtime.blocking import PoolClosed
 from runtime.clock import Clock
 from runtime.entropy import Entropy
 from runtime.logs import RateLimitedLog
+from runtime.long_calls import LongCalls
 from runtime.timers import Timers
 
 SWEEP_MS: Final = 60_000
@@ -59,14 +63,17 @@ class Telemetry:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
+        long_calls: LongCalls,
     ) -> None:
         self._client_metrics = client_metrics
         self._config = config
         self._clock = clock
         self._timers = timers
         self._entropy = entropy
+        self._long_calls = long_calls
         self._state = TelemetryState()
         self._pushed = PushedMetrics()
+        self._push_count = 0
         self._is_sweeping = False
         self._warnings = RateLimitedLog(logging.getLogger(__name__), WARNINGS_PER_SECOND, clock)
 
@@ -87,7 +94,7 @@ class Telemetry:
         instance = self._heard_of(context, instance_id)
         return instance.admit_get(self._clock.monotonic_ms()), instance
 
-    def push(
+    async def push(
         self,
         context: RequestContext,
         instance_id: UUID,
@@ -110,7 +117,7 @@ class Telemetry:
             now_ms=self._clock.monotonic_ms(),
         )
         if error is ErrorCode.NONE and data:
-            return self._keep(instance, codec, data)
+            return await self._keep(instance, codec, data)
         return error
 
     def disconnected(self, connection_id: int) -> None:
@@ -173,26 +180,37 @@ class Telemetry:
             instance_id = self._entropy.uuid4()
         return instance_id
 
-    def _keep(self, instance: Instance, codec: int, data: bytes) -> ErrorCode:
+    async def _keep(self, instance: Instance, codec: int, data: bytes) -> ErrorCode:
+        self._push_count += 1
+        number, is_last = self._push_count, instance.is_terminating
+        client, names = instance.client, instance.wanted.names
+        size_max, long_calls = PLAIN_BYTES_FACTOR * self.bytes_max, self._long_calls
         try:
-            plain = bytes(decompress(codec, data, PLAIN_BYTES_FACTOR * self.bytes_max))
-            check_metrics(plain)
+            if codec == Codec.NONE and long_calls.may_stay(len(data)):
+                plain = _read(codec, data, size_max)
+            else:
+                plain = await long_calls.run(_read, codec, data, size_max, long_calls.give_way)
         except HoldsTooMuch:
             return ErrorCode.TELEMETRY_TOO_LARGE
         except (BatchError, InvalidMetrics) as error:
-            self._warnings.warning("metrics of %s: %s", instance.client.address, error)
+            self._warnings.warning("metrics of %s: %s", client.address, error)
             return ErrorCode.INVALID_RECORD
-        self._pushed.put(
-            Push(
-                instance_id=instance.id,
-                client=instance.client,
-                names=instance.wanted.names,
-                pushed_at_ms=self._clock.now_ms(),
-                expires_ms=self._clock.monotonic_ms() + KEPT_MS,
-                is_last=instance.is_terminating,
-                data=plain,
+        except PoolClosed:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED  # the server is about to end: another time
+        kept = self._pushed.get(instance.id)
+        if kept is None or kept.number < number:
+            self._pushed.put(
+                Push(
+                    instance_id=instance.id,
+                    number=number,
+                    client=client,
+                    names=names,
+                    pushed_at_ms=self._clock.now_ms(),
+                    expires_ms=self._clock.monotonic_ms() + KEPT_MS,
+                    is_last=is_last,
+                    data=plain,
+                )
             )
-        )
         return ErrorCode.NONE
 
     def _sweep(self) -> None:
@@ -216,3 +234,17 @@ def _seen(instance: Instance, push: Push | None) -> SeenClient:
         names=instance.wanted.names,
         push=push,
     )
+
+
+def _read(codec: int, data: bytes, size_max: int, pause: Pause = no_pause) -> bytes:
+    """Return metrics as they are without compression.
+
+    Raises:
+        BatchError: they cannot be decompressed.
+        InvalidMetrics: they are something else.
+    """
+    body = decompress(codec, data, size_max, pause)
+    plain = bytes(body)
+    release(body)
+    check_metrics(plain)
+    return plain

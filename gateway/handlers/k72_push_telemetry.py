@@ -17,9 +17,9 @@ MIN_VERSION = 0
 MAX_VERSION = 0
 
 
-def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Take the metrics."""
-    error = context.services.telemetry.push(
+    error = await context.services.telemetry.push(
         context,
         request.client_instance_id,
         subscription_id=request.subscription_id,

@@ -10,6 +10,7 @@ from tests.gateway.telemetry_words import CLIENT, numbered
 def push(number: int, data: bytes = b"data", *, expires: int = 100) -> Push:
     return Push(
         instance_id=numbered(number),
+        number=0,
         client=CLIENT,
         names=("all",),
         pushed_at_ms=5,

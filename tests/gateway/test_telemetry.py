@@ -1,6 +1,8 @@
 """What clients push is taken, kept, shown and forgotten."""
 
+import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,8 +18,10 @@ from gateway.pushed_metrics_state import KEPT_MS
 from gateway.telemetry import PLAIN_BYTES_FACTOR, SWEEP_MS, SeenClient, Telemetry
 from gateway.wire.error_codes import ErrorCode
 from gateway.wire.primitives import ZERO_UUID
+from ledger.threads import StoreThreads
 from tests.gateway.running import START_MS, RunningGateway, running_gateway, until
 from tests.gateway.telemetry_words import ID, metrics_data, numbered
+from tests.runtime.held_pool import HeldPool
 
 DATA = metrics_data(org_apache_kafka_x=1.5)
 NONE = ErrorCode.NONE
@@ -47,11 +51,11 @@ class Bench:
         assert NONE == error
         return instance.wanted.subscription_id
 
-    def push(
+    async def push(
         self, subscription_id: int, data: bytes = DATA, *, codec: int = 0, last: bool = False,
         instance_id: UUID = ID,
     ) -> ErrorCode:  # fmt: skip
-        return self.telemetry.push(
+        return await self.telemetry.push(
             self.context(),
             instance_id,
             subscription_id=subscription_id,
@@ -71,9 +75,11 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(bytes_max: int = 1 << 20) -> AsyncIterator[Bench]:
+async def bench(
+    bytes_max: int = 1 << 20, *, threads: StoreThreads | None = None
+) -> AsyncIterator[Bench]:
     config = GatewayConfig(telemetry_max_bytes=bytes_max)
-    async with running_gateway(config) as gateway:
+    async with running_gateway(config, threads=threads) as gateway:
         yield Bench(gateway)
 
 
@@ -90,7 +96,7 @@ async def test_the_last_push_is_kept(codec: Codec) -> None:
         await one.wish()
         subscription_id = one.subscribed()
         assert None is one.pushed()
-        assert NONE == one.push(subscription_id, compress(codec, DATA), codec=codec)
+        assert NONE == await one.push(subscription_id, compress(codec, DATA), codec=codec)
         seen = one.seen()
         assert ("app", "lib", "1.0", "10.0.0.1", 4000) == (
             seen.client.client_id, seen.client.software_name, seen.client.software_version,
@@ -102,7 +108,7 @@ async def test_the_last_push_is_kept(codec: Codec) -> None:
         )  # fmt: skip
         newer = metrics_data(org_apache_kafka_x=2.5)
         one.clock.advance(1_000)
-        assert NONE == one.push(subscription_id, newer)
+        assert NONE == await one.push(subscription_id, newer)
         assert newer == one.pushed()
         assert [ID] == [each.instance_id for each in one.telemetry.clients()]
 
@@ -111,19 +117,19 @@ async def test_a_refused_push_changes_nothing() -> None:
     async with bench() as one:
         await one.wish()
         subscription_id = one.subscribed()
-        one.push(subscription_id)
-        assert ErrorCode.THROTTLING_QUOTA_EXCEEDED == one.push(subscription_id, b"")
+        await one.push(subscription_id)
+        assert ErrorCode.THROTTLING_QUOTA_EXCEEDED == await one.push(subscription_id, b"")
         one.clock.advance(1_000)
-        assert ErrorCode.UNKNOWN_SUBSCRIPTION_ID == one.push(subscription_id + 1)
+        assert ErrorCode.UNKNOWN_SUBSCRIPTION_ID == await one.push(subscription_id + 1)
         one.clock.advance(1_000)
-        assert NONE == one.push(subscription_id, b""), "nothing to say is no mistake"
+        assert NONE == await one.push(subscription_id, b""), "nothing to say is no mistake"
         assert DATA == one.pushed()
 
 
 @pytest.mark.parametrize("instance_id", [ZERO_UUID, UUID(int=1)])
 async def test_reserved_ids_never_push(instance_id: UUID) -> None:
     async with bench() as one:
-        assert ErrorCode.INVALID_REQUEST == one.push(0, instance_id=instance_id)
+        assert ErrorCode.INVALID_REQUEST == await one.push(0, instance_id=instance_id)
         assert [] == one.telemetry.clients()
 
 
@@ -133,7 +139,7 @@ async def test_what_cannot_be_read_is_refused(
 ) -> None:
     async with bench() as one:
         with caplog.at_level(logging.WARNING, logger=module.__name__):
-            assert ErrorCode.INVALID_RECORD == one.push(one.subscribed(), data, codec=codec)
+            assert ErrorCode.INVALID_RECORD == await one.push(one.subscribed(), data, codec=codec)
         assert "metrics of 10.0.0.1" in caplog.text
         assert None is one.pushed()
 
@@ -143,13 +149,41 @@ async def test_a_push_may_hold_a_few_times_what_it_may_have(codec: Codec) -> Non
     async with bench(bytes_max=1_000) as one:
         subscription_id = one.subscribed()
         large = metrics_data(**{"x" * 2_000: 1.0})
-        assert NONE == one.push(subscription_id, compress(codec, large), codec=codec)
+        assert NONE == await one.push(subscription_id, compress(codec, large), codec=codec)
         bomb = compress(codec, metrics_data(**{"x" * (1_000 * PLAIN_BYTES_FACTOR): 1.0}))
         assert len(bomb) <= 1_000
-        assert ErrorCode.TELEMETRY_TOO_LARGE == one.push(
+        assert ErrorCode.TELEMETRY_TOO_LARGE == await one.push(
             subscription_id, bomb, codec=codec, last=True
         )
         assert large == one.pushed()
+
+
+@pytest.mark.parametrize("codec", Codec)
+async def test_large_pushes_are_read_off_the_loop_and_the_newest_stays(codec: Codec) -> None:
+    """A push of 1 MiB may hold 4 MiB; the last word of a client may be read before it."""
+    pool = HeldPool()
+    async with bench(threads=StoreThreads(long_calls=lambda: pool)) as one:
+        await one.wish()
+        subscription_id = one.subscribed()
+        large = compress(codec, metrics_data(**{"x" * 100_000: 1.0}))
+        first = asyncio.ensure_future(one.push(subscription_id, large, codec=codec))
+        await until(lambda: pool.waiting_count > 0)
+        assert NONE == await one.push(subscription_id, last=True)
+        pool.release()
+        assert NONE == await first
+        assert DATA == one.pushed()
+        assert threading.current_thread() not in pool.threads
+        assert 1 == len(pool.threads)
+
+
+async def test_push_is_asked_for_again_when_the_server_is_about_to_end() -> None:
+    async with bench() as one:
+        await one.wish()
+        subscription_id = one.subscribed()
+        one.gateway.services.store.long_calls.close()
+        data = compress(Codec.ZSTD, DATA)
+        error = await one.push(subscription_id, data, codec=Codec.ZSTD)
+        assert ErrorCode.THROTTLING_QUOTA_EXCEEDED == error
 
 
 async def test_changed_subscriptions_are_told_at_once() -> None:
@@ -159,7 +193,7 @@ async def test_changed_subscriptions_are_told_at_once() -> None:
         await one.wish("some", metrics="a.,b.", match="client_software_version=1[.].*")
         second = one.subscribed()
         assert first != second
-        assert ErrorCode.UNKNOWN_SUBSCRIPTION_ID == one.push(first)
+        assert ErrorCode.UNKNOWN_SUBSCRIPTION_ID == await one.push(first)
         assert ("some",) == one.seen().names
         await one.wish("some", match="client_software_version=2")
         one.subscribed()
@@ -169,7 +203,7 @@ async def test_changed_subscriptions_are_told_at_once() -> None:
 async def test_pushes_stay_behind_a_connection_for_a_while() -> None:
     async with bench() as one:
         await one.wish()
-        one.push(one.subscribed(), last=True)
+        await one.push(one.subscribed(), last=True)
         one.telemetry.subscribe(one.context(connection_id=2), numbered(1))
         one.telemetry.disconnected(1)
         one.telemetry.disconnected(2)
@@ -189,7 +223,7 @@ async def test_pushes_stay_behind_a_connection_for_a_while() -> None:
 async def test_silent_clients_are_swept_out_and_sweeping_ends() -> None:
     async with bench() as one:
         await one.wish()
-        one.push(one.subscribed())
+        await one.push(one.subscribed())
         one.telemetry.subscribe(one.context(connection_id=2), numbered(1))
         state, pushed = one.telemetry._state, one.telemetry._pushed
         one.clock.advance(SWEEP_MS)

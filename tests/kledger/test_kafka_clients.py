@@ -34,7 +34,7 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
         )
         assert expected == clients.metrics_clients()[0]
         assert ClientMetrics(expected, b"") == clients.client_metrics(uuid_text(ID))
-        telemetry.push(
+        await telemetry.push(
             context(gateway),
             ID,
             subscription_id=instance.wanted.subscription_id,
