@@ -154,6 +154,40 @@ def check_rest(body: Buffer, fields: RecordFields, pause: Pause = no_pause) -> N
         raise CorruptBatch(f"record ends at byte {end}, its fields at byte {position}")
 
 
+def headers_start(body: Buffer, fields: RecordFields) -> int:
+    """Return where the headers of a located record begin, with their count.
+
+    Raises:
+        CorruptBatch: key or value are longer than the record.
+    """
+    position = _behind(fields.key_start, fields.key_size, fields.end)
+    size, position = read_varint(body, position)
+    return _behind(position, size, fields.end)
+
+
+def read_header_values(
+    body: Buffer, fields: RecordFields, name: bytes, pause: Pause = no_pause
+) -> list[bytes | None]:
+    """Return the values of the headers of that name; nothing of the others is kept.
+
+    Raises:
+        CorruptBatch: as `read_rest`.
+    """
+    check_rest(body, fields, pause)
+    values = []
+    count, position = read_varint(body, headers_start(body, fields))
+    for _ in paced(count, pause):
+        size, position = read_varint(body, position)
+        is_wanted = size == len(name) and body[position : position + size] == name
+        size, position = read_varint(body, position + size)
+        value, position = _slice(body, position, size if is_wanted else -1, fields.end)
+        if is_wanted:
+            values.append(value)
+        else:
+            position += max(size, 0)
+    return values
+
+
 def _behind(position: int, size: int, end: int) -> int:
     """Return where a field of that size ends, which has to be inside of the record."""
     stop = position + max(size, 0)

@@ -16,6 +16,7 @@ from contextlib import suppress
 from batches.pacing import Pause
 from ledger import (
     AlreadyClosed,
+    Buffer,
     Cursor,
     CursorState,
     Entry,
@@ -35,13 +36,22 @@ from runtime.tasks import Supervisor
 from runtime.timers import TimerHandle, Timers
 from subscriptions.dispatch_options import DispatchOptions
 from subscriptions.dispatch_state import DispatchState, HandOut, ReplayingState, Rewind
-from subscriptions.entry_view import SlotRecords, look_cost, mask_of, slot_records
+from subscriptions.entry_view import (
+    SlotRecords,
+    deliver_at_cost,
+    deliver_at_ms,
+    look_cost,
+    mask_of,
+    record_count,
+    slot_records,
+)
 from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
 from subscriptions.held_entries import HeldEntries
 from subscriptions.key_shared_state import KeySharedState
 from subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
 from subscriptions.screen import EVERYTHING, Screen
 from subscriptions.shared_state import SharedState
+from subscriptions.sharing_state import SharingState
 from subscriptions.single_active_state import SingleActiveState
 
 logger = logging.getLogger(__name__)
@@ -325,14 +335,24 @@ class Dispatcher:
                 await self._clock.sleep(0)  # entries in memory are read without a pause
 
     async def _look_into(self, entries: Sequence[Entry]) -> None:
-        """Look up the keys of what is too large to be looked into on the loop."""
+        """Look up keys and times of what is too large to be looked into on the loop."""
         state, long_calls = self._state, self._long_calls
-        if not isinstance(state, KeySharedState) or long_calls is None:
+        if not isinstance(state, SharingState) or long_calls is None:
             return
-        state.looked_up = {}
-        large = [each for each in entries if not long_calls.may_stay(look_cost(each.buffer))]
-        if large:
-            with suppress(PoolClosed):  # nobody gets anything any more
+        state.looked_up_times = {}
+        timed = [
+            each
+            for each in entries
+            if (cost := _time_cost(each.buffer)) and not long_calls.may_stay(cost)
+        ]
+        with suppress(PoolClosed):  # nobody gets anything any more
+            if timed:
+                state.looked_up_times = await long_calls.run(_times_of, timed, long_calls.give_way)
+            if not isinstance(state, KeySharedState):
+                return
+            state.looked_up = {}
+            large = [each for each in entries if not long_calls.may_stay(look_cost(each.buffer))]
+            if large:
                 state.looked_up = await long_calls.run(_slots_of, large, long_calls.give_way)
 
     def _must_rest(self) -> bool:
@@ -427,3 +447,11 @@ class Dispatcher:
 
 def _slots_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, SlotRecords]:
     return {each.position: slot_records(each.position, each.buffer, pause) for each in entries}
+
+
+def _time_cost(data: Buffer) -> int:
+    return deliver_at_cost(data) if record_count(data) == 1 else 0
+
+
+def _times_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, int | None]:
+    return {each.position: deliver_at_ms(each.buffer, pause) for each in entries}

@@ -13,7 +13,8 @@ from zlib import crc32
 from batches.errors import BatchError
 from batches.header import BATCH_OVERHEAD, CODEC_MASK, FLAGS_AT, read_header, read_record_count
 from batches.pacing import Pause, no_pause
-from batches.reader import iterate_fields, iterate_records, opened_body
+from batches.reader import iterate_fields, opened_body
+from batches.record import headers_start, read_header_values
 from ledger import Buffer, Position
 from subscriptions.model import SLOT_COUNT
 
@@ -97,17 +98,36 @@ def slot_records(position: Position, data: Buffer, pause: Pause = no_pause) -> S
     return tuple((slot, mask_of(indexes)) for slot, indexes in found.items())
 
 
-def deliver_at_ms(data: Buffer) -> int | None:
-    """Return before when an entry of one record is not handed out; None: at any time."""
+def deliver_at_cost(data: Buffer) -> int:
+    """Return how many bytes `deliver_at_ms` looks at, 0 when there is certainly no such time.
+
+    Bytes are searched first, which costs nothing beside looking at headers one by one.
+    """
     size = len(data)
     if size < BATCH_OVERHEAD or data[FLAGS_AT] & CODEC_MASK:
-        return None
-    if size <= _SEARCHED_SIZE_MAX and _DELIVER_AT_BYTES not in bytes(data):
+        return 0
+    if size <= _SEARCHED_SIZE_MAX:
+        return size if _DELIVER_AT_BYTES in bytes(data) else 0
+    try:
+        header = read_header(data)
+        body = memoryview(data)[BATCH_OVERHEAD : header.size]
+        fields = next(iterate_fields(body, 1))
+        headers = bytes(body[headers_start(body, fields) : fields.end])
+    except BatchError:
+        return 0
+    return len(headers) if _DELIVER_AT_BYTES in headers else 0
+
+
+def deliver_at_ms(data: Buffer, pause: Pause = no_pause) -> int | None:
+    """Return before when an entry of one record is not handed out; None: at any time."""
+    if not deliver_at_cost(data):
         return None
     try:
-        for record in iterate_records(data):
-            for name, value in record.headers:
-                if name == DELIVER_AT and value is not None and _is_time(value):
+        header = read_header(data)
+        body = memoryview(data)[BATCH_OVERHEAD : header.size]
+        for fields in iterate_fields(body, header.record_count):
+            for value in read_header_values(body, fields, _DELIVER_AT_BYTES, pause):
+                if value is not None and _is_time(value):
                     return int(value)
     except BatchError:
         return None

@@ -31,6 +31,8 @@ class SharingState(ReplayingState):
         self._delays = DelayedState()
         self._unacked = UnackedLimit.of_subscription(options.unacked_subscription_max)
         self._has_eased = False
+        self.looked_up_times: Mapping[Position, int | None] = {}
+        """`deliver_at_ms` of entries that were read last, as far as somebody has looked them up."""
 
     # For the types
 
@@ -160,7 +162,8 @@ class SharingState(ReplayingState):
             position, data = entry
             count = record_count(data)
             if count == 1:
-                due_ms = deliver_at_ms(data)
+                times = self.looked_up_times
+                due_ms = times[position] if position in times else deliver_at_ms(data)
                 if due_ms is not None and due_ms > now_ms:
                     slots = self._slots_for_delay(position, data)
                     self._delays.add(due_ms, position, slots)

@@ -8,7 +8,9 @@ from batches.errors import CorruptBatch
 from batches.record import (
     Record,
     append_record,
+    headers_start,
     locate_fields,
+    read_header_values,
     read_rest,
     read_varint,
     write_varint,
@@ -106,3 +108,17 @@ def test_header_without_a_name_is_corrupt() -> None:
     out[0] -= 2
     with pytest.raises(CorruptBatch):
         read_rest(out[:-1], locate_fields(out[:-1], 0))
+
+
+def test_values_of_one_header_are_found_among_others() -> None:
+    headers = [("h", b"1"), ("other", b"h"), ("h", None), ("", b""), ("h", b""), ("none", None)]
+    for key, value in ((None, None), (b"h", b"v" * 300)):
+        out = bytearray()
+        append_record(out, offset_delta=0, timestamp_delta=0, key=key, value=value, headers=headers)
+        fields = locate_fields(out, 0)
+        assert len(headers) << 1 == out[headers_start(out, fields)]
+        assert [b"1", None, b""] == read_header_values(out, fields, b"h")
+        assert [b"1", None, b""] == read_header_values(memoryview(bytes(out)), fields, b"h")
+        assert [] == read_header_values(out, fields, b"x")
+        with pytest.raises(CorruptBatch):
+            read_header_values(out, fields._replace(end=fields.end - 1), b"h")

@@ -11,6 +11,7 @@ from batches.builder import NewRecord, build_batch
 from ledger import EARLIEST
 from ledger.testing import FaultyEngine, ManualClock
 from ledger.threads import StoreThreads
+from subscriptions.entry_view import DELIVER_AT
 from subscriptions.model import Place, SubscriptionType
 from tests.runtime.held_pool import HeldPool
 from tests.subscriptions.house import Client, House
@@ -74,3 +75,22 @@ async def test_what_was_looked_up_before_a_reset_is_not_handed_out_after_it() ->
         assert sorted(values) == sorted(await again.got(LARGE))
         await house.quiet()
         assert LARGE == len(again.values) + len(client.values)
+
+
+@pytest.mark.parametrize("type_", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+async def test_time_among_many_headers_is_not_looked_for_on_the_loop(
+    type_: SubscriptionType,
+) -> None:
+    pool = HeldPool()
+    async with held_house(pool) as house:
+        headers = [*[("h", b"")] * LARGE, (DELIVER_AT, b"1500")]
+        batch = bytes(build_batch([NewRecord(b"late", headers=headers)]))
+        await house.ledger.add_entry(batch, message_count=1)
+        subscription = await house.subscription()
+        client = await Client().join(subscription, type_, permits=1)
+        while not pool.waiting_count:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        assert [] == client.values
+        pool.release()
+        assert ["late"] == await client.got(1)
+        assert threading.main_thread() not in pool.threads
