@@ -120,10 +120,12 @@ class GroupOffsets:
         groups = list(self._store.state.pending(producer_id))
 
         def ended(error: LedgerError | None) -> None:
-            for group_id in groups:
-                if self._store.state.has_group(group_id):
-                    self._table.ensure(group_id)
-            done(error)
+            try:
+                for group_id in groups:
+                    if self._store.state.has_group(group_id):
+                        self._table.ensure(group_id)
+            finally:
+                done(error)  # a fault here must not keep the transaction waiting
 
         self._store.end_nowait(producer_id, ended, is_commit=is_commit, more_rows=[outcome])
 
