@@ -19,7 +19,7 @@ from topics.topic_config import TopicConfig
 
 AT_ONCE_BYTES_MAX = 4096
 """A body that is no larger, uncompressed, is walked where the append is: the way to a thread and
-back costs more. Measured: docs/decisions/0037."""
+back costs more. Measured: docs/decisions/0018."""
 
 
 class Walked(NamedTuple):
