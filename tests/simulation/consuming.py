@@ -153,7 +153,9 @@ def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
     """Note that the subscription closes itself: to wait for that is to close it once more."""
     use = cursors.use_of(sharing.cursor)
     if use is not None:
-        work = cursors.closing(scene, use, lambda: _closed_by_the_fault(scene, sharing))
+        work = cursors.closing(
+            scene, use, lambda: _closed_by_the_fault(scene, sharing), is_again=True
+        )
         scene.start(f"{sharing} closes after a fault", work)
 
 
