@@ -170,12 +170,26 @@ async def _deleting(scene: Scene, name: str) -> None:
     else:
         check(store is scene.store, f"{name}: a store that was replaced deleted it")
         scene.note(f"deleted {name}")
+        if _was_created_since(log, scene.model.logs[name]):
+            return
         log = _forget(scene, scene.model.logs[name])
         may_be_opened = _has_later_orphan(scene, name, number) or scene.changing[name] > 1
         log.exists = {False, may_be_opened}
     finally:
         scene.changing[name] -= 1
         _retire_fenced(scene, scene.model.logs[name])
+
+
+def _was_created_since(before: LogModel, now: LogModel) -> bool:
+    """Tell whether a deletion had ended when one of that name was created, which is there still.
+
+    Creating at once waits for nobody, so it may come before the caller of a deletion hears of it;
+    had that come later, the handle would know that it was deleted.
+    """
+    handle = now.handle
+    if now is before or handle is None or handle.is_stale or handle.is_losing:
+        return False
+    return not handle.ml._gate.is_deleted
 
 
 def _forget(scene: Scene, log: LogModel) -> LogModel:
