@@ -1,12 +1,13 @@
 """A fault in handing out closes its subscription, which can be opened again; others go on."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from subscriptions.dispatcher import Dispatcher
 from subscriptions.errors import SubscriptionFailed
-from subscriptions.model import SubscriptionType
+from subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
 from tests.contained import Contained
 from tests.subscriptions.house import Client, House
 
@@ -58,6 +59,29 @@ async def test_subscription_closes_and_owes_the_rest_when_it_is_opened_again(
     await again.acknowledge("b", "c")
     assert [] == await room.owed("s")
     assert (list("abc"), []) == (await other.got(3), other.ends)
+
+
+@pytest.mark.parametrize("wanted", list(SubscriptionType))
+async def test_nothing_runs_between_a_fault_and_the_end_of_its_subscription(
+    room: House, wanted: SubscriptionType, contained: Contained
+) -> None:
+    """The other task of the dispatcher handed out, past a record whose consumer never got it."""
+    subscription = await room.subscription("s")
+    loop, was_closed = asyncio.get_running_loop(), list[bool]()
+
+    def deliver(deliveries: Sequence[Delivery]) -> None:
+        loop.call_soon(lambda: was_closed.append(subscription.is_closed))
+        raise RuntimeError("injected")
+
+    options = ConsumerOptions(name="c")
+    hold = await subscription.add_consumer(
+        options, wanted, deliver=deliver, ended=lambda error: None
+    )
+    hold.add_permits(1)
+    await room.add("a")
+    await room.quiet()
+    assert [True] == was_closed
+    assert ["a fault here closes subscription s of orders"] == contained.messages
 
 
 async def test_timer_of_a_failover_that_fails_closes_its_subscription(
