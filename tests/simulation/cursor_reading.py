@@ -139,6 +139,7 @@ class _Watch:
         model, handle = self._use.model, self._use.handle
         if model.cursor is not self._use.cursor or not handle.is_usable:
             return False
+        model.follow()  # the caller of a revision may have been cancelled: it tells nobody
         end = min(self._limits.max_position, handle.ml.last_confirmed_entry)
         owed = model.place.owed_of(handle.positions())
         return any(model.owed_from <= each <= end for each in owed)
