@@ -3,7 +3,8 @@
 Rule: a producer sends the same bytes before its records again and again; what follows from them
 alone, which is the log and the required acks, is found by these bytes and not worked out anew.
 Only requests that hold one batch of no transaction are remembered, and only while no topic changes
-and the log is open. A batch that may need more than its head says is not found here.
+and the log is open; the registry says when idle logs were closed, so that none is kept in memory
+here. A batch that may need more than its head says is not found here.
 Must not know: how a request is laid out, what is done with its records.
 """
 
@@ -26,6 +27,10 @@ class ProduceHeads:
         self._registry = registry
         self._epoch = registry.epoch
         self._known: dict[tuple[int, bytes], tuple[ProduceRequest, PartitionLog]] = {}
+        registry.idle_closed.add(self._forget_closed)
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def find(
         self, frame: memoryview, version: int, single: SingleBatch | None
@@ -58,3 +63,7 @@ class ProduceHeads:
         if len(self._known) >= HEADS_MAX:
             self._known.clear()
         self._known[version, single[0]] = (request, found[0])
+
+    def _forget_closed(self) -> None:
+        """Let go of the logs that are closed: the next request opens another one."""
+        self._known = {key: each for key, each in self._known.items() if not each[1].is_closed}

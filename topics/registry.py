@@ -14,6 +14,7 @@ from uuid import UUID
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
+from runtime.listeners import Listeners
 from runtime.tasks import Supervisor
 from topics import records
 from topics.errors import (
@@ -58,6 +59,8 @@ class TopicRegistry:
         self._changing = asyncio.Lock()
         self._supervisor = Supervisor(containment=store.containment)
         self._remains = TopicRemains(store, self._supervisor)
+        self.idle_closed = Listeners(store.containment)
+        """Called after idle partitions were closed, so that a cache of logs lets go of them."""
 
     @classmethod
     async def open(
@@ -320,7 +323,10 @@ class TopicRegistry:
 
     async def close_idle_partitions(self, rounds: int) -> int:
         """End a round; close the partitions that nobody has used for so many, and count them."""
-        return await close_idle_partitions(list(self._topics.values()), rounds, self._clock)
+        closed = await close_idle_partitions(list(self._topics.values()), rounds, self._clock)
+        if closed:
+            self.idle_closed.notify()
+        return closed
 
     async def finish_deletions(self) -> None:
         """Remove what deleted topics have left; what fails is tried again the next time."""

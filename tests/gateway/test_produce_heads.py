@@ -1,5 +1,6 @@
 """Requests that begin like one before them."""
 
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -123,3 +124,20 @@ async def test_number_of_heads_is_limited() -> None:
         remember(heads, frame, log)
         assert find(heads, frame) is not None
         assert find(heads, frame_of({1: BATCH})) is None
+
+
+async def test_logs_that_are_closed_as_idle_leave_memory() -> None:
+    """A head kept its log, and all that this keeps, until 4,096 others had come."""
+    async with one_topic() as (registry, topic, log):
+        heads = ProduceHeads(registry)
+        remember(heads, frame_of({0: BATCH}), log)
+        used = await topic.open_partition(1)
+        remember(heads, frame_of({1: BATCH}), used)
+        closed = weakref.ref(log)
+        del log
+        for _ in range(2):
+            used.idle.is_used = True
+            await registry.close_idle_partitions(1)
+        assert closed() is None
+        assert 1 == len(heads)
+        assert find(heads, frame_of({1: BATCH})) is not None
