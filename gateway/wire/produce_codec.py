@@ -20,7 +20,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from struct import Struct, error
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 from gateway.wire.codec import explain_fault
 from gateway.wire.primitives import (
@@ -313,8 +313,11 @@ def produce_response_frame(
     if len(results) == 1 and version >= LOG_START_SINCE:
         topic, index, code, base, append_time, log_start, message, refused = results[0]
         if message is None and not refused:
-            pack = _one_partition(version, topic, index, code)
-            return pack(correlation_id, base, append_time, log_start, throttle_time_ms)
+            pack, size, before, behind, gap = _one_partition(version, len(topic))
+            return pack(
+                size, correlation_id, before, topic, behind, index, code, base, append_time,
+                log_start, gap, throttle_time_ms,
+            )  # fmt: skip
     return _encode(correlation_id, version, results, throttle_time_ms)
 
 
@@ -332,26 +335,45 @@ _PREFIX_V0: Final = Struct(">ii")
 _PREFIX_V1: Final = Struct(">iiB")
 
 
-@lru_cache(maxsize=2048)
-def _one_partition(
-    version: int, topic: bytes, index: int, code: int
-) -> Callable[[int, int, int, int, int], bytes]:
-    """Return what writes the frame of one partition by one pack: most of it is always the same.
+class _OnePartition(NamedTuple):
+    """The frame of a response with one partition and no error message, which one pack writes.
 
-    It takes correlation id, base offset, append time, log start offset and throttle time.
+    It depends on the length of the topic alone: nothing is kept of topics and partitions.
+
+    Attributes:
+        size: of the frame, as it is written.
+        before_topic: what stands between correlation id and topic.
+        behind_topic: what stands between topic and partition index.
+        gap: what stands between log start offset and throttle time.
     """
-    sample = _encode(0, version, [(topic, index, code, 0, 0, 0, None, ())], 0)
+
+    pack: Callable[..., bytes]
+    size: bytes
+    before_topic: bytes
+    behind_topic: bytes
+    gap: bytes
+
+
+@lru_cache(maxsize=2048)
+def _one_partition(version: int, topic_size: int) -> _OnePartition:
+    """Return the form of the responses for topics of that length."""
+    is_flexible = version >= FLEXIBLE_SINCE
+    sample = _encode(0, version, [(bytes(topic_size), 0, 0, 0, 0, 0, None, ())], 0)
     # Behind the log start are an empty list of errors, no message, the throttle time, and tags.
-    before, behind = (4, 1) if version >= FLEXIBLE_SINCE else (6 if version >= 8 else 0, 0)
+    before, behind = (4, 1) if is_flexible else (6 if version >= 8 else 0, 0)
     offsets_at = len(sample) - behind - 4 - before - 24
-    pack = Struct(f">4si{offsets_at - 8}sqqq{before}si{behind}x").pack
-    size, known = sample[:4], sample[8:offsets_at]
-    gap = sample[offsets_at + 24 : offsets_at + 24 + before]
-
-    def write(correlation_id: int, base: int, time: int, log_start: int, throttle: int) -> bytes:
-        return pack(size, correlation_id, known, base, time, log_start, gap, throttle)
-
-    return write
+    index_at = offsets_at - 6
+    count_at = index_at - (1 if is_flexible else 4)
+    topic_at = count_at - topic_size
+    form = f">4si{topic_at - 8}s{topic_size}s{index_at - count_at}sihqqq{before}si{behind}x"
+    gap_at = offsets_at + 24
+    return _OnePartition(
+        Struct(form).pack,
+        sample[:4],
+        sample[8:topic_at],
+        sample[count_at:index_at],
+        sample[gap_at : gap_at + before],
+    )
 
 
 def _by_topic(results: Sequence[PartitionResult]) -> list[tuple[bytes, list[PartitionResult]]]:
