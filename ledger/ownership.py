@@ -10,7 +10,6 @@ Must not know: entries, the user's rows, how a store starts and ends.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from weakref import WeakValueDictionary
 
 from ledger.config import ManagedLedgerConfig
 from ledger.cursors.cursor_recovery_plan import StoredCursor
@@ -23,6 +22,7 @@ from ledger.operations import Row, submitted
 from ledger.services import StoreServices
 from ledger.storage_health import READING_ROWS
 from runtime.blocking import Arguments, Result
+from runtime.keyed_locks import KeyedLocks
 
 
 class Ownership:
@@ -36,7 +36,8 @@ class Ownership:
         self._services = services
         self._check_usable = check
         self._handles: dict[str, ManagedLedger] = {}
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: KeyedLocks[str] = KeyedLocks()
+        """Names that are being opened or deleted."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -80,7 +81,7 @@ class Ownership:
 
     async def open(self, name: str, config: ManagedLedgerConfig) -> ManagedLedger:
         """Open a managed ledger, or create it; see `LedgerStore.open_managed_ledger`."""
-        async with self._lock_of(name):
+        async with self._locks.holding(name):
             if handle := self._handles.pop(name, None):
                 handle.fence()
                 await self._services.committer.flush()
@@ -131,7 +132,7 @@ class Ownership:
         names = sorted(set(names))
         async with AsyncExitStack() as locks:
             for name in names:  # in one order for all: two deletions never wait for each other
-                await locks.enter_async_context(self._lock_of(name))
+                await locks.enter_async_context(self._locks.holding(name))
             self._check_usable()
             handles = [self._handles[name] for name in names if name in self._handles]
             for handle in handles:
@@ -153,9 +154,7 @@ class Ownership:
 
     async def settle(self) -> None:
         """Wait for openings and deletions that are under way: they can still be written."""
-        for lock in list(self._locks.values()):
-            async with lock:
-                pass
+        await self._locks.settle()
 
     async def close(self) -> None:
         """Close all handles."""
@@ -190,13 +189,6 @@ class Ownership:
 
     async def _commit_rows(self, rows: Sequence[Row], drops: Sequence[int]) -> None:
         await submitted(lambda done: self._services.committer.submit_rows(rows, done, drops))
-
-    def _lock_of(self, name: str) -> asyncio.Lock:
-        """Return the lock for opening and deleting that name; it lives while somebody holds it."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock
 
     def _forget(self, handle: ManagedLedger) -> None:
         if self._handles.get(handle.name) is handle:

@@ -5,13 +5,12 @@ log. `epoch` changes whenever what others may have cached about the topic would.
 Must not know: other topics, how topics are stored.
 """
 
-import asyncio
 from collections.abc import Mapping
 from uuid import UUID
-from weakref import WeakValueDictionary
 
 from ledger import LedgerError, LedgerStore
 from runtime.clock import Clock
+from runtime.keyed_locks import KeyedLocks
 from runtime.tasks import Supervisor
 from topics.errors import StorageFailed, TopicsError, UnknownPartition, UnknownTopic
 from topics.partition_log import PartitionLog
@@ -55,7 +54,8 @@ class Topic:
         self._clock = clock
         self._supervisor = supervisor
         self._partitions: dict[int, PartitionLog] = {}
-        self._changing: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._changing: KeyedLocks[int] = KeyedLocks()
+        """Partitions that are being opened or closed."""
 
     @property
     def partition_count(self) -> int:
@@ -105,8 +105,7 @@ class Topic:
             return None
 
         def lost(error: LedgerError) -> None:
-            if self._partitions.get(index) is created:
-                del self._partitions[index]
+            self._let_go(created)
             created.mark_gone(f"not stored: {error}")
 
         try:
@@ -130,7 +129,7 @@ class Topic:
         if found is not None:
             return found
         self._check(index)
-        async with self._lock_of(index):
+        async with self._changing.holding(index):
             found = self._partitions.get(index)
             if found is not None:
                 return found
@@ -192,8 +191,11 @@ class Topic:
 
     def _let_go(self, closed: PartitionLog) -> None:
         """Open a partition anew when it is wanted again: it is idle, or a fault has closed it."""
-        if self._partitions.get(closed.index) is closed:
-            del self._partitions[closed.index]
+        partitions = self._partitions
+        if partitions.get(closed.index) is closed:
+            del partitions[closed.index]
+            if not partitions:
+                partitions.clear()  # an emptied dict keeps its table
 
     def idle_partitions(self, rounds: int) -> list[int]:
         """End a round; return the partitions that nobody has used for so many."""
@@ -214,7 +216,7 @@ class Topic:
         Raises:
             StorageFailed: it is closed, but not all of it was written down.
         """
-        async with self._lock_of(index):
+        async with self._changing.holding(index):
             log = self._partitions.get(index)
             if log is None:
                 return
@@ -232,9 +234,7 @@ class Topic:
 
     async def settle(self) -> None:
         """Wait until no partition is being opened or closed any more."""
-        for lock in list(self._changing.values()):
-            async with lock:
-                pass
+        await self._changing.settle()
 
     async def close(self) -> None:
         """Close all partitions; idempotent."""
@@ -242,13 +242,6 @@ class Topic:
         self._partitions.clear()
         for partition in partitions:
             await partition.close()
-
-    def _lock_of(self, index: int) -> asyncio.Lock:
-        """Return the lock for opening and closing a partition; it lives while somebody holds it."""
-        lock = self._changing.get(index)
-        if lock is None:
-            lock = self._changing[index] = asyncio.Lock()
-        return lock
 
     def _check(self, index: int) -> None:
         if self.is_deleted:

@@ -1,0 +1,57 @@
+"""Keyed locks: one lock for each key that somebody works on, and nothing for all others.
+
+Rule: a lock is there while somebody holds it or waits for it. Who waits for a key gets it in the
+order of asking.
+Must not know: what a key stands for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class _Lock(asyncio.Lock):
+    """A lock and how many hold it or wait for it."""
+
+    users = 0
+
+
+class KeyedLocks(Generic[Key]):
+    """Locks by key, for one event loop. Keys that nobody uses take no memory."""
+
+    __slots__ = ("_locks",)
+
+    def __init__(self) -> None:
+        self._locks: dict[Key, _Lock] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._locks
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def holding(self, key: Key) -> AsyncIterator[None]:
+        """Hold the lock of a key during the body."""
+        lock = self._locks.get(key)
+        if lock is None:
+            lock = self._locks[key] = _Lock()
+        lock.users += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            lock.users -= 1
+            if not lock.users:
+                del self._locks[key]
+                if not self._locks:
+                    self._locks.clear()  # an emptied dict keeps its table
+
+    async def settle(self) -> None:
+        """Wait until nobody holds a lock that is held now."""
+        for key in list(self._locks):
+            async with self.holding(key):
+                pass
