@@ -17,6 +17,7 @@ from ledger.errors import Fenced, LedgerError
 from ledger.ledger_list_state import LedgerListState, MetadataChange
 from ledger.managed_ledger import ManagedLedger
 from ledger.metadata_change import change_rows
+from ledger.name_set import NameSet
 from ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
 from ledger.operations import Row, submitted
 from ledger.services import StoreServices
@@ -32,7 +33,7 @@ class Ownership:
         self, names: Iterable[str], services: StoreServices, check: Callable[[], None]
     ) -> None:
         """Args: check: raises when the store cannot be used any more."""
-        self._names = set(names)
+        self._names = NameSet(names)
         self._services = services
         self._check_usable = check
         self._handles: dict[str, ManagedLedger] = {}
