@@ -98,7 +98,7 @@ class LogIndex:
                 ledgers = self.space.ledgers_in(file)
                 touched = batch.touched.setdefault(file, set())
                 for ledger_id, _, data in group.entries:
-                    ledgers[ledger_id] = ledgers.get(ledger_id, 0) + HEADER_SIZE + len(data)
+                    ledgers.increase(ledger_id, HEADER_SIZE + len(data))
                     touched.add(ledger_id)
             for ledger_id in group.drops:
                 for dropped_from in self.space.drop(ledger_id):
@@ -121,7 +121,7 @@ class LogIndex:
             ids, size = (ledger_id, entry_id), HEADER_SIZE + len(data)
             if (move := moves.get(ids)) is None:
                 ledgers = self.space.ledgers_in(file)
-                ledgers[ledger_id] = ledgers.get(ledger_id, 0) + size
+                ledgers.increase(ledger_id, size)
                 batch.touched.setdefault(file, set()).add(ledger_id)
             elif ids not in stale:
                 is_last = self.space.move(ledger_id, size, source=move.file, target=file)

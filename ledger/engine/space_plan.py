@@ -9,6 +9,8 @@ Must not know: files, databases.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ledger.engine.ledger_sizes import LedgerSizes
+
 FREE_BYTES_MIN = 32 * 1024 * 1024
 """What must be left on the disk beside the copy of what is alive in a file."""
 
@@ -69,11 +71,14 @@ class LogSpace:
     __slots__ = ("_files",)
 
     def __init__(self) -> None:
-        self._files: dict[int, dict[int, int]] = {}
+        self._files: dict[int, LedgerSizes] = {}
 
-    def ledgers_in(self, file: int) -> dict[int, int]:
+    def ledgers_in(self, file: int) -> LedgerSizes:
         """Return bytes per ledger of a file. The hot path adds to it in place."""
-        return self._files.setdefault(file, {})
+        ledgers = self._files.get(file)
+        if ledgers is None:
+            ledgers = self._files[file] = LedgerSizes()
+        return ledgers
 
     def has(self, file: int, ledger_id: int) -> bool:
         """Tell whether a ledger has entries in a file."""
@@ -89,7 +94,7 @@ class LogSpace:
             left[ledger_id] = rest
         else:
             del left[ledger_id]
-        gained[ledger_id] = gained.get(ledger_id, 0) + size
+        gained.increase(ledger_id, size)
         return not left
 
     def drop(self, ledger_id: int) -> list[int]:
@@ -102,7 +107,8 @@ class LogSpace:
 
     def live_bytes(self, file: int) -> int:
         """Return the bytes of a file that some ledger still needs."""
-        return sum(self._files.get(file, {}).values())
+        ledgers = self._files.get(file)
+        return 0 if ledgers is None else ledgers.total
 
     def live_files(self) -> Iterator[int]:
         """Yield the files in which some ledger has entries."""
