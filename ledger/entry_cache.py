@@ -160,7 +160,10 @@ class EntryCache:
         if run is None:
             return
         self._dead += run.drain()
-        if self._dead > _FORGOTTEN_MIN and 2 * self._dead > len(self.order):
+        if self._dead == len(self.order):
+            self.order.clear()
+            self._dead = 0
+        elif self._dead > _FORGOTTEN_MIN and 2 * self._dead > len(self.order):
             self.order = deque(run for run in self.order if not run.is_dropped)
             self._dead = 0
 

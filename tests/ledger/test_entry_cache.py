@@ -149,6 +149,17 @@ def test_the_order_of_eviction_does_not_grow_with_what_was_dropped() -> None:
     assert (0, 0) == (len(cache), cache.size)
 
 
+def test_nothing_is_left_of_runs_when_all_were_dropped() -> None:
+    cache = EntryCache(1 << 30)
+    for ledger_id in range(3):
+        cache.open_run(ledger_id).append(b"x")
+    for ledger_id in range(3):
+        cache.drop(ledger_id)
+    assert not cache.order
+    cache.open_run(7).append(b"y")
+    assert 1 == len(cache)
+
+
 def test_what_was_evicted_does_not_pile_up() -> None:
     cache = EntryCache(room(*[10] * 100))
     run = cache.open_run(1)
