@@ -9,11 +9,12 @@ TransactionIndex.
 
 from array import array
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
 NONE_OPEN = -1
+_NO_COLUMN = array("q")
+"""Stays empty."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -46,10 +47,8 @@ class AbortedIndex:
     __slots__ = ("_first", "_last", "_producers", "_stable")
 
     def __init__(self) -> None:
-        self._producers = array("q")
-        self._first = array("q")
-        self._last = array("q")
-        self._stable = array("q")
+        # Most partitions never have one: they share what is empty.
+        self._producers = self._first = self._last = self._stable = _NO_COLUMN
 
     def __len__(self) -> int:
         return len(self._last)
@@ -63,6 +62,9 @@ class AbortedIndex:
         """Add the newest one; nothing if it is there."""
         if self._last and one.last_offset <= self._last[-1]:
             return
+        if self._last is _NO_COLUMN:
+            self._producers, self._first = array("q"), array("q")
+            self._last, self._stable = array("q"), array("q")
         self._producers.append(one.producer_id)
         self._first.append(one.first_offset)
         self._last.append(one.last_offset)
@@ -87,6 +89,8 @@ class AbortedIndex:
     def remove_before(self, offset: int) -> int:
         """Forget those that end before an offset; return how many."""
         count = bisect_left(self._last, offset)
+        if not count:
+            return 0
         for column in (self._producers, self._first, self._last, self._stable):
             del column[:count]
         return count
@@ -103,7 +107,7 @@ class TransactionState:
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
-        self._ending: deque[_Ending] = deque()
+        self._ending: list[_Ending] = []  # an empty deque would take 600 bytes
         self._first_unstable = NONE_OPEN
         self.aborted = AbortedIndex()
 
@@ -157,7 +161,7 @@ class TransactionState:
         """The log is durable up to here: return the transaction that is aborted by it."""
         if not self._ending or self._ending[0].marker_offset >= high_watermark:
             return None
-        ended = self._ending.popleft()
+        ended = self._ending.pop(0)
         if ended.first_offset == self._first_unstable:
             self._look()
         if ended.is_commit:
