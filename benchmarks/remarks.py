@@ -32,9 +32,10 @@ _IMPORTS = (
 )
 
 _ARENAS = (
-    "Of a closed partition a name and two numbers are left, about 150 bytes; but these lie in most"
-    " of the arenas of 1 MiB, which CPython gives back only when they are empty. What is free there"
-    " is used by whatever comes next; the index keeps up to 128 MB of rows in memory, too"
+    "Of 10,000 closed partitions 1 MB is left; but small objects that live on, among them those"
+    " that CPython keeps for reuse, lie in most of its arenas of 1 MiB, which it gives back only"
+    " when they are empty. What is free there is used by whatever comes next; the index keeps up to"
+    " 128 MB of rows in memory, too"
 )
 
 REMARKS: dict[tuple[str, str, str], str] = {
