@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from batches.buffers import Buffer
 from batches.errors import CorruptBatch
-from batches.pacing import Pause, no_pause, paced
+from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 
 Header = tuple[str, bytes | None]
 VARINT_SIZE_MAX = 10
@@ -98,7 +98,7 @@ def locate_fields(body: Buffer, position: int) -> RecordFields:
 
 
 def read_rest(
-    body: Buffer, fields: RecordFields
+    body: Buffer, fields: RecordFields, pause: Pause = no_pause
 ) -> tuple[bytes | None, bytes | None, tuple[Header, ...]]:
     """Read key, value and headers of a located record.
 
@@ -115,7 +115,7 @@ def read_rest(
     if not 0 <= count <= end - position:
         raise CorruptBatch(f"header count {count} at byte {position}, record ends at {end}")
     headers = []
-    for _ in range(count):
+    for _ in range(count) if count <= STEPS_PER_PAUSE else paced(count, pause):
         size, position = read_varint(body, position)
         name, position = _slice(body, position, size, end)
         if name is None:

@@ -14,6 +14,7 @@ from native.client_admin import ClientAdmin
 from native.client_services import PARTITION_REFRESH_MS, ClientServices
 from native.consumer import Consumer
 from native.errors import AlreadyClosed, InvalidArgument, Unavailable
+from native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
 from native.message_id import MessageId
 from native.open_together import close_all
 from native.operations import OPERATION_TIMEOUT_MS, Operation, Operations
@@ -30,8 +31,10 @@ from native.subscribe_options import (
     target_of,
     type_of,
 )
+from runtime.blocking import BlockingPool
 from runtime.clock import Clock, SystemClock
 from runtime.entropy import Entropy, SystemEntropy
+from runtime.long_calls import LongCalls
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
 from subscriptions.model import SubscriptionType
@@ -75,6 +78,7 @@ class Client(ClientAdmin):
         broker = await self._server.__aenter__()
         supervisor = Supervisor(self._crashed)
         timers = Timers(self._clock, supervisor)
+        long_calls = LongCalls(BlockingPool(1), cost_per_tick_max=STEPS_PER_TICK_MAX)
         self._services = ClientServices(
             broker=broker,
             clock=self._clock,
@@ -82,6 +86,7 @@ class Client(ClientAdmin):
             supervisor=supervisor,
             entropy=self._entropy,
             operations=Operations(timers, self._operation_timeout_ms),
+            decoder=MessageDecoder(long_calls, supervisor),
             partition_refresh_ms=self._partition_refresh_ms,
         )
         return self
@@ -100,6 +105,7 @@ class Client(ClientAdmin):
         finally:
             try:
                 await services.supervisor.close()
+                services.decoder.close()
             finally:
                 await self._server.__aexit__(kind, error, traceback)
         if self._crash is not None and error is None:

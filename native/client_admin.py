@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from native.client_services import ClientServices
 from native.errors import InvalidArgument
 from native.message import Message
-from native.message_codec import decode
 from native.message_id import MessageId
 from native.seam import (
     ClientMetrics,
@@ -171,7 +170,9 @@ class ClientAdmin(ABC):
             topic, name, count
         ):
             delivery = Delivery(position, data, records, 0)
-            found += decode(delivery, topic=topic, partition=partition, link=None)
+            found += await self._running().decoder.decode(
+                delivery, topic=topic, partition=partition, link=None
+            )
         return found
 
     async def metrics_clients(self) -> list[MetricsClient]:

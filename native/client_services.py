@@ -6,6 +6,7 @@ Must not know: what is built on it.
 
 from dataclasses import dataclass
 
+from native.message_decoder import MessageDecoder
 from native.operations import Operations
 from native.seam import Broker
 from runtime.clock import Clock
@@ -27,4 +28,5 @@ class ClientServices:
     supervisor: Supervisor
     entropy: Entropy
     operations: Operations
+    decoder: MessageDecoder
     partition_refresh_ms: int = PARTITION_REFRESH_MS

@@ -65,8 +65,8 @@ class Consumer(ClosedOnLeaving):
         self._topic = topic.name
         self._options = options
         self._told_closed = closed
-        self._queue = ReceiveQueue()
         self._changed = Signal()
+        self._queue = ReceiveQueue(services.decoder, self._changed.notify)
         self._failure: KledgerError | None = None
         self._closing = Closing(services.supervisor, f"consumer of {topic.name}")
         self._damage: Unreadable | None = None
@@ -139,7 +139,8 @@ class Consumer(ClosedOnLeaving):
             if message is not None:
                 return message
             self._streak = 0
-            if not await self._wait(version, deadline_ms):
+            # What is here already is waited for: the limit is for what has to come.
+            if not await self._wait(version, None if self._queue.is_decoding else deadline_ms):
                 raise Timeout(f"nothing came from {self._topic} within {timeout_ms} ms")
 
     async def batch_receive(
@@ -147,7 +148,8 @@ class Consumer(ClosedOnLeaving):
     ) -> list[Message]:
         """Return up to so many messages, fewer when the time is over, then perhaps none.
 
-        Without a time limit it waits for the first one, and a moment (100 ms) for more.
+        Without a time limit it waits for the first one, and a moment (100 ms) for more. There may
+        also be fewer when what comes next is a large batch, which takes a moment to decode.
 
         Raises:
             AlreadyClosed, Unreadable, KledgerError: as `receive`.
@@ -165,7 +167,12 @@ class Consumer(ClosedOnLeaving):
                 partition.refill()
             if not await self._wait(version, deadline_ms):
                 break
-        return self._take_many(max_messages)
+        while True:
+            version = self._changed.version
+            messages = self._take_many(max_messages)
+            if messages or not self._queue.is_decoding:
+                return messages
+            await self._changed.wait_beyond(version)
 
     def __aiter__(self) -> Self:
         return self

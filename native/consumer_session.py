@@ -6,13 +6,13 @@ Must not know: how a link is opened again.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Protocol
 
 from native.acknowledgement_group import AcknowledgementGroup
 from native.client_services import ClientServices
-from native.errors import KledgerError, Unreadable
+from native.errors import AlreadyClosed, KledgerError, Unreadable
 from native.message import Message
-from native.message_codec import decode
 from native.message_id import MessageId
 from native.receive_queue import ReceiveQueue
 from native.redelivery_timer import RedeliveryTimer
@@ -167,10 +167,33 @@ class ConsumerSession:
 
     def _divert(self, delivery: Delivery) -> None:
         assert self._dead_letters is not None, "a policy without a place for its letters"
+        decoder, topic, partition = self._services.decoder, self.topic, self.partition
         try:
-            messages = decode(delivery, topic=self.topic, partition=self.partition, link=self)
+            messages = decoder.decode_at_once(delivery, topic=topic, partition=partition, link=self)
         except Unreadable:
             # It cannot be sent elsewhere; whoever receives hears of it.
             self._queue.add(self, delivery)
             return
-        self._dead_letters.put(messages)
+        if messages is not None:
+            self._dead_letters.put(messages)
+        else:
+            self._services.supervisor.spawn(
+                self._divert_long(delivery, self._dead_letters), f"dead letters of {topic}"
+            )
+
+    async def _divert_long(self, delivery: Delivery, dead_letters: DeadLetterBox) -> None:
+        parts = self._services.decoder.decode_parts(
+            delivery, topic=self.topic, partition=self.partition, link=self
+        )
+        try:
+            async with aclosing(parts):
+                async for messages in parts:
+                    if not self.is_alive:
+                        return
+                    dead_letters.put(messages)
+        except Unreadable:
+            if self.is_alive:
+                self._queue.add(self, delivery)
+                self._arrived()
+        except AlreadyClosed:
+            pass  # it comes again to another consumer

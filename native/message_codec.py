@@ -5,20 +5,24 @@ says that its timestamp is the time of an event, bit 1 that a native client wrot
 Must not know: links, and who waits for what.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
+from batches.buffers import Buffer
 from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from batches.errors import BatchError
-from batches.header import read_header
+from batches.compression import OUTPUT_SIZE_MAX
+from batches.errors import BatchError, HoldsTooMuch
+from batches.header import BatchHeader, read_header
+from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
 from batches.reader import iterate_fields, open_body
-from batches.record import Header, read_rest
+from batches.record import Header, RecordFields, read_rest
 from native.errors import InvalidArgument, Unreadable
 from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
 from native.message_id import MessageId
 from native.subscribe_options import check_number
 from subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
-from subscriptions.model import Delivery
+from subscriptions.model import ALL, Delivery
 
 EVENT_TIME_BIT = 0x01
 NATIVE_BIT = 0x02
@@ -109,46 +113,122 @@ def encode(messages: Iterable[Outgoing], producer: BatchProducer = NO_PRODUCER) 
     return build_batch((message.record for message in messages), producer=producer)
 
 
-def decode(delivery: Delivery, *, topic: str, partition: int, link: object | None) -> list[Message]:
+def decode(
+    delivery: Delivery,
+    *,
+    topic: str,
+    partition: int,
+    link: object | None,
+    size_max: int = OUTPUT_SIZE_MAX,
+    pause: Pause = no_pause,
+) -> list[Message]:
     """Return the messages that are handed out.
+
+    Args:
+        delivery: one entry.
+        topic: its short name.
+        partition: which of the topic.
+        link: what the delivery came by.
+        size_max: how many bytes may come out of a compressed batch.
+        pause: see `batches.pacing`.
 
     Raises:
         Unreadable: the batch is damaged.
+        HoldsTooMuch: `size_max` is less than what may come, and not enough.
     """
-    wanted, position = delivery.records, delivery.position
-    found = []
-    size = 0
     try:
         header = read_header(delivery.data)
-        size, is_append_time = header.record_count, header.is_log_append_time
-        body = open_body(delivery.data, header)
-        for index, fields in enumerate(iterate_fields(body, size)):
-            if not wanted >> index & 1:
-                continue
-            key, value, headers = read_rest(body, fields)
-            # Under LogAppendTime the record still knows the time that its producer gave it.
-            timestamp = header.base_timestamp + fields.timestamp_delta
-            found.append(
-                Message(
-                    topic=topic,
-                    partition=partition,
-                    position=position,
-                    index=index,
-                    batch_size=size,
-                    key=key,
-                    value=value,
-                    headers=headers,
-                    publish_timestamp=header.max_timestamp if is_append_time else timestamp,
-                    event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
-                    offset=header.base_offset + fields.offset_delta,
-                    redelivery_count=delivery.redelivery_count,
-                    link=link,
-                )
-            )
+        body = open_body(delivery.data, header, size_max, pause)
+        found = iterate_messages(
+            delivery, header, body, topic=topic, partition=partition, link=link, pause=pause
+        )
+        return list(found)
+    except HoldsTooMuch as error:
+        if size_max < OUTPUT_SIZE_MAX:
+            raise
+        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
     except BatchError as error:
-        whole = MessageId(*position, -1, partition, size, link)
-        raise Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole) from error
-    return found
+        raise unreadable(delivery, error, topic=topic, partition=partition, link=link) from error
+
+
+def iterate_messages(
+    delivery: Delivery,
+    header: BatchHeader,
+    body: Buffer,
+    *,
+    topic: str,
+    partition: int,
+    link: object | None,
+    pause: Pause = no_pause,
+) -> Iterator[Message]:
+    """Yield the messages that are handed out.
+
+    A pause comes after so many records or headers, whichever there are more of.
+
+    Raises:
+        BatchError: the batch is damaged.
+    """
+    size, position, is_append_time = (
+        header.record_count,
+        delivery.position,
+        header.is_log_append_time,
+    )
+    header_count = 0
+    for index, fields in wanted_fields(delivery, body, size, pause):
+        key, value, headers = read_rest(body, fields, pause)
+        if headers:
+            header_count += len(headers)
+            if header_count >= STEPS_PER_PAUSE:
+                header_count = 0
+                pause()
+        # Under LogAppendTime the record still knows the time that its producer gave it.
+        timestamp = header.base_timestamp + fields.timestamp_delta
+        yield Message(
+            topic=topic,
+            partition=partition,
+            position=position,
+            index=index,
+            batch_size=size,
+            key=key,
+            value=value,
+            headers=headers,
+            publish_timestamp=header.max_timestamp if is_append_time else timestamp,
+            event_timestamp=timestamp if fields.attributes & EVENT_TIME_BIT else None,
+            offset=header.base_offset + fields.offset_delta,
+            redelivery_count=delivery.redelivery_count,
+            link=link,
+        )
+
+
+def wanted_fields(
+    delivery: Delivery, body: Buffer, count: int, pause: Pause = no_pause
+) -> Iterator[tuple[int, RecordFields]]:
+    """Return index and fields of each of `count` records that a delivery means."""
+    every = enumerate(iterate_fields(body, count, pause))
+    return every if delivery.records == ALL else _picked(every, delivery.records)
+
+
+def _picked(
+    every: Iterable[tuple[int, RecordFields]], records: int
+) -> Iterator[tuple[int, RecordFields]]:
+    # By bytes: shifting a mask of a million bits for each of them would copy it every time.
+    wanted = records.to_bytes(records.bit_length() // 8 + 1, "little")
+    end = 8 * len(wanted)
+    for index, fields in every:
+        if index < end and wanted[index >> 3] >> (index & 7) & 1:
+            yield index, fields
+
+
+def unreadable(
+    delivery: Delivery, error: BatchError, *, topic: str, partition: int, link: object | None
+) -> Unreadable:
+    """Return what a consumer is told of a damaged batch."""
+    position = delivery.position
+    size = 0
+    with suppress(BatchError):
+        size = read_header(delivery.data).record_count
+    whole = MessageId(*position, -1, partition, size, link)
+    return Unreadable(f"entry {position} of {topic}-{partition}: {error}", whole)
 
 
 def _due_ms(deliver_at: int | None, deliver_after_ms: int, now_ms: int) -> int:

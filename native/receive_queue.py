@@ -1,16 +1,17 @@
 """What was delivered to a consumer and not yet handed out.
 
-Rule: first come, first handed out. A batch is decoded when its first message is wanted; what came
-by a link goes with that link.
+Rule: first come, first handed out. A batch is decoded when its first message is wanted, a long one
+in a thread while what is behind it waits; what came by a link goes with that link.
 Must not know: who waits, and permits.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from native.errors import Unreadable
 from native.message import Message
-from native.message_codec import decode
+from native.message_decoder import LongDecoding, MessageDecoder
 from subscriptions.model import Delivery
 
 
@@ -41,14 +42,24 @@ class _Arrival(NamedTuple):
 class ReceiveQueue:
     """For one consumer, over all its partitions."""
 
-    def __init__(self) -> None:
+    def __init__(self, decoder: MessageDecoder, changed: Callable[[], None]) -> None:
+        """Args: changed: called when `take` may return something else because of a long batch."""
+        self._decoder = decoder
+        self._changed = changed
         self._arrivals: deque[_Arrival] = deque()
         self._ready: deque[Message] = deque()
         self._ready_source: Source | None = None
+        self._decoding: LongDecoding | None = None  # of the same source, behind what is ready
+        self._decoding_count = 0
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether `take` has nothing only because what comes next is still being decoded."""
+        return self._decoding is not None and not self._ready
 
     def add(self, source: Source, delivery: Delivery) -> None:
         """Keep what was delivered."""
@@ -57,7 +68,7 @@ class ReceiveQueue:
         self._count += count
 
     def take(self) -> Message | None:
-        """Return the next message, None when there is none.
+        """Return the next message; None: there is none, or it is being decoded.
 
         Raises:
             Unreadable: what would come next is damaged; the next call goes on behind it.
@@ -73,6 +84,11 @@ class ReceiveQueue:
         if self._ready_source is source:
             dropped += len(self._ready)
             self._ready.clear()
+            if self._decoding is not None:
+                dropped += self._decoding_count
+                self._decoding.drop()
+                self._decoding = None
+                self._changed()
         kept: deque[_Arrival] = deque()
         for arrival in self._arrivals:
             if arrival.source is source:
@@ -84,19 +100,56 @@ class ReceiveQueue:
         return dropped
 
     def _decode(self) -> bool:
-        while self._arrivals:
-            source, delivery, count = self._arrivals.popleft()
-            self._ready_source = source
-            try:
-                messages = decode(
-                    delivery, topic=source.topic, partition=source.partition, link=source
-                )
-            except Unreadable:
-                self._count -= count
-                source.give_back(count)
-                raise
-            self._count += len(messages) - count
-            self._ready.extend(messages)
+        """Make messages ready; return False when there are none, or none yet."""
+        while self._decoding is not None or self._arrivals:
+            if self._decoding is None:
+                messages = self._begin(self._arrivals.popleft())
+            else:
+                messages = self._go_on(self._decoding)
+            if messages is None:
+                return False
             if messages:
+                self._ready.extend(messages)
                 return True
         return False
+
+    def _begin(self, arrival: _Arrival) -> list[Message] | None:
+        """Decode what came next; return None when that takes longer."""
+        source, delivery, count = arrival
+        topic, partition = source.topic, source.partition
+        self._ready_source = source
+        try:
+            messages = self._decoder.decode_at_once(
+                delivery, topic=topic, partition=partition, link=source
+            )
+        except Unreadable:
+            self._give_back(count)
+            raise
+        if messages is None:
+            self._decoding_count = count
+            self._decoding = self._decoder.begin(
+                delivery, topic=topic, partition=partition, link=source, changed=self._changed
+            )
+        else:
+            self._count += len(messages) - count
+        return messages
+
+    def _go_on(self, decoding: LongDecoding) -> list[Message] | None:
+        """Take what was decoded of a long batch; return None when that is nothing yet."""
+        try:
+            messages = decoding.take()
+        except Unreadable:
+            self._decoding = None
+            self._give_back(self._decoding_count)
+            raise
+        if messages:
+            self._decoding_count -= len(messages)
+        elif messages is not None:  # the header had claimed another number
+            self._decoding = None
+            self._count -= self._decoding_count
+        return messages
+
+    def _give_back(self, count: int) -> None:
+        self._count -= count
+        assert self._ready_source is not None, "nothing was decoded"
+        self._ready_source.give_back(count)

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from batches.builder import NewRecord, build_batch
 from ledger import Position
 from native.client_services import ClientServices
+from native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
 from native.operations import Operations
+from runtime.blocking import BlockingRunner, InlinePool
 from runtime.entropy import SeededEntropy
+from runtime.long_calls import LongCalls
 from runtime.manual_clock import ManualClock
 from runtime.tasks import Supervisor
 from runtime.timers import Timers
@@ -46,12 +49,19 @@ async def rig(broker: RecordingBroker | None = None) -> AsyncIterator[Rig]:
         clock=clock,
         timers=timers,
         operations=Operations(timers),
+        decoder=decoder(supervisor),
         supervisor=supervisor,
         entropy=SeededEntropy(0),
     )
     yield Rig(services, broker, clock, crashes)
     await supervisor.close()
     assert [] == crashes
+
+
+def decoder(supervisor: Supervisor, pool: BlockingRunner | None = None) -> MessageDecoder:
+    """A decoder without threads, unless a pool is given."""
+    long_calls = LongCalls(pool or InlinePool(), cost_per_tick_max=STEPS_PER_TICK_MAX)
+    return MessageDecoder(long_calls, supervisor)
 
 
 async def turns(count: int = 20) -> None:
@@ -73,3 +83,13 @@ def damaged(entry_id: int) -> Delivery:
     batch = build_batch([NewRecord(b"value")] * 3)
     batch[61] = 0x7E
     return Delivery(Position(5, entry_id), batch, ALL, 0)
+
+
+def long_delivery(
+    entry_id: int, *, count: int, records: int = ALL, is_damaged: bool = False
+) -> Delivery:
+    """One entry of the values 0 to `count` - 1; the last record of a damaged one is none."""
+    batch = build_batch([NewRecord(b"%d" % number) for number in range(count)])
+    if is_damaged:
+        batch[-6] = 0x7E
+    return Delivery(Position(5, entry_id), batch, records, 0)

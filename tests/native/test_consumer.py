@@ -23,7 +23,7 @@ from native.producer import Producer
 from native.seam import EARLIEST, ConsumerRequest, TopicInfo
 from native.subscribe_options import SubscribeOptions
 from subscriptions.model import Acknowledgement, SubscriptionType
-from tests.native.client_words import Rig, damaged, delivery, rig, turns
+from tests.native.client_words import Rig, damaged, delivery, long_delivery, rig, turns
 from tests.native.recording_broker import RecordingLink
 
 
@@ -106,6 +106,52 @@ async def test_damage_behind_good_messages_loses_none() -> None:
         with pytest.raises(Unreadable):
             await consumer.batch_receive(5, timeout_ms=0)
         assert [b"b"] == [each.value for each in await consumer.batch_receive(5, timeout_ms=0)]
+
+
+async def test_time_limit_is_not_for_a_batch_that_is_being_decoded() -> None:
+    """It is here: who asks without waiting for more gets it."""
+    async with consuming() as (rig_, consumer):
+        rig_.broker.links[0].deliver([long_delivery(1, count=2_000), delivery(2, b"behind")])
+        assert b"0" == (await consumer.receive(timeout_ms=0)).value
+        found: list[bytes | None] = []
+        while len(found) < 2_000:
+            found += [each.value for each in await consumer.batch_receive(5_000, timeout_ms=0)]
+        assert [*(b"%d" % each for each in range(1, 2_000)), b"behind"] == found
+        with pytest.raises(Timeout):
+            await consumer.receive(timeout_ms=0)
+
+
+async def test_cancelled_receive_of_a_long_batch_loses_nothing() -> None:
+    async with consuming() as (rig_, consumer):
+        rig_.broker.links[0].deliver([long_delivery(1, count=2_000)])
+        waiting = asyncio.ensure_future(consumer.receive())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await turns()
+        assert b"0" == (await consumer.receive()).value
+
+
+async def test_redelivery_during_the_decoding_lets_the_time_limit_count_again() -> None:
+    async with consuming() as (rig_, consumer):
+        rig_.broker.links[0].deliver([long_delivery(1, count=2_000)])
+        waiting = asyncio.ensure_future(consumer.receive(timeout_ms=0))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await consumer.redeliver_unacknowledged()
+        with pytest.raises(Timeout):
+            await waiting
+        assert ("c", "permits", 2_000) in rig_.broker.calls
+        assert 0 == consumer.queued
+
+
+async def test_closing_ends_who_waits_for_a_long_batch() -> None:
+    async with consuming() as (rig_, consumer):
+        rig_.broker.links[0].deliver([long_delivery(1, count=2_000)])
+        waiting = asyncio.ensure_future(consumer.receive())
+        await asyncio.sleep(0)
+        await consumer.close()
+        with pytest.raises(AlreadyClosed):
+            await waiting
 
 
 async def test_batch_without_a_time_limit_lingers_a_moment() -> None:

@@ -13,7 +13,7 @@ from native.message import Message
 from native.receive_queue import ReceiveQueue
 from native.subscribe_options import DeadLetterPolicy, SubscribeOptions
 from subscriptions.model import ALL, Acknowledgement, Piece, SubscriptionType
-from tests.native.client_words import Rig, damaged, delivery, rig, turns
+from tests.native.client_words import Rig, damaged, delivery, long_delivery, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
 
 VALUES = [b"%d" % number for number in range(4)]
@@ -32,7 +32,7 @@ class Box:
 def session(
     rig_: Rig, *, type_: str = "shared", size: int = 10, box: Box | None = None, **options: Any
 ) -> tuple[ConsumerSession, ReceiveQueue]:
-    queue = ReceiveQueue()
+    queue = ReceiveQueue(rig_.services.decoder, lambda: None)
     found = ConsumerSession(
         rig_.services,
         SubscribeOptions(
@@ -210,3 +210,34 @@ async def test_single_record_of_an_entry_is_the_entry() -> None:
         await it.acknowledge(message.id)
         told = Acknowledgement(Position(5, 1), ALL, 1)
         assert ("c", "acknowledge", told) == rig_.broker.calls[-1]
+
+
+async def test_long_dead_letters_are_decoded_elsewhere() -> None:
+    async with rig() as rig_:
+        box = Box()
+        it, queue = session(rig_, box=box, dead_letter=DeadLetterPolicy(max_redeliver_count=2))
+        it.deliver(
+            [
+                long_delivery(1, count=2_000)._replace(redelivery_count=3),
+                long_delivery(2, count=2_000, is_damaged=True)._replace(redelivery_count=3),
+            ]
+        )
+        assert [] == box.values
+        while len(box.values) < 2_000 or not len(queue):
+            await turns()
+        assert [b"%d" % each for each in range(2_000)] == box.values
+        assert queue.take() is None
+        await turns()
+        with pytest.raises(Unreadable, match="5:2"):
+            queue.take()
+
+
+async def test_long_dead_letters_of_a_link_that_ended_stay_where_they_are() -> None:
+    async with rig() as rig_:
+        box = Box()
+        it, queue = session(rig_, box=box, dead_letter=DeadLetterPolicy(max_redeliver_count=2))
+        it.deliver([long_delivery(1, count=2_000)._replace(redelivery_count=3)])
+        await asyncio.sleep(0)
+        it.end(Unavailable("gone"))
+        await turns()
+        assert ([], 0) == (box.values, len(queue))

@@ -39,7 +39,7 @@ class It:
             options,
             topic="orders",
             partition=0,
-            queue=ReceiveQueue(),
+            queue=ReceiveQueue(self.rig.services.decoder, lambda: None),
             dead_letters=self.letters,
             arrived=lambda: None,
         )

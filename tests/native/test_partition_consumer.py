@@ -56,7 +56,7 @@ class It:
 @asynccontextmanager
 async def consumer(**options: Any) -> AsyncIterator[It]:
     async with rig() as rig_:
-        queue, failures = ReceiveQueue(), list[KledgerError]()
+        queue, failures = ReceiveQueue(rig_.services.decoder, lambda: None), list[KledgerError]()
         found = PartitionConsumer(
             rig_.services,
             SubscribeOptions(

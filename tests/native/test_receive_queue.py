@@ -6,8 +6,9 @@ import pytest
 
 from native.errors import Unreadable
 from native.receive_queue import ReceiveQueue
+from runtime.tasks import Supervisor
 from subscriptions.model import Delivery
-from tests.native.client_words import damaged, delivery
+from tests.native.client_words import damaged, decoder, delivery, long_delivery, rig, turns
 
 
 @dataclass(eq=False)
@@ -21,7 +22,7 @@ class Source:
 
 
 def queue_of(*arrivals: tuple[Source, Delivery]) -> ReceiveQueue:
-    queue = ReceiveQueue()
+    queue = ReceiveQueue(decoder(Supervisor()), lambda: None)
     for source, each in arrivals:
         queue.add(source, each)
     return queue
@@ -79,3 +80,57 @@ def test_damage_is_told_once_and_passed() -> None:
         queue.take()
     assert ([3], 1) == (one.returned, len(queue))
     assert [b"b"] == take_all(queue)
+
+
+async def test_long_batch_holds_up_what_is_behind_it() -> None:
+    async with rig() as rig_:
+        changes: list[int] = []
+        one, two = Source(), Source(partition=1)
+        queue = ReceiveQueue(rig_.services.decoder, lambda: changes.append(len(queue)))
+        queue.add(one, long_delivery(1, count=2_500))
+        queue.add(two, delivery(1, b"behind"))
+        assert queue.take() is None
+        assert queue.is_decoding
+        found: list[bytes | None] = []
+        while len(found) < 2_501:
+            await turns()
+            found += take_all(queue)
+        assert [*(b"%d" % each for each in range(2_500)), b"behind"] == found
+        assert (0, False) == (len(queue), queue.is_decoding)
+        assert changes
+
+
+@pytest.mark.parametrize("taken", [0, 1, 1_500])
+async def test_long_batch_goes_with_its_link(taken: int) -> None:
+    """Before, while and after its first part is there; whoever waits for it looks again."""
+    async with rig() as rig_:
+        changes: list[int] = []
+        one, two = Source(), Source()
+        queue = ReceiveQueue(rig_.services.decoder, lambda: changes.append(len(queue)))
+        queue.add(one, long_delivery(1, count=2_500))
+        queue.add(two, delivery(1, b"stays"))
+        queue.take()
+        for _ in range(taken):
+            while queue.take() is None:
+                await turns()
+        changes.clear()
+        assert 2_500 - taken == queue.drop(one)
+        assert [1] == [len(queue)]
+        assert changes
+        assert [b"stays"] == take_all(queue)
+        await turns()
+        assert 0 == rig_.services.supervisor.task_count
+
+
+async def test_damage_of_a_long_batch_is_told_before_anything_of_it() -> None:
+    async with rig() as rig_:
+        one = Source()
+        queue = ReceiveQueue(rig_.services.decoder, lambda: None)
+        queue.add(one, long_delivery(1, count=2_500, is_damaged=True))
+        queue.add(one, delivery(2, b"behind"))
+        assert queue.take() is None
+        await turns()
+        with pytest.raises(Unreadable, match="5:1"):
+            queue.take()
+        assert ([2_500], 1) == (one.returned, len(queue))
+        assert [b"behind"] == take_all(queue)
