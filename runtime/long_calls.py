@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from runtime.blocking import Arguments, BlockingRunner, Result
+from runtime.switch_interval import SWITCH_INTERVAL
 
 
 class LongCalls:
@@ -34,7 +35,7 @@ class LongCalls:
 
     async def run(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Make a call in the pool; return or raise what it does. Raises PoolClosed."""
-        return await self._pool.run(call, *arguments)
+        return await self._pool.run(_in_short_turns, call, *arguments)
 
     def close(self) -> None:
         """Accept no more; calls that give way end at once."""
@@ -42,3 +43,8 @@ class LongCalls:
 
     def _tick_ended(self) -> None:
         self._spent = 0
+
+
+def _in_short_turns(call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    with SWITCH_INTERVAL.shortened():
+        return call(*arguments)

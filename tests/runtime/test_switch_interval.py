@@ -1,0 +1,38 @@
+"""The interval is short while somebody needs it, and then what it was."""
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.switch_interval import SHORT_S, SwitchInterval
+
+
+@pytest.fixture(autouse=True)
+def _kept() -> Iterator[None]:
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    yield
+    sys.setswitchinterval(before_s)
+
+
+def test_it_is_short_until_the_last_one_is_through() -> None:
+    interval = SwitchInterval()
+    with interval.shortened():
+        with interval.shortened():
+            assert SHORT_S == pytest.approx(sys.getswitchinterval())
+        assert SHORT_S == pytest.approx(sys.getswitchinterval())
+    assert 0.005 == pytest.approx(sys.getswitchinterval())
+
+
+def test_it_is_what_it_was_after_an_error() -> None:
+    with pytest.raises(ValueError, match="broken"), SwitchInterval().shortened():
+        raise ValueError("broken")
+    assert 0.005 == pytest.approx(sys.getswitchinterval())
+
+
+def test_one_that_is_shorter_already_stays() -> None:
+    sys.setswitchinterval(SHORT_S / 2)
+    with SwitchInterval().shortened():
+        assert SHORT_S / 2 == pytest.approx(sys.getswitchinterval())
+    assert SHORT_S / 2 == pytest.approx(sys.getswitchinterval())
