@@ -246,5 +246,5 @@ def _read(codec: int, data: bytes, size_max: int, pause: Pause = no_pause) -> by
     body = decompress(codec, data, size_max, pause)
     plain = bytes(body)
     release(body)
-    check_metrics(plain)
+    check_metrics(plain, pause)
     return plain
