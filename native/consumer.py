@@ -169,9 +169,10 @@ class Consumer(ClosedOnLeaving):
                 break
         while True:
             version = self._changed.version
-            messages = self._take_many(max_messages)
-            if messages or not self._queue.is_decoding:
-                return messages
+            if self._queue.gather(wanted):
+                messages = self._take_many(max_messages)
+                if messages or not self._queue.is_decoding:
+                    return messages
             await self._changed.wait_beyond(version)
 
     def __aiter__(self) -> Self:

@@ -78,6 +78,19 @@ class ReceiveQueue:
         self._count -= 1
         return self._ready.popleft()
 
+    def gather(self, count: int) -> bool:
+        """Put parts of a long batch together; return False while more is needed and decoded.
+
+        Raises:
+            Unreadable: as `take`.
+        """
+        while self._decoding is not None and len(self._ready) < count:
+            messages = self._go_on(self._decoding)
+            if messages is None:
+                return False
+            self._ready.extend(messages)
+        return True
+
     def drop(self, source: Source) -> int:
         """Forget what came by a link; return how many records that were."""
         dropped = 0

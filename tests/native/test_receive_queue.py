@@ -134,3 +134,14 @@ async def test_damage_of_a_long_batch_is_told_before_anything_of_it() -> None:
             queue.take()
         assert ([2_500], 1) == (one.returned, len(queue))
         assert [b"behind"] == take_all(queue)
+
+
+async def test_parts_of_a_long_batch_are_put_together() -> None:
+    async with rig() as rig_:
+        queue = ReceiveQueue(rig_.services.decoder, lambda: None)
+        queue.add(Source(), long_delivery(1, count=2_500))
+        queue.take()
+        assert not queue.gather(2_000)
+        while not queue.gather(2_000):
+            await turns()
+        assert 2_000 == len(take_all(queue))
