@@ -1,8 +1,8 @@
 """Supervisor: the owner of every background task.
 
 Rule: no task is forgotten. One that ends with an exception closes the unit of failure that it was
-started for; without one it is reported to `on_crash`, and the server stops on that. One that still
-runs when the supervisor closes is cancelled and awaited.
+started for, before anything else runs on the loop; without a unit it is reported to `on_crash`, and
+the server stops on that. One that still runs when the supervisor closes is cancelled and awaited.
 Must not know: what the tasks do.
 """
 
@@ -61,15 +61,22 @@ class Supervisor:
         Args:
             work: what it does.
             name: stands in the log if it crashes.
-            unit: what a crash closes; None: the server cannot go on without this task.
+            unit: what a crash closes, in the step in which the task crashes: no other callback sees
+                the unit half changed. None: the server cannot go on without this task.
+
+        Returns:
+            The task; who awaits it gets what `work` returns or raises, contained or not.
 
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
         """
-        task = self._start(work, name)
-        task.add_done_callback(
-            self._task_ended if unit is None else partial(self._task_of_unit_ended, unit)
-        )
+        self._check_open(work, name)
+        if unit is None:
+            task = self._start(work, name)
+            task.add_done_callback(self._task_ended)
+        else:
+            task = self._start(self._contained(work, unit), name)
+            task.add_done_callback(partial(self._task_of_unit_ended, work))
         return task
 
     async def finish(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
@@ -81,6 +88,7 @@ class Supervisor:
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
         """
+        self._check_open(work, name)
         task = self._start(work, name)
         task.add_done_callback(self._work_finished)
         return await asyncio.shield(task)
@@ -97,10 +105,12 @@ class Supervisor:
             # finished tasks would be seen again.
             await asyncio.sleep(0)
 
-    def _start(self, work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
+    def _check_open(self, work: Coroutine[Any, Any, Any], name: str) -> None:
         if self._closed:
             work.close()
             raise RuntimeError(f"supervisor is closed, cannot start {name}")
+
+    def _start(self, work: Coroutine[Any, Any, Result], name: str) -> asyncio.Task[Result]:
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks[task] = None
         return task
@@ -110,12 +120,19 @@ class Supervisor:
         if not task.cancelled():
             task.exception()  # a caller that was cancelled does not come for it
 
-    def _task_of_unit_ended(self, unit: FaultUnit, task: asyncio.Task[Any]) -> None:
-        if task.cancelled() or not isinstance(error := task.exception(), Exception):
+    async def _contained(self, work: Coroutine[Any, Any, Result], unit: FaultUnit) -> Result:
+        try:
+            return await work
+        except Exception as error:
+            self.containment.failed(unit, error)
+            raise
+
+    def _task_of_unit_ended(self, work: Coroutine[Any, Any, Any], task: asyncio.Task[Any]) -> None:
+        work.close()  # a task that was cancelled before its first step has never awaited it
+        if task.cancelled() or not isinstance(task.exception(), Exception):
             self._task_ended(task)
-            return
-        del self._tasks[task]
-        self.containment.failed(unit, error)
+        else:
+            del self._tasks[task]  # the fault has closed its unit already
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]

@@ -10,10 +10,9 @@ Theory: docs/ARCHITECTURE.md, "Dispatchers".
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from batches.pacing import Pause
 from ledger import (
@@ -61,8 +60,6 @@ logger = logging.getLogger(__name__)
 WARNINGS_PER_SECOND = 1
 RETRY_MIN_MS = 20
 RETRY_MAX_MS = 5_000
-
-Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 def state_for(subscription_type: SubscriptionType, options: DispatchOptions) -> DispatchState:
@@ -180,9 +177,9 @@ class Dispatcher:
         number, rewind = self._state.add(options)
         self._delivers[number] = deliver
         if not self._tasks:
-            self._tasks = [self._spawn(self._read_on)]
+            self._tasks = [self._spawn(self._read_on())]
             if isinstance(self._state, ReplayingState):
-                self._tasks.append(self._spawn(partial(self._read_again, self._state)))
+                self._tasks.append(self._spawn(self._read_again(self._state)))
         self._perform(rewind)
         self._changed.notify()
         return number
@@ -305,17 +302,8 @@ class Dispatcher:
 
     # Tasks
 
-    def _spawn(self, work: Work) -> asyncio.Task[None]:
-        name = f"dispatch {self._cursor.name}"
-        return self._supervisor.spawn(self._contained(work), name, unit=self._unit)
-
-    async def _contained(self, work: Work) -> None:
-        """Close the unit in the step of a fault: the other task must not go on with the state."""
-        if self._unit is None:
-            await work()
-        else:
-            with self._supervisor.containment.guarding(self._unit):
-                await work()
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._supervisor.spawn(work, f"dispatch {self._cursor.name}", unit=self._unit)
 
     # Reading on
 

@@ -55,6 +55,35 @@ async def test_crash_of_a_task_with_a_unit_closes_the_unit_and_not_the_server(
     assert ["a fault here closes subscription orders"] == contained.messages
 
 
+async def test_nothing_runs_between_the_crash_of_a_task_and_the_end_of_its_unit(
+    contained: Contained,
+) -> None:
+    """The unit closed one turn of the loop later, and others used what was broken meanwhile."""
+    supervisor, order = Supervisor(), list[str]()
+
+    async def crashes_before_others() -> None:
+        asyncio.get_running_loop().call_soon(order.append, "another callback")
+        raise ValueError("broken")
+
+    unit = Unit("subscription", "orders", lambda: order.append("closed"))
+    task = supervisor.spawn(crashes_before_others(), "bad", unit=unit)
+    await turn()
+    assert ["closed", "another callback"] == order
+    assert ["a fault here closes subscription orders"] == contained.messages
+    with pytest.raises(ValueError, match="broken"):
+        await task
+
+
+async def test_task_with_a_unit_that_never_began_leaves_no_warning() -> None:
+    supervisor = Supervisor()
+    task = supervisor.spawn(crashes(), "bad", unit=Unit("subscription", "orders"))
+    task.cancel()
+    await turn()
+    del task
+    gc.collect()  # pytest makes a warning about a coroutine that was never awaited an error
+    assert 0 == supervisor.task_count
+
+
 async def test_cancelled_task_is_no_crash() -> None:
     crashed: list[BaseException] = []
     supervisor = Supervisor(crashed.append)
