@@ -7,7 +7,7 @@ Must not know: API versions, message classes, committed offsets.
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.coordinator import consumer_beat_state
 from gateway.coordinator.consumer_beat_plan import refuse_beat
@@ -27,8 +27,10 @@ from gateway.coordinator.outcome import Effect
 from gateway.coordinator.runtime import CoordinatorRuntime
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
 from gateway.wire.error_codes import ErrorCode
-from runtime.clock import Clock
 from runtime.entropy import Entropy
+
+Found: TypeAlias = tuple[GroupHost, Iterable[Effect]] | BeatResult
+"""The group of a heartbeat and what is to be done once a member has joined, or a refusal."""
 
 CLOSING: Final = BeatResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -43,14 +45,12 @@ class ConsumerGroups:
         runtime: CoordinatorRuntime,
         catalog: TopicCatalog,
         config: GroupConfig,
-        clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._table = table
         self._runtime = runtime
         self._catalog = catalog
         self._config = config
-        self._clock = clock
         self._entropy = entropy
         self._is_closed = False
 
@@ -72,8 +72,7 @@ class ConsumerGroups:
         )
         if refused is not None:
             return refused
-        now_ms = self._clock.monotonic_ms()
-        found = self._host(command, now_ms)
+        found = self._host(command)
         if isinstance(found, BeatResult):
             return found
         host, first_effects = found
@@ -105,21 +104,35 @@ class ConsumerGroups:
         return host.group.describe()
 
     def find(self, group_id: str) -> GroupHost | None:
-        """Return a group; one that only members of the classic protocol are left in is classic."""
+        """Return a group; one that only members of the classic protocol are left in is classic.
+
+        A fault in making it classic closes the group: the host of before is returned, and the
+        runtime refuses whatever is asked of that.
+        """
         host = self._table.get(group_id)
         if host is None or not isinstance(host.group, ConsumerGroup):
             return host
         if not (host.group.is_all_classic and self._config.may_downgrade):
             return host
-        classic, effects = downgraded(host.group, self._catalog, self._clock.monotonic_ms())
-        host = self._table.new_host(classic)
-        self._table.put(host, self._runtime)
-        self._runtime.perform(host, effects)
+        return self._downgraded(host, host.group)
+
+    def _downgraded(self, before: GroupHost, group: ConsumerGroup) -> GroupHost:
+        """Put a group into its classic form; return `before` if that fails."""
+
+        def replace_host(now_ms: int) -> tuple[tuple[GroupHost, list[Effect]] | None, tuple[()]]:
+            classic, effects = downgraded(group, self._catalog, now_ms)
+            host = self._table.new_host(classic)
+            self._table.put(host, self._runtime)
+            return (host, effects), ()
+
+        replaced = self._runtime.decide(before, replace_host, None)
+        if replaced is None:
+            return before
+        host, effects = replaced
+        self._runtime.decide(host, lambda now_ms: (None, effects), None)
         return host
 
-    def _host(
-        self, command: BeatCommand, now_ms: int
-    ) -> tuple[GroupHost, Iterable[Effect]] | BeatResult:
+    def _host(self, command: BeatCommand) -> Found:
         """Return the group of a heartbeat, and what is to be done when somebody has joined it.
 
         A new group, or a classic one in its new form, is not in the table before that.
@@ -130,16 +143,14 @@ class ConsumerGroups:
         if command.epoch != JOIN_EPOCH:
             return _not_found(command.group_id)
         if host is not None and not host.group.is_empty:
-            return self._upgraded(host.group, now_ms)
+            return self._upgraded(host, host.group)
         if len(command.group_id.encode()) > self._config.group_id_bytes_max:
             return BeatResult(error=ErrorCode.INVALID_GROUP_ID, message="the group id is too long")
         if host is None and self._table.is_full:
             return BeatResult(error=ErrorCode.POLICY_VIOLATION, message="there are too many groups")
         return self._table.new_host(ConsumerGroup(command.group_id, self._config)), ()
 
-    def _upgraded(
-        self, group: AnyGroup, now_ms: int
-    ) -> tuple[GroupHost, Iterable[Effect]] | BeatResult:
+    def _upgraded(self, host: GroupHost, group: AnyGroup) -> Found:
         """Return a classic group in its new form; one that rebalances has to end that first."""
         assert isinstance(group, ClassicGroup), f"{group.group_id} is {group.kind}"
         if not self._config.may_upgrade or group.protocol_type != CONSUMER_PROTOCOL:
@@ -148,10 +159,15 @@ class ConsumerGroups:
             return BeatResult(
                 error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="the group rebalances; ask again"
             )
-        gone_over = upgraded(group, self._catalog, now_ms)
-        if gone_over is None:
-            return _not_found(group.group_id)
-        return self._table.new_host(gone_over[0]), gone_over[1]
+
+        def make_host(now_ms: int) -> tuple[Found, tuple[()]]:
+            gone_over = upgraded(group, self._catalog, now_ms)
+            if gone_over is None:
+                return _not_found(group.group_id), ()
+            return (self._table.new_host(gone_over[0]), gone_over[1]), ()
+
+        refusal: Found = CLOSING
+        return self._runtime.decide(host, make_host, refusal)
 
 
 def _not_found(group_id: str) -> BeatResult:

@@ -102,7 +102,6 @@ class GroupCoordinator:
             runtime=runtime,
             catalog=catalog,
             config=config,
-            clock=clock,
             entropy=entropy,
         )
         return cls(

@@ -6,13 +6,20 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.coordinator import consumer_beat_state, consumer_classic_state, join_state, sync_state
+from gateway.coordinator import (
+    consumer_beat_state,
+    consumer_classic_state,
+    consumer_groups,
+    join_state,
+    sync_state,
+)
 from gateway.coordinator.group_messages import JoinResult, Leaver, Sender
 from gateway.coordinator.group_state import ClassicGroup
+from gateway.coordinator.runtime import CoordinatorRuntime
 from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerStore, StorageFailed
 from tests.contained import Contained
-from tests.gateway.coordinator.consumer_words import CatalogOfTest, command
+from tests.gateway.coordinator.consumer_words import CatalogOfTest, command, subscribed
 from tests.gateway.coordinator.consumer_words import join_command as consumer_join
 from tests.gateway.coordinator.group_words import join_command, sync_command
 from tests.gateway.coordinator.shell_words import CoordinatorBench, coordinator
@@ -147,3 +154,76 @@ async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_store
         assert UNAVAILABLE == await ask(bench, member)
         assert ["a fault here closes group g"] == contained.messages
         assert before == consumers.describe("g")
+
+
+READS_T = (("range", subscribed("t")),)
+
+
+def fail_each(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) -> None:
+    """Let every call raise until the patch is undone."""
+
+    def fails(*arguments: Any) -> object:
+        raise RuntimeError("injected")
+
+    patch.setattr(owner, name, fails)
+
+
+GOING_BACK: dict[str, tuple[type | ModuleType, str]] = {
+    "making the classic form": (consumer_groups, "downgraded"),
+    "taking it in": (ClassicGroup, "from_record"),
+}
+
+
+@pytest.mark.parametrize("place", GOING_BACK)
+async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
+    place: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """The fault went up to the connection of whichever client looked the group up."""
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        member = await bench.stable(protocols=READS_T, assignments="01")
+        consumers = bench.groups.consumers
+        await consumers.heartbeat(consumer_join("a", "t"))
+        await consumers.heartbeat(command("a", -1))
+        with monkeypatch.context() as patch:
+            fail_each(patch, *GOING_BACK[place])
+            assert UNAVAILABLE == await heartbeat(bench, member)
+            assert UNAVAILABLE == await join(bench, member)
+            assert UNAVAILABLE == await sync(bench, member)
+            assert UNAVAILABLE == await leave(bench, member)
+            assert UNAVAILABLE == (await consumers.heartbeat(consumer_join("b", "t"))).error
+            assert ["g"] == [one.group_id for one in bench.groups.list_groups()]
+        assert {"a fault here closes group g"} == set(contained.messages)
+        assert ["PreparingRebalance"] == [one.state for one in bench.groups.list_groups()]
+        again = await bench.join(member.member_id, protocols=READS_T)
+        assert (ErrorCode.NONE, member.member_id) == (again.error, again.leader)
+        assert 0 == bench.groups.waiting_count
+
+
+async def test_classic_form_that_fails_as_it_begins_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        member = await bench.stable(protocols=READS_T, assignments="01")
+        consumers = bench.groups.consumers
+        await consumers.heartbeat(consumer_join("a", "t"))
+        await consumers.heartbeat(command("a", -1))
+        fail_half_way(monkeypatch, CoordinatorRuntime, "_cancel")
+        assert UNAVAILABLE == await heartbeat(bench, member)
+        assert ["a fault here closes group g"] == contained.messages
+        assert ["PreparingRebalance"] == [one.state for one in bench.groups.list_groups()]
+
+
+async def test_classic_group_that_fails_while_it_goes_over_is_as_it_was_stored(
+    monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        member = await bench.stable(protocols=READS_T, assignments="01")
+        consumers = bench.groups.consumers
+        before = bench.groups.describe("g")
+        fail_half_way(monkeypatch, consumer_groups, "upgraded")
+        assert UNAVAILABLE == (await consumers.heartbeat(consumer_join("a", "t"))).error
+        assert ["a fault here closes group g"] == contained.messages
+        assert before == bench.groups.describe("g")
+        assert ErrorCode.NONE == await heartbeat(bench, member)
+        assert ErrorCode.NONE == (await consumers.heartbeat(consumer_join("a", "t"))).error
+        assert 0 == bench.groups.waiting_count
