@@ -425,7 +425,7 @@ class Subscription:
         try:
             await self.close()
         except SubscriptionsError:
-            return  # there is nothing to be kept
+            return  # a durable cursor writes what is not when it is opened, or closed again
 
     # Inside: setting the position
 

@@ -262,7 +262,8 @@ class Cursor:
             InvalidArgument: a limit makes no sense.
             NonRecoverable, Corrupt, StorageFailed, TooManyRequests: the first entry cannot be read.
         """
-        return await self._reads.read(_limits(count, max_bytes, max_position))
+        limits = ReadLimits(count=count, bytes_max=max_bytes, max_position=max_position)
+        return await self._reads.read(limits)
 
     async def read_or_wait(
         self, count: int, *, max_bytes: int | None = None, max_position: Position = LATEST
@@ -277,7 +278,8 @@ class Cursor:
             NoMoreEntries: the managed ledger is terminated, and everything was read.
             ResetInProgress and others: as for `read`.
         """
-        return await self._reads.read_or_wait(_limits(count, max_bytes, max_position))
+        limits = ReadLimits(count=count, bytes_max=max_bytes, max_position=max_position)
+        return await self._reads.read_or_wait(limits)
 
     def cancel_pending_read(self) -> bool:
         """Let the call that waits return nothing; False if none waits."""
@@ -405,11 +407,14 @@ class Cursor:
         await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
 
     async def close(self) -> None:
-        """Make durable what is not yet, and let go. May be repeated.
+        """Make durable what is not yet, and let go. Raises Fenced, StorageFailed.
 
-        A durable cursor stays, holds back trimming, and can be opened again.
+        A durable cursor stays, holds back trimming, and can be opened again. May be repeated; a
+        close behind one that failed writes what that could not.
         """
         if self.is_closed:
+            if self.writer is not None:
+                await self.writer.close_again()
             return
         try:
             self._check_open()
@@ -488,10 +493,6 @@ class Cursor:
 
 def _nothing() -> None:
     """Nobody looks any more."""
-
-
-def _limits(count: int, bytes_max: int | None, max_position: Position) -> ReadLimits:
-    return ReadLimits(count=count, bytes_max=bytes_max, max_position=max_position)
 
 
 def _check_position(position: object) -> None:

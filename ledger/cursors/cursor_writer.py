@@ -108,6 +108,11 @@ class CursorWriter:
             return self._durable_position
         return min(self._held.position, self._durable_position)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something of the cursor is not durable, or a revision may still fail."""
+        return self._is_dirty or self._is_held
+
     def check_open(self) -> None:
         """Raise AlreadyClosed when nothing can be written any more."""
         if self._is_closed:
@@ -173,14 +178,35 @@ class CursorWriter:
     def close(self, done: RowsDone) -> None:
         """Write what a closed cursor leaves, and nothing after it; `done` hears of its end.
 
-        While a revision or a deletion is under way nothing is written, unless that fails.
+        May be repeated, and then writes what the close before could not. While a revision or a
+        deletion is under way nothing is written, unless that fails.
         """
-        is_at_rest = self._is_at_rest
+        is_complete = self._is_closed and not self._is_dirty
         self._end()
-        if is_at_rest:
+        if is_complete or self._is_held or self._is_deleted:
             self._submit([], done)
         else:
             self._write_last(done)
+
+    async def close_again(self) -> None:
+        """Return when what a close before may have left is durable.
+
+        When the cursor was opened again meanwhile, that opening stays as it is; when somebody else
+        owns the managed ledger, the owner goes by what is stored.
+
+        Raises:
+            Fenced, StorageFailed: it is not.
+        """
+        if not self.has_unwritten:
+            return
+        try:
+            self._check()
+        except LedgerError:
+            return
+        if self._is_closed:
+            await submitted(self.close)
+        else:
+            await self._write()
 
     def delete(self) -> list[Row]:
         """Return the rows that remove a cursor; nothing is written after them."""

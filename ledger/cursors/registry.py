@@ -182,7 +182,9 @@ class CursorRegistry:
     def close(self) -> None:
         """Close all cursors; what they leave is on its way when this returns."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):
-            if not cursor.is_closed:
+            # A close before may have failed.
+            has_unwritten = cursor.writer is not None and cursor.writer.has_unwritten
+            if has_unwritten or not cursor.is_closed:
                 # The handle waits for the stream; what is not stored is not acknowledged.
                 cursor.submit_close(nobody_waits)
 

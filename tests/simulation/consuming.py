@@ -4,7 +4,6 @@ Rule: what the room of subscriptions raises is explained as what the ledger rais
 Must not know: how the model checks it.
 """
 
-import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -153,16 +152,12 @@ def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
     """Note that the subscription closes itself: to wait for that is to close it once more."""
     use = cursors.use_of(sharing.cursor)
     if use is not None:
-        work = cursors.closing(
-            scene, use, lambda: _closed_by_the_fault(scene, sharing), is_again=True
-        )
+        work = cursors.closing(scene, use, lambda: _closed_by_the_fault(scene, sharing))
         scene.start(f"{sharing} closes after a fault", work)
 
 
 async def _closed_by_the_fault(scene: Scene, sharing: SharingModel) -> None:
-    """Wait for the end of a task to be heard of, then for the end of the subscription."""
-    for _ in range(3):
-        await asyncio.sleep(0)
+    """Wait for the end of the subscription, which is closed already."""
     if not (scene.is_ending or sharing.subscription.is_closed):
         scene.schedule.interrupt(Broken(f"{sharing} goes on after a fault"))
     await _close(sharing)

@@ -90,17 +90,12 @@ def close_cursor(scene: Scene) -> None:
         scene.start(f"{use} close", closing(scene, use, use.cursor.close))
 
 
-async def closing(
-    scene: Scene, use: Use, make: Callable[[], Awaitable[None]], *, is_again: bool = False
-) -> None:
-    """Close a cursor by `make`; `is_again`: somebody else's close, which may fail, comes first.
-
-    Who closes what is closed already hears nothing of whether the first one wrote its rows.
-    """
+async def closing(scene: Scene, use: Use, make: Callable[[], Awaitable[None]]) -> None:
+    """Close a cursor by `make`, perhaps behind a close that failed: what returns has written."""
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, serial = scene.attempt(handle), model.move(model.place)
-    is_written = not (is_again or cursor.is_closed or cursor.revision.is_running)
+    is_written = not cursor.revision.is_running
     try:
         await make()
     except LedgerError as error:

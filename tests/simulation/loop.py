@@ -11,12 +11,14 @@ Must not know: what runs on it.
 
 import asyncio
 import heapq
+import inspect
 from asyncio import Handle, TimerHandle
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from contextvars import Context
 from itertools import count
+from types import CoroutineType
 from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
@@ -160,6 +162,10 @@ def _close(task: asyncio.Task[Any]) -> None:
     """Forget a task; what its coroutine still does on the way out does not count."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     coroutine = task.get_coro()
-    assert isinstance(coroutine, Coroutine)
-    with suppress(Exception):
-        coroutine.close()
+    assert isinstance(coroutine, CoroutineType)
+    has_begun = inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED
+    given = () if has_begun else tuple(inspect.getcoroutinelocals(coroutine).values())
+    for each in (coroutine, *given):  # what one that never began was to await never begins either
+        if isinstance(each, Coroutine):
+            with suppress(Exception):
+                each.close()
