@@ -20,7 +20,7 @@ from gateway.coordinator.group_table import GroupHost, GroupTable
 from gateway.coordinator.runtime import CoordinatorRuntime
 from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
 from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError
+from ledger import LedgerError, StorageFailed
 from offsets import CommittedOffset, OffsetsState, OffsetStore, Place
 from runtime.clock import Clock
 from runtime.containment import Unit
@@ -233,14 +233,18 @@ class GroupOffsets:
         """
         group_id = host.group.group_id
         self._table.remove(group_id)
-        self._runtime.perform(host, host.group.kill(self._clock.monotonic_ms()))
+        is_dead = self._runtime.decide(host, lambda now_ms: (True, host.group.kill(now_ms)), False)
         self._runtime.retire(host)
 
         def deleted(error: LedgerError | None) -> None:
             if error is not None:
-                self._table.bring_back(host, self._runtime)
+                unit, bring_back = Unit("group", group_id), self._table.bring_back
+                self._runtime.containment.run(unit, bring_back, host, self._runtime)
             done(error)
 
+        if not is_dead:
+            deleted(StorageFailed(f"group {group_id} was not deleted after a fault"))
+            return
         row = (records.encode_key(group_id), None)
         self._store.delete_nowait(group_id, places, deleted, more_rows=[row])
 
