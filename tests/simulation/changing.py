@@ -64,7 +64,9 @@ def _create_at_once(scene: Scene, name: str) -> bool:
 
     async def see_it_stored() -> None:
         await store.flush()
-        is_undecided = lost or scene.changing[name] or store is not scene.store or store.is_fenced
+        # A deletion whose caller has gone goes on, and may have found what was created behind it.
+        may_change = scene.changing[name] or name in scene.orphans
+        is_undecided = lost or may_change or store is not scene.store or store.is_fenced
         if not is_undecided and model.logs[name] is log:
             log.exists = {True}
 
@@ -86,10 +88,10 @@ def _create_at_once(scene: Scene, name: str) -> bool:
 
 async def _opening(scene: Scene, name: str) -> None:
     config = ledger_config(scene.random)
-    store, number = scene.store, next(scene.numbers)
-    did_exist = scene.model.logs[name].exists.copy()
+    store, number, log = scene.store, next(scene.numbers), scene.model.logs[name]
+    did_exist = log.exists.copy()
     scene.changing[name] += 1
-    scene.model.logs[name].exists.add(True)
+    log.exists.add(True)
     try:
         ml = await store.open_managed_ledger(name, config=config)
     except CancelledError:
@@ -98,8 +100,9 @@ async def _opening(scene: Scene, name: str) -> None:
     except (StorageFailed, Corrupt) as error:
         scene.note(f"open {name} failed: {error}")
         check(scene.faults.count, f"{name}: was not opened, without a reason")
-        if scene.changing[name] == 1 and not scene.orphans:
-            scene.model.logs[name].exists = did_exist
+        # One that was created at once meanwhile is another one.
+        if scene.changing[name] == 1 and not scene.orphans and scene.model.logs[name] is log:
+            log.exists = did_exist
     except (Fenced, AlreadyClosed) as error:
         scene.note(f"open {name} failed: {error}")
         check(scene.may_refuse(store), f"{name}: {error} without a reason")
