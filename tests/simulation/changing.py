@@ -112,8 +112,8 @@ async def _opening(scene: Scene, name: str) -> None:
         log = scene.model.logs[name] = before.succeeded_by(ml)
         if log.handle is not None:
             scene.retire(log.handle)
-        ml.add_listener(lambda: scene.faults.ask("listener"))
         handle = scene.model.opened(log, ml, config)
+        _listen(scene, handle)
         if log is before:
             find_cursors(handle, scene.character.store.cursor_ranges_max)
         else:
@@ -125,6 +125,15 @@ async def _opening(scene: Scene, name: str) -> None:
     finally:
         scene.changing[name] -= 1
         _retire_fenced(scene, scene.model.logs[name])
+
+
+def _listen(scene: Scene, handle: HandleModel) -> None:
+    """Listen to a handle; what the listener raises closes the handle, or nothing."""
+    ml = handle.ml
+    if scene.random.random() < 0.5:
+        ml.add_listener(lambda: scene.faults.ask("listener"))
+    else:
+        ml.add_listener(lambda: scene.ask_for_fault("listener", handle), ml)
 
 
 def close_handle(scene: Scene) -> None:

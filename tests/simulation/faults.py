@@ -13,6 +13,7 @@ Must not know: what the operations work on.
 | read       | StorageError, EntryCorrupt                                    | tell the reader     |
 | look       | StorageError: a row or a count cannot be read while opening   | change nothing      |
 | checkpoint | StorageWriteFailed; SyncFailed                                | go on; fence itself |
+| completion | the callback of an append raises, or that of rows             | close the handle    |
 | listener   | a listener of a managed ledger raises                         | tell all others     |
 | timer      | a callback of a timer raises                                  | fire all others     |
 | deliver    | the callback of a consumer raises                             | end its subscription|
@@ -53,6 +54,7 @@ class Faults:
             "read": self._read_error,
             "look": lambda: StorageError("injected into a look"),
             "checkpoint": self._checkpoint_error,
+            "completion": lambda: InjectedFault("injected into a completion"),
             "listener": lambda: InjectedFault("injected into a listener"),
             "timer": lambda: InjectedFault("injected into a timer"),
             "deliver": lambda: InjectedFault("injected into a delivery"),

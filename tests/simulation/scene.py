@@ -33,7 +33,7 @@ from tests.simulation.clock import SimulatedClock
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.entries import Key
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Faults, InjectedFault
 from tests.simulation.log_model import HandleModel, LogModel
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.schedule import Schedule
@@ -179,6 +179,20 @@ class Scene:
         if not self.character.shares:
             return []
         return self.random.choices(KEYS, k=self.random.choice((1, 1, 2, 3)))
+
+    def ask_for_fault(self, operation: str, handle: HandleModel) -> None:
+        """Raise if what runs on behalf of a handle is to fail: the handle closes at once."""
+        try:
+            self.faults.ask(operation)
+        except InjectedFault:
+            self.note(f"{handle} fails in a {operation}")
+            handle.is_losing = True
+            self.loop.call_soon(self._check_failed, handle)
+            raise
+
+    def _check_failed(self, handle: HandleModel) -> None:
+        if not handle.ml.has_failed:
+            self.schedule.interrupt(Broken(f"{handle} goes on after a fault"))
 
     # What takes time
 

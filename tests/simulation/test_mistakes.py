@@ -202,6 +202,10 @@ def stays_open_after_a_fault(subscription: Subscription, error: Exception) -> No
     """A subscription whose task has died goes on without it."""
 
 
+def goes_on_after_a_fault(ml: ManagedLedger, error: Exception) -> None:
+    """A handle takes appends though the callback of one, or a listener, has failed."""
+
+
 right_start = Committer._start
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
@@ -217,7 +221,7 @@ MISTAKES = (
     Mistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
     Mistake(opening, "_count", believes_the_mark, seeds=10),
     Mistake(Committer, "_landed", tries_a_sync_again, seeds=500),
-    Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=50),
+    Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=200),
     Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
     Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
     Mistake(CursorWriter, "delete", leaves_the_progress, seeds=200),
@@ -233,6 +237,7 @@ MISTAKES = (
     Mistake(Listeners, "notify", lets_a_listener_keep_others_from_hearing, seeds=50),
     Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
     Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),
+    Mistake(ManagedLedger, "close_after_fault", goes_on_after_a_fault, seeds=200),
 )
 
 

@@ -41,6 +41,7 @@ def append_one(scene: Scene, handle: HandleModel) -> None:
         scene.model.told(write, position, error)
         if appends_again:
             append_one(scene, handle)
+        scene.ask_for_fault("completion", handle)
 
     try:
         position = handle.ml.append_nowait(write.data, 1, scene.clock.now_ms(), done, rows)
@@ -94,6 +95,7 @@ def append_rows(scene: Scene) -> None:
     def done(error: LedgerError | None) -> None:
         scene.note(f"told {write} {error or 'kept'}")
         scene.model.told(write, None, error)
+        scene.faults.ask("completion")  # closes nothing: rows belong to no unit of failure
 
     is_lazy = scene.random.random() < 0.3
     store = scene.store
