@@ -1,12 +1,13 @@
 """A program that consumes, transforms and produces in transactions, until it is killed.
 
-    python -m compat_tests.exactly_once_app CLIENT BOOTSTRAP GROUP FROM TO
+    python -m compat_tests.exactly_once_app CLIENT BOOTSTRAP GROUP FROM TO GATE
 
 Every record becomes one of the same key in the same partition, with `done:` before its value. The
-offsets are committed with the transaction that holds the results. The member is a static one: when
-it comes back, the group does not wait for the session of the one that was killed. Each client has
-one function that does this for ever; programs/java/src/main/java/ExactlyOnce.java is the same for
-the Java client.
+offsets are committed with the transaction that holds the results. When all of it is written the
+program asks for leave at the gate (commit_gate.py) and then commits. The member is a static one:
+when it comes back, the group does not wait for the session of the one that was killed. Each client
+has one function that does this for ever; programs/java/src/main/java/ExactlyOnce.java is the same
+for the Java client.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata
 
+from compat_tests.commit_gate import GatedProgram
 from compat_tests.settings import dotted
 
 PREFIX = b"done:"
 BATCH_RECORDS = 25
 BATCH_WAIT_S = 0.05
-TRANSACTION_TIMEOUT_MS = 10_000
-TRANSACTION_S_MAX = 2 * TRANSACTION_TIMEOUT_MS // 1_000
+SESSION_TIMEOUT_MS = 60_000
+TRANSACTION_TIMEOUT_MS = 60_000
+TRANSACTION_S_MAX = TRANSACTION_TIMEOUT_MS // 1_000
 QUICK_RECONNECT = {"reconnect_backoff_max_ms": 200}
 CALL_S = 60
 
@@ -43,7 +46,7 @@ def member_options(bootstrap: str, group: str) -> dict[str, Any]:
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
         "isolation_level": "read_committed",
-        "session_timeout_ms": 6_000,
+        "session_timeout_ms": SESSION_TIMEOUT_MS,
         "heartbeat_interval_ms": 1_000,
     }
 
@@ -57,9 +60,10 @@ def producer_options(bootstrap: str, group: str) -> dict[str, Any]:
     }
 
 
-def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None:
+def run_librdkafka(bootstrap: str, group: str, source: str, target: str, gate: str) -> None:
     """Work with confluent-kafka."""
     quiet = {"log_level": 0}
+    gated = GatedProgram(gate)
     consumer = Consumer(dotted(member_options(bootstrap, group)) | quiet)
     # Otherwise librdkafka 2.16 forgets its brokers when none is left, and then waits for ever
     # for the group coordinator it had cached, whatever the timeout of the call.
@@ -84,10 +88,13 @@ def run_librdkafka(bootstrap: str, group: str, source: str, target: str) -> None
         producer.send_offsets_to_transaction(
             consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), CALL_S
         )
+        producer.flush(CALL_S)
+        gated.ask_leave()
         producer.commit_transaction(CALL_S)
 
 
-async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
+async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str, gate: str) -> None:
+    gated = GatedProgram(gate)
     consumer = AIOKafkaConsumer(source, **member_options(bootstrap, group))
     producer = AIOKafkaProducer(**producer_options(bootstrap, group))
     await producer.start()
@@ -107,14 +114,16 @@ async def _run_aiokafka(bootstrap: str, group: str, source: str, target: str) ->
                     )
                 offsets[place] = records[-1].offset + 1
             await producer.send_offsets_to_transaction(offsets, group)
+            await producer.flush()
+            await asyncio.to_thread(gated.ask_leave)
 
 
-def run_aiokafka(bootstrap: str, group: str, source: str, target: str) -> None:
+def run_aiokafka(bootstrap: str, group: str, source: str, target: str, gate: str) -> None:
     """Work with aiokafka."""
-    asyncio.run(_run_aiokafka(bootstrap, group, source, target))
+    asyncio.run(_run_aiokafka(bootstrap, group, source, target, gate))
 
 
-def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> None:
+def run_kafka_python(bootstrap: str, group: str, source: str, target: str, gate: str) -> None:
     """Work with kafka-python.
 
     Its calls wait without a limit, and release 3.0.12 was seen to wait for ever after a kill of the
@@ -122,6 +131,7 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
     woken up. So a transaction that takes longer than the server lets it live ends the program.
     A rebalance that outlives the poll in which it began may be forgotten: no poll is short.
     """
+    gated = GatedProgram(gate)
     producer = KafkaProducer(**producer_options(bootstrap, group), **QUICK_RECONNECT)
     producer.init_transactions()
     consumer = KafkaConsumer(source, **member_options(bootstrap, group), **QUICK_RECONNECT)
@@ -139,11 +149,13 @@ def run_kafka_python(bootstrap: str, group: str, source: str, target: str) -> No
             for place, records in found.items()
         }
         producer.send_offsets_to_transaction(offsets, consumer.group_metadata())
+        producer.flush()
+        gated.ask_leave()
         producer.commit_transaction()
         signal.alarm(0)
 
 
-CLIENTS: dict[str, Callable[[str, str, str, str], None]] = {
+CLIENTS: dict[str, Callable[[str, str, str, str, str], None]] = {
     "confluent-kafka": run_librdkafka,
     "aiokafka": run_aiokafka,
     "kafka-python": run_kafka_python,
@@ -154,7 +166,7 @@ CLIENT_ERRORS = (KafkaException, aiokafka.errors.KafkaError, kafka.errors.KafkaE
 def main() -> None:
     """Run until killed; an error of the client ends the program, as it would in production."""
     try:
-        CLIENTS[sys.argv[1]](*sys.argv[2:6])
+        CLIENTS[sys.argv[1]](*sys.argv[2:7])
     except CLIENT_ERRORS as error:
         sys.exit(f"{type(error).__name__}: {error}")
 

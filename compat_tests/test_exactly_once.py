@@ -1,12 +1,15 @@
-"""Consume, transform, produce: killed on both sides at random, the output equals the input, once.
+"""Consume, transform, produce: killed on both sides, the output equals the input, once.
 
-Each kill comes while the program is at work, so that it cuts off transactions. The program is
-started again whenever it has ended: killed by the test, or by itself when its client gave up while
-the server was away. What counts is what a reader of committed records finds.
+Half of the kills come at a random moment of the program's work, the other half while it stands
+before a commit with all of the transaction written: a closed gate keeps it there, so that no kill
+depends on luck to cut off a transaction. The program is started again whenever it has ended: killed
+by the test, or by itself when its client gave up while the server was away. What counts is what a
+reader of committed records finds.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import subprocess
@@ -15,11 +18,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from compat_tests import programs
+from compat_tests.commit_gate import CommitGate
 from compat_tests.conftest import create_topic
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, ask_until, rounds, wait_until
 from compat_tests.exactly_once_app import BATCH_RECORDS, PREFIX
@@ -35,6 +40,7 @@ SOURCE, TARGET = "eos-in", "eos-out"
 RECORDS_AT_WORK = 2 * BATCH_RECORDS
 PAUSE_S_MAX = 0.3
 RECORDS_PER_KILL = 500
+LOG_TAIL_BYTES = 4_000
 CLIENTS = [
     pytest.param("confluent-kafka", marks=pytest.mark.peer("confluent-kafka")),
     pytest.param("aiokafka", marks=pytest.mark.peer("aiokafka")),
@@ -49,7 +55,7 @@ def test_few_kills_leave_each_record_once(
     pytestconfig: pytest.Config, tmp_path: Path, client: str
 ) -> None:
     server = crash_server(pytestconfig, tmp_path, "fsync")
-    run_kills(server, client, kills=4, seed=crash_seed(pytestconfig))
+    run_kills(server, client, tmp_path / "program.log", kills=4, seed=crash_seed(pytestconfig))
 
 
 @pytest.mark.slow
@@ -59,39 +65,64 @@ def test_many_kills_leave_each_record_once(
     pytestconfig: pytest.Config, tmp_path: Path, client: str
 ) -> None:
     server = crash_server(pytestconfig, tmp_path, "fsync")
-    cut_off = run_kills(server, client, kills=50, seed=crash_seed(pytestconfig))
-    assert cut_off > 0, "no kill came while a transaction was open"
+    run_kills(server, client, tmp_path / "program.log", kills=50, seed=crash_seed(pytestconfig))
 
 
-def run_kills(server: ServerProcess, client: str, *, kills: int, seed: int) -> int:
-    """Feed the program, kill it or the server, and compare what comes out in the end.
+class Kill(NamedTuple):
+    """What is killed, and when."""
 
-    Returns:
-        How many records were written in transactions that were not to be.
-    """
+    is_server: bool
+    is_before_commit: bool
+
+
+EACH_KILL = [Kill(*each) for each in itertools.product((False, True), repeat=2)]
+
+
+def chosen_kills(chance: random.Random, count: int) -> list[Kill]:
+    """Give each kind of kill as often as the others, in any order."""
+    kills = [*itertools.islice(itertools.cycle(EACH_KILL), count)]
+    chance.shuffle(kills)
+    return kills
+
+
+def run_kills(server: ServerProcess, client: str, log: Path, *, kills: int, seed: int) -> None:
+    """Feed the program, kill it or the server, and compare what comes out in the end."""
     LOG.warning("--crash-seed %d", seed)
     chance = random.Random(seed)
-    with server:
+    chosen = chosen_kills(chance, kills)
+    with server, CommitGate() as gate:
         for topic in (SOURCE, TARGET):
             create_topic(server.bootstrap, topic, PARTITIONS, {})
         expected: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
-        with running_program(client, server.bootstrap) as program:
-            for kill in range(kills):
-                with working(server.bootstrap):
-                    feed(server.bootstrap, expected, kill)
-                threading.Event().wait(chance.uniform(0, PAUSE_S_MAX))
-                if chance.random() < 0.5:
-                    server.kill()
-                    server.start()
+        command = program_command(client, server.bootstrap, gate.address)
+        with running_program(command, log) as program:
+            for number, kill in enumerate(chosen):
+                if kill.is_before_commit:
+                    with gate.closed():
+                        feed(server.bootstrap, expected, number)
+                        gate.wait_reached(PROGRAM_S)
+                        perform(kill, server, program)
                 else:
-                    program.kill()
+                    with working(server.bootstrap):
+                        feed(server.bootstrap, expected, number)
+                    threading.Event().wait(chance.uniform(0, PAUSE_S_MAX))
+                    perform(kill, server, program)
             count = sum(map(len, expected))
             found = read_target(server.bootstrap, "read_committed", count)
         assert expected == found
         assert committed_offsets(server.bootstrap) == list(map(len, expected))
         written = sum(map(len, read_target(server.bootstrap, "read_uncommitted", count)))
-        LOG.warning("%d records, %d cut off, %d starts", count, written - count, program.starts)
-        return written - count
+    LOG.warning("%d records, %d cut off, %d starts", count, written - count, program.starts)
+    assert written - count >= chosen.count(Kill(is_server=False, is_before_commit=True))
+
+
+def perform(kill: Kill, server: ServerProcess, program: Program) -> None:
+    """Kill one of them, and start the server again if it is that; the program comes by itself."""
+    if kill.is_server:
+        server.kill()
+        server.start()
+    else:
+        program.kill()
 
 
 @contextmanager
@@ -119,19 +150,20 @@ def working(bootstrap: str) -> Iterator[None]:
         )
 
 
-def program_command(client: str, bootstrap: str) -> list[str]:
+def program_command(client: str, bootstrap: str, gate: str) -> list[str]:
     """Give the command of the program with one of its clients."""
-    task = (bootstrap, GROUP, SOURCE, TARGET)
+    task = (bootstrap, GROUP, SOURCE, TARGET, gate)
     if client == "kafka-java":
         return programs.java_command("ExactlyOnce", *task)
     return [sys.executable, "-m", "compat_tests.exactly_once_app", client, *task]
 
 
 class Program:
-    """The program, started again whenever it has ended."""
+    """The program, started again whenever it has ended; its last words are kept in a log."""
 
-    def __init__(self, client: str, bootstrap: str) -> None:
-        self._command = program_command(client, bootstrap)
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
+        self._log = log
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
@@ -143,10 +175,11 @@ class Program:
         self._thread.start()
 
     def kill(self) -> None:
-        """End it in the middle of whatever it does."""
+        """End it in the middle of whatever it does; afterwards it does nothing any more."""
         with self._lock:
             if self._process is not None:
                 self._process.kill()
+                self._process.wait()
 
     def stop(self) -> None:
         """End it for good."""
@@ -159,24 +192,28 @@ class Program:
             with self._lock:
                 if self._stopping.is_set():
                     return
-                self._process = subprocess.Popen(
-                    self._command,
-                    stderr=subprocess.DEVNULL,
-                    preexec_fn=die_with_parent,  # noqa: PLW1509 - one system call, takes no lock
-                )
+                with self._log.open("ab") as log:
+                    self._process = subprocess.Popen(
+                        self._command,
+                        stdout=log,
+                        stderr=log,
+                        preexec_fn=die_with_parent,  # noqa: PLW1509 - one call, takes no lock
+                    )
                 self.starts += 1
             self._process.wait()
 
 
 @contextmanager
-def running_program(client: str, bootstrap: str) -> Iterator[Program]:
-    """The program, running."""
-    program = Program(client, bootstrap)
+def running_program(command: list[str], log: Path) -> Iterator[Program]:
+    """The program, running; a test that fails shows what it said."""
+    program = Program(command, log)
     program.start()
     try:
         yield program
     finally:
         program.stop()
+        said = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")
+        LOG.warning("%d starts; the program said:\n%s", program.starts, said)
 
 
 def feed(bootstrap: str, expected: list[list[bytes]], number: int) -> None:
