@@ -13,7 +13,7 @@ import pytest
 
 from compat_tests import programs
 from compat_tests.deadlines import PROGRAM_S, wait_until
-from compat_tests.servers.apache_kafka import free_ports
+from compat_tests.servers.ports import ReservedPort
 from compat_tests.test_confluent_kafka import consuming, receive
 
 pytestmark = [pytest.mark.peer("kafka-connect"), pytest.mark.slow]
@@ -24,7 +24,15 @@ STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 @contextmanager
 def connect(bootstrap: str, topic: str, folder: Path) -> Iterator[None]:
     """A worker with a source that reads `folder`/from and a sink that writes `folder`/to."""
-    (own_port,) = free_ports(1)
+    with ReservedPort() as own_port:
+        files = properties_files(bootstrap, topic, folder, own_port.number)
+        command = programs.java_command("org.apache.kafka.connect.cli.ConnectStandalone", *files)
+        with programs.running(command, folder / "log"):
+            yield
+
+
+def properties_files(bootstrap: str, topic: str, folder: Path, own_port: int) -> list[str]:
+    """Write what the worker and its connectors read, and give the paths."""
     worker = {
         "bootstrap.servers": bootstrap,
         "key.converter": STRINGS,
@@ -47,13 +55,10 @@ def connect(bootstrap: str, topic: str, folder: Path) -> Iterator[None]:
         "file": str(folder / "to"),
         "topics": topic,
     }
-    files = [
+    return [
         written(folder / f"{name}.properties", properties)
         for name, properties in (("worker", worker), ("source", source), ("sink", sink))
     ]
-    command = programs.java_command("org.apache.kafka.connect.cli.ConnectStandalone", *files)
-    with programs.running(command, folder / "log"):
-        yield
 
 
 def written(path: Path, properties: dict[str, str]) -> str:

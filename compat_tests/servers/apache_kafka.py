@@ -6,7 +6,6 @@ is Kafka as it comes, with the heap of its own start script unless the owner wan
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -46,10 +45,10 @@ class ApacheKafkaServer(ServerProcess):
         return self.folder / "server.properties"
 
     def prepare(self) -> None:
-        """Choose ports, write the configuration and format the folder when it is new."""
+        """Reserve ports, write the configuration and format the folder when it is new."""
         super().prepare()
         if not self.port:
-            self.port, self._controller_port = free_ports(2)
+            self.port, self._controller_port = self.reserve_port(), self.reserve_port()
         lines = self._properties() | self.settings
         self.properties_file.write_text("".join(f"{k}={v}\n" for k, v in lines.items()))
         if not (self.data_folder / "meta.properties").exists():
@@ -93,13 +92,3 @@ class ApacheKafkaServer(ServerProcess):
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
         """It has nothing to say: its ports were chosen before."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Give ports of loopback that were free a moment ago, all different."""
-    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    try:
-        return [holder.getsockname()[1] for holder in holders]
-    finally:
-        for holder in holders:
-            holder.close()

@@ -34,8 +34,16 @@ class KledgerServer(ServerProcess):
         self.settings = dict(settings or {})
         self.native_address = f"{self.host}:0" if is_native else ""
 
+    def prepare(self) -> None:
+        """Reserve the ports at the first start."""
+        super().prepare()
+        if not self.port:
+            self.port = self.reserve_port()
+            if self.native_address:
+                self.native_address = f"{self.host}:{self.reserve_port()}"
+
     def command(self) -> list[str]:
-        """Give the command line; the ports of an earlier start are kept."""
+        """Give the command line; every start has the same ports."""
         listen = f"{self.host}:{self.port}"
         place = ["--data", str(self.data_folder), "--kafka", listen]
         words = [kledger_program(), "serve", *place, "--durability", self.durability]
@@ -46,7 +54,7 @@ class KledgerServer(ServerProcess):
         return words
 
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
-        """Read the line that says which port was given."""
+        """Read the line that says which ports it listens on."""
         assert process.stdout is not None
         waiting = max(deadline - time.monotonic(), 0)
         readable, _, _ = select.select([process.stdout], [], [], waiting)

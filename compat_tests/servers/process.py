@@ -18,6 +18,7 @@ from typing import IO, Self
 
 from compat_tests.deadlines import PROGRAM_S, WAIT_S
 from compat_tests.servers import metadata_probe
+from compat_tests.servers.ports import ReservedPort
 
 _LOG_TAIL_BYTES = 2000
 _PR_SET_PDEATHSIG = 1
@@ -38,7 +39,8 @@ def die_with_parent() -> None:
 class ServerProcess(ABC):
     """What kledger and the reference have in common; a subclass says how its process begins.
 
-    A server keeps its port over stop() and start(), so that clients find it again.
+    A server keeps its port over stop() and start(), so that clients find it again, and nobody else
+    gets it in between.
     """
 
     name = "server"
@@ -51,6 +53,7 @@ class ServerProcess(ABC):
         self.start_timeout_s: float = PROGRAM_S
         self.stop_timeout_s: float = WAIT_S
         self._process: subprocess.Popen[bytes] | None = None
+        self._reserved: list[ReservedPort] = []
 
     @property
     def bootstrap(self) -> str:
@@ -80,6 +83,11 @@ class ServerProcess(ABC):
     def prepare(self) -> None:
         """Do what must be done before the process begins; is not part of the time of start()."""
         self.data_folder.mkdir(parents=True, exist_ok=True)
+
+    def reserve_port(self) -> int:
+        """Give a port that is this server's until the context is left."""
+        self._reserved.append(ReservedPort(self.host))
+        return self._reserved[-1].number
 
     @abstractmethod
     def wait_ready(self, process: subprocess.Popen[bytes], deadline: float) -> None:
@@ -147,6 +155,17 @@ class ServerProcess(ABC):
             if process.stdout is not None:
                 process.stdout.close()
 
+    def require_running(self) -> None:
+        """Check that the process lives.
+
+        Raises:
+            ServerFailed: it ended by itself, or somebody else ended it.
+        """
+        assert self._process is not None, f"{self.name} is not started"
+        status = self._process.poll()
+        if status is not None:
+            raise ServerFailed(f"{self.name}: ended with status {status}\n{self.log_tail()}")
+
     def is_running(self) -> bool:
         """True while the process lives."""
         return self._process is not None and self._process.poll() is None
@@ -172,5 +191,7 @@ class ServerProcess(ABC):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Stop, whatever happened."""
+        """Stop, whatever happened, and let the ports go."""
         self.stop()
+        while self._reserved:
+            self._reserved.pop().close()

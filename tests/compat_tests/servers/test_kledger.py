@@ -19,3 +19,13 @@ def test_port_of_the_first_start_is_asked_for_again(tmp_path: Path) -> None:
     server = KledgerServer(tmp_path)
     server.port = 4711
     assert "127.0.0.1:4711" in server.command()
+
+
+def test_ports_are_reserved_before_the_first_start(tmp_path: Path) -> None:
+    server = KledgerServer(tmp_path, is_native=True)
+    server.prepare()
+    reserved = server.bootstrap, server.native_address
+    server.prepare()
+    assert reserved == (server.bootstrap, server.native_address)
+    assert not any(address.endswith(":0") for address in reserved)
+    assert set(reserved) <= set(server.command())

@@ -1,6 +1,8 @@
 """A server process is measured while it lives and ends with its owner."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +84,21 @@ def test_server_that_ends_is_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="ended"):
         server.start()
     assert not server.is_running()
+
+
+def test_server_that_ended_by_itself_tells_its_status(tmp_path: Path) -> None:
+    with Answering(tmp_path) as server:
+        server.require_running()
+        os.kill(server.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(ServerFailed, match="server: ended with status -9"):
+            server.require_running()
+
+
+def test_port_is_reserved_until_the_context_is_left(tmp_path: Path) -> None:
+    with Answering(tmp_path) as server:
+        address = "127.0.0.1", server.reserve_port()
+        with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+            stranger.bind(address)
+    with socket.socket() as stranger:
+        stranger.bind(address)

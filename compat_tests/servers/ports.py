@@ -1,0 +1,41 @@
+"""A port of loopback that is kept for one server, before it listens and while it is away.
+
+Rule: the port stays bound here, without listening, from the moment it is chosen. Servers set
+SO_REUSEADDR, so ours may listen beside that; the kernel gives a bound port to nobody who leaves the
+choice to it. A port that was only seen to be free may belong to another server by the time that
+ours wants it: seconds later for a virtual machine, or between a kill and the next start. Then the
+probe and the clients talk to a stranger, until that one ends.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Self
+
+
+class ReservedPort:
+    """A bound socket that never listens."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        """Choose a port that nobody has."""
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind((host, 0))
+
+    @property
+    def number(self) -> int:
+        """The port."""
+        found: int = self._socket.getsockname()[1]
+        return found
+
+    def close(self) -> None:
+        """Let anybody have it."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        """Keep it inside the context."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Let it go."""
+        self.close()
