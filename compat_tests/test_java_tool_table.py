@@ -160,8 +160,13 @@ USES: Final = (
 
 @pytest.fixture(scope="module")
 def names(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What stands for the names in the table; none of the uses changes what another one sees."""
-    topic, group, folder = "tool-table", "tool-table-group", tmp_path_factory.mktemp("tools")
+    """What stands for the names in the table; none of the uses changes what another one sees.
+
+    The names are fresh ones: a process of pytest-xdist may come back to this module, while the
+    server is the same.
+    """
+    folder = tmp_path_factory.mktemp("tools")
+    topic, group = f"tool-table-{folder.name}", f"tool-table-group-{folder.name}"
     create_topic(bootstrap, topic, 2, {"segment_bytes": "2000000"})
     send_all(bootstrap, topic, samples(20))
     with consuming(bootstrap, topic, group=group) as consumer:

@@ -18,7 +18,8 @@ from compat_tests.differential.explained import explanations_of
 from compat_tests.differential.masks import Masks
 from compat_tests.differential.scripts import SCRIPTS
 from compat_tests.differential.side import Exchange, Side
-from compat_tests.servers import ApacheKafkaServer, KledgerServer
+from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
+from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 pytestmark = pytest.mark.slow
 SETTINGS = {
@@ -41,6 +42,7 @@ class Pair(NamedTuple):
     ours: str
     theirs: str
     versions: dict[int, range]
+    servers: tuple[ServerProcess, ServerProcess]
 
     def sides(self) -> tuple[Side, Side]:
         """Give two sides that know nothing yet."""
@@ -57,6 +59,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         tmp_path_factory.mktemp("kafka"), settings=SETTINGS | AT_ONCE, heap=HEAP
     )
     with kledger, kafka:
+        for one in (kledger, kafka):
+            _wait_for_coordinators(one.bootstrap)
         ours, theirs = (_advertised(one.bootstrap) for one in (kledger, kafka))
         versions = {
             key: range(
@@ -64,7 +68,21 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
             )
             for key in ours.keys() & theirs.keys()
         }
-        yield Pair(kledger.bootstrap, kafka.bootstrap, versions)
+        yield Pair(kledger.bootstrap, kafka.bootstrap, versions, (kledger, kafka))
+
+
+def _wait_for_coordinators(bootstrap: str) -> None:
+    """Let a server make what its coordinators keep, as the first question for one does.
+
+    A script that does not ask may be the first one that a process of pytest-xdist plays.
+    """
+    side = Side(bootstrap, {}, Masks(0))
+    try:
+        for kind in (0, 1):
+            finding = FindCoordinatorRequest(key_type=kind, coordinator_keys=["first"])
+            side.settle("coordinator", finding, 6)
+    finally:
+        side.close()
 
 
 def _advertised(bootstrap: str) -> dict[int, range]:
@@ -76,12 +94,20 @@ def _advertised(bootstrap: str) -> dict[int, range]:
 
 
 def play(pair: Pair, name: str) -> tuple[list[Exchange], list[Exchange]]:
-    """Play a script against both at once; give both records."""
+    """Play a script against both at once; give both records.
+
+    Raises:
+        ServerFailed: a connection failed because a server has ended.
+    """
     sides = pair.sides()
     try:
         with ThreadPoolExecutor(2) as pool:
             for done in [pool.submit(SCRIPTS[name], side) for side in sides]:
                 done.result()
+    except OSError:
+        for server in pair.servers:
+            server.require_running()
+        raise
     finally:
         for side in sides:
             side.close()
