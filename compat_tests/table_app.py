@@ -4,7 +4,9 @@
 
 The agent counts the records of each key. A member owns the partitions of the table that have the
 numbers of its stream's partitions; on every assignment it reads them back from the changelog.
-A count, its entry in the changelog and the offset behind it are one transaction.
+A count, its entry in the changelog and the offset behind it are one transaction. The member is a
+static one: when it comes back, nobody waits for the session of the one that was killed, so that a
+session may outlive every pause of a busy machine.
 """
 
 from __future__ import annotations
@@ -102,15 +104,16 @@ async def run(bootstrap: str, group: str, source: str, changelog: str) -> None:
     """Run the agent."""
     table = Table(bootstrap, changelog)
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap, transactional_id=group, transaction_timeout_ms=10_000
+        bootstrap_servers=bootstrap, transactional_id=group, transaction_timeout_ms=60_000
     )
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         group_id=group,
+        group_instance_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
-        session_timeout_ms=6_000,
+        session_timeout_ms=60_000,
         heartbeat_interval_ms=1_000,
     )
     # Whoever takes over fences the one before: only then is the changelog complete.

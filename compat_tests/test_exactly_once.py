@@ -97,6 +97,7 @@ def run_kills(server: ServerProcess, client: str, log: Path, *, kills: int, seed
         command = program_command(client, server.bootstrap, gate.address)
         with running_program(command, log) as program:
             for number, kill in enumerate(chosen):
+                LOG.info("%d: %s", number, kill)
                 if kill.is_before_commit:
                     with gate.closed():
                         feed(server.bootstrap, expected, number)

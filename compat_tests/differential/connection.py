@@ -24,7 +24,7 @@ from gateway.wire.codec import decode, encode
 from gateway.wire.header import encode_request_header, response_body_start
 from gateway.wire.schema import Message
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 CLIENT_ID = "differential"
 
 

@@ -10,8 +10,11 @@ from compat_tests.differential.side import Side
 from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 
-SAID_ELSEWHERE: Final = {0, 18, 24}
-"""Produce has no answer then (acks 0), AddPartitionsToTxn none of Kafka; ApiVersions is below."""
+SAID_ELSEWHERE: Final = {0, 18, 24, 66}
+"""Produce has no answer then (acks 0), AddPartitionsToTxn none of Kafka; ApiVersions is below.
+
+ListTransactions gives all that other scripts have left behind, in whatever state they are by now.
+"""
 
 LOADED_FIRST: Final = {9, 10, 16, 22}
 """APIs that Kafka answers only when its coordinators are there."""

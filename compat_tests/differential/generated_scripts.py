@@ -11,14 +11,14 @@ from compat_tests.differential import words
 from compat_tests.differential.connection import message_modules
 from compat_tests.differential.recipes import RECIPES, SHARED, Recipe
 from compat_tests.differential.scripts import add_script
-from compat_tests.differential.side import SHORT_S, Side
+from compat_tests.differential.side import Side
 from compat_tests.differential.variants import filled, variants
 from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 
 def play(recipe: Recipe, side: Side) -> None:
     """Ask everything that comes of a recipe."""
-    side = side.another(timeout_s=SHORT_S)
+    side = side.another()
     kind = message_modules()[recipe.key].REQUEST
     api = kind.__api__.name
     for coordinator in (0, 1):

@@ -14,7 +14,6 @@ from uuid import UUID
 from compat_tests.deadlines import ask_until
 from compat_tests.differential import words
 from compat_tests.differential.connection import (
-    TIMEOUT_S,
     Closed,
     Connection,
     Silent,
@@ -33,8 +32,8 @@ LOADING = {
     ErrorCode.CONCURRENT_TRANSACTIONS,
 }
 """What a server says that has not come so far yet; a client asks again."""
-SHORT_S = 3.0
-"""How long to wait where silence is expected."""
+SHORT_S = 30.0
+"""How long to wait where silence is expected: twice, as a server may only be late."""
 
 
 class Exchange(NamedTuple):
@@ -54,12 +53,9 @@ class Side:
         bootstrap: str,
         versions: Mapping[int, range],
         masks: Masks,
-        *,
-        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Take the versions, per key, in which both servers are asked."""
         self._bootstrap = bootstrap
-        self._timeout_s = timeout_s
         self._versions = versions
         self._masks = masks
         self._open: list[Connection] = []
@@ -67,7 +63,7 @@ class Side:
         self.log: list[Exchange] = []
 
     def _connect(self) -> Connection:
-        connection = Connection(self._bootstrap, timeout_s=self._timeout_s)
+        connection = Connection(self._bootstrap)
         self._open.append(connection)
         return connection
 
@@ -87,9 +83,9 @@ class Side:
         """Give the APIs that both servers have."""
         return sorted(self._versions)
 
-    def another(self, *, timeout_s: float = TIMEOUT_S) -> Side:
+    def another(self) -> Side:
         """Give the same server over a connection of its own; what is said goes into one log."""
-        other = Side(self._bootstrap, self._versions, self._masks, timeout_s=timeout_s)
+        other = Side(self._bootstrap, self._versions, self._masks)
         other.log, other._open = self.log, [*other._open]
         self._open.extend(other._open)
         return other
