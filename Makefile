@@ -16,7 +16,7 @@ SPREAD := --numprocesses logical --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-peers demo test test-all sim bench lint format proto serve lock changelog clean
+.PHONY: help setup setup-peers demo test test-all mutants sim bench lint format proto serve lock changelog clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1 - \2/p' Makefile | expand -t 24
@@ -76,6 +76,10 @@ test: lint setup-peers ## Everything that is checked before a change lands.
 test-all: lint setup-peers ## The same with everything that is slow, and the coverage.
 	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
+
+mutants: setup ## Plant mistakes in MODULE=topics.producer_state (or in thirteen modules), count what tests catch.
+	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) \
+		$(if $(SURVIVORS),--survivors) $(if $(TESTS),--tests $(TESTS))
 
 sim: setup ## Run the ledger in a simulator, SEEDS=1000 times with other faults; FIRST=0 is the first.
 	$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),1000) --first $(or $(FIRST),0)

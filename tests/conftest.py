@@ -14,7 +14,11 @@ settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.register_profile("thorough", parent=settings.get_profile("house"), max_examples=2_000)
-settings.load_profile("thorough" if os.environ.get("HYPOTHESIS_THOROUGH") else "house")
+# The same examples in every run, whatever ran before: tests/mutation compares runs.
+settings.register_profile(
+    "repeatable", parent=settings.get_profile("house"), derandomize=True, database=None
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "house"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,37 @@
+"""The modules that are measured are there, with every test that the list names."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.mutation.modules import MODULES, chosen_tests, module_path
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_listed_modules_and_tests_exist(module: str) -> None:
+    module_path(ROOT, module)
+    assert [] == [path for path in chosen_tests(ROOT, module) if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("name", ["room/x.py", "room/x", "room.x", "kledger.room.x"])
+def test_a_module_is_named_by_path_or_by_import(tmp_path: Path, name: str) -> None:
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "x.py").touch()
+    assert "room/x.py" == module_path(tmp_path, name)
+    (tmp_path / "kledger").mkdir()
+    (tmp_path / "kledger" / "room").symlink_to("../room")
+    assert "kledger/room/x.py" == module_path(tmp_path, name)
+
+
+def test_a_module_without_a_test_of_its_own_is_tested_by_its_folder(tmp_path: Path) -> None:
+    assert ["tests/room"] == chosen_tests(tmp_path, "room.x")
+    (tmp_path / "tests" / "room").mkdir(parents=True)
+    (tmp_path / "tests" / "room" / "test_x.py").touch()
+    assert ["tests/room/test_x.py"] == chosen_tests(tmp_path, "kledger.room.x")
+
+
+def test_an_unknown_module_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no module room/y\.py"):
+        module_path(tmp_path, "room.y")
