@@ -16,6 +16,7 @@ from batches.header import (
     BATCH_OVERHEAD,
     FLAGS_AT,
     HEADER_STRUCT,
+    RECORD_SIZE_MIN,
     TRANSACTIONAL_BIT,
     check,
     clear_timestamp_type,
@@ -59,6 +60,13 @@ def test_record_count_is_read_alone() -> None:
         read_record_count(data[:60])
 
 
+def test_a_header_is_read_where_it_starts_and_not_past_the_end() -> None:
+    one, other = batch("a"), batch("a", "b")
+    assert 2 == read_header(one + other, len(one)).record_count
+    with pytest.raises(CorruptBatch, match="batch of 60 bytes, expected at least 61"):
+        read_header(one + other[:60], len(one))
+
+
 def test_base_offset_is_read_alone() -> None:
     data = batch("a", "b")
     patch_base_offset(data, 1 << 40, 0, batch_length=read_header(data).batch_length)
@@ -92,6 +100,8 @@ def test_check_returns_the_fields() -> None:
 
 WHOLE = batch("a", "b")
 WITH_PRODUCER = batch("a", producer=9, sequence=5)
+FIRST_PRODUCER = batch("a", producer=0, sequence=5)
+TOO_MANY = (len(WHOLE) - BATCH_OVERHEAD) // RECORD_SIZE_MIN + 1
 REJECTED: list[tuple[str, bytes | bytearray, type[BatchError]]] = [
     ("no bytes", b"", InvalidBatch),
     ("only a few bytes", WHOLE[:16], InvalidBatch),
@@ -111,9 +121,12 @@ REJECTED: list[tuple[str, bytes | bytearray, type[BatchError]]] = [
     ("count -1", changed(WHOLE, count=-1, delta=-2), InvalidBatch),
     ("count is not delta + 1", changed(WHOLE, delta=5), InvalidBatch),
     ("count beyond the bytes", changed(WHOLE, count=1 << 20, delta=(1 << 20) - 1), InvalidBatch),
+    ("count one beyond the bytes", changed(WHOLE, count=TOO_MANY, delta=TOO_MANY - 1),
+     InvalidBatch),
     ("codec 5", changed(WHOLE, attributes=5), UnsupportedCompression),
     ("codec 7", changed(WHOLE, attributes=7), UnsupportedCompression),
     ("producer without sequence", changed(WITH_PRODUCER, sequence=-1), InvalidBatch),
+    ("producer 0 without sequence", changed(FIRST_PRODUCER, sequence=-1), InvalidBatch),
     ("transaction without producer", changed(WHOLE, attributes=0x10), InvalidBatch),
     ("two batches", WHOLE + WHOLE, InvalidBatch),
     ("length below the minimum, cut", changed(WHOLE, redo_crc=False, length=9)[:12], CorruptBatch),
