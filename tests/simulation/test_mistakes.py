@@ -44,6 +44,8 @@ from tests.simulation.faults import InjectedFault
 from tests.simulation.run import Failure, simulation
 from tests.simulation.seeds import run_seed
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Mistake:
