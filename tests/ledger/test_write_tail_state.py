@@ -53,6 +53,8 @@ def test_a_minimum_age_holds_a_full_ledger_open() -> None:
     state = tail(max_entries_per_ledger=2, min_rollover_ms=100)
     assert [NOTHING] * 5 == dues(state, 5, now_ms=100)
     assert ROLL is append(state, now_ms=101)
+    state = tail(max_entries_per_ledger=1, min_rollover_ms=1)
+    assert [NOTHING, ROLL] == [append(state, now_ms=1), append(state, now_ms=2)]
 
 
 def test_without_limits_nothing_rolls() -> None:
@@ -66,6 +68,7 @@ def test_a_mark_is_due_every_so_many_entries_or_bytes() -> None:
     ]
     by_size = dues(tail(), 9, size=MARK_BYTES // 3 + 1)
     assert [2, 5, 8] == [index for index, due in enumerate(by_size) if due is MARK]
+    assert [MARK] == dues(tail(), 1, size=MARK_BYTES)
 
 
 def test_last_position_is_the_one_before_while_the_ledger_is_empty() -> None:
@@ -105,6 +108,8 @@ def test_record_is_a_mark_or_an_end() -> None:
     expected = LedgerRecord(ledger_id=5, entries=2, size=20, max_timestamp_ms=77)
     assert expected == state.record()
     assert 9 == state.record(closed_ms=9).closed_ms
+    state.open_ledger(6, before=pos("5:1"), now_ms=0)
+    assert LedgerRecord(ledger_id=6) == state.record(), "no time stamp of the one before"
 
 
 def test_new_limits_hold_from_the_next_append_on() -> None:
