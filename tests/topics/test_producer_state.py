@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from topics.errors import InvalidProducerEpoch, OutOfOrderSequence
 from topics.producer_state import (
+    NO_TRANSACTION,
     SEQUENCE_MASK,
     WINDOW_BATCHES,
     BatchRange,
@@ -23,10 +24,11 @@ def table(**limits: int) -> ProducerTable:
 
 
 def put(producers: ProducerTable, first: int, count: int = 1, *, epoch: int = 0, now_ms: int = 0,
-        producer_id: int = 9, base: int | None = None) -> ProducerEntry | None:  # fmt: skip
+        producer_id: int = 9, base: int | None = None,
+        transaction_start: int = NO_TRANSACTION) -> ProducerEntry | None:  # fmt: skip
     base = first if base is None else base
     each = BatchRange(first, last_sequence(first, count), base, base + count, -1)
-    return producers.append(producer_id, epoch, each, now_ms)
+    return producers.append(producer_id, epoch, each, now_ms, transaction_start)
 
 
 def test_last_sequence_wraps_behind_the_largest() -> None:
@@ -89,8 +91,53 @@ def test_expire_forgets_the_idle_only() -> None:
     producers = table()
     put(producers, 0, producer_id=1, now_ms=0)
     put(producers, 0, producer_id=2, now_ms=500)
+    put(producers, 0, producer_id=3, now_ms=0, transaction_start=0)
+    assert 0 == producers.expire(1000)
     assert 1 == producers.expire(1001)
-    assert [2] == [producer_id for producer_id, _ in producers.items()]
+    assert [2, 3] == [producer_id for producer_id, _ in producers.items()]
+
+
+def test_a_marker_needs_the_newest_epoch() -> None:
+    producers = table()
+    producers.admit_marker(9, 0)
+    put(producers, 0, epoch=4)
+    producers.admit_marker(9, 4)
+    producers.admit_marker(9, 5)
+    producers.admit_marker(8, 3)
+    with pytest.raises(InvalidProducerEpoch, match=r"marker of epoch 3, expected at least 4 .* 9"):
+        producers.admit_marker(9, 3)
+
+
+def test_a_marker_ends_the_transaction_and_the_sequence_goes_on() -> None:
+    producers = table()
+    put(producers, 0, 5, epoch=4, transaction_start=0)
+    batch = BatchRange(0, 4, 0, 5, -1)
+    during = producers.end_transaction(9, 4, 70)
+    assert ProducerEntry(4, (batch,), 0, 0) == during
+    assert ProducerEntry(4, (batch,), 70) == producers.get(9)
+    assert producers.admit(9, 4, 5, 1, 70) is None
+    producers.restore(9, during)
+    assert during == producers.get(9)
+
+
+def test_behind_a_marker_of_a_newer_epoch_the_sequence_begins_at_0() -> None:
+    producers = table()
+    put(producers, 0, 5, epoch=4, transaction_start=0)
+    producers.end_transaction(9, 5, 70)
+    assert ProducerEntry(5, (), 70) == producers.get(9)
+    with pytest.raises(OutOfOrderSequence, match="base sequence 1, expected 0"):
+        producers.admit(9, 5, 1, 1, 70)
+    assert producers.admit(9, 5, 0, 1, 70) is None
+
+
+def test_a_marker_of_an_unknown_producer_is_remembered_within_the_limit() -> None:
+    producers = table(count_max=2)
+    put(producers, 0, producer_id=1, now_ms=1)
+    put(producers, 0, producer_id=2, now_ms=2)
+    assert producers.end_transaction(2, 0, 3) is not None
+    assert [1, 2] == [producer_id for producer_id, _ in producers.items()]
+    assert producers.end_transaction(3, 0, 4) is None
+    assert [2, 3] == [producer_id for producer_id, _ in producers.items()]
 
 
 def test_number_of_producers_is_limited_and_the_longest_idle_go() -> None:
@@ -100,6 +147,15 @@ def test_number_of_producers_is_limited_and_the_longest_idle_go() -> None:
         assert len(producers) <= 32
     assert producers.get(99) is not None
     assert producers.get(0) is None
+
+
+def test_the_longest_idle_goes_whatever_its_number_and_an_open_transaction_stays() -> None:
+    producers = table(count_max=3, expiration_ms=10**9)
+    put(producers, 0, producer_id=1, now_ms=0, transaction_start=0)
+    put(producers, 0, producer_id=2, now_ms=20)
+    put(producers, 0, producer_id=3, now_ms=10)
+    put(producers, 0, producer_id=4, now_ms=30)
+    assert [1, 2, 4] == [producer_id for producer_id, _ in producers.items()]
 
 
 def test_whether_one_may_be_missing_is_known_before_and_after_one_goes() -> None:
