@@ -12,6 +12,7 @@ from tests.subscriptions.sharing_words import (
     key_shared,
     read,
     shared,
+    shown,
     some,
     wanted,
 )
@@ -51,6 +52,14 @@ def test_all_together_at_the_limit_get_nothing_until_below_half(make: object) ->
     assert ([], 0) == (wanted(state), state.entries_wanted())
     assert state.acknowledged([Piece(at(2))])
     assert {0: ["4.0", "5.0"]} == again(state, *ENTRIES)
+
+
+@MAKERS
+def test_records_that_were_acknowledged_before_are_not_handed_out(make: object) -> None:
+    state = make_one(make)
+    out, taken = state.hand_out([BATCH, ENTRIES[2]], {at(1): 0b1010}, 0)
+    assert ({0: ["1.1", "1.3", "2.0"]}, 2) == (shown(out), taken)
+    assert 3 == state.consumers[0].unacked.count
 
 
 @MAKERS
