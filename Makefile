@@ -78,7 +78,7 @@ test-all: lint setup-peers ## The same with everything that is slow, and the cov
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 
 mutants: setup ## Plant mistakes in MODULE=topics.producer_state (or in thirteen modules), count what tests catch.
-	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) \
+	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(OWN),--own) \
 		$(if $(SURVIVORS),--survivors) $(if $(TESTS),--tests $(TESTS))
 
 sim: setup ## Run the ledger in a simulator, SEEDS=1000 times with other faults; FIRST=0 is the first.
