@@ -23,7 +23,7 @@ from tests.native.recording_broker import Endings
 pytestmark = pytest.mark.slow
 
 TEST_SECONDS = 240
-KEEPALIVE_MS = 500
+KEEPALIVE_MS = 5_000
 NOTICED_SECONDS = 60
 """Twice the time above, and whatever a busy machine adds: otherwise it is never noticed."""
 
