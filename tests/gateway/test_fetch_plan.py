@@ -39,8 +39,11 @@ def test_row_63_waits_without_data_and_with_too_little() -> None:
 
 def test_row_63_partition_limit_reached_with_less_than_min_bytes_answers_at_once() -> None:
     wait = make_wait(bytes_min=MIB)
-    assert 1_000 == wait.add(5_000, 1_000)
+    assert 999 == wait.add(999, 1_000)
+    assert not wait.is_over
+    assert 1_000 == wait.add(1_000, 1_000, counted_before=999)
     assert wait.is_over
+    assert 1_000 == make_wait(bytes_min=MIB).add(5_000, 1_000)
 
 
 def test_row_63_error_answers_at_once() -> None:
@@ -54,7 +57,9 @@ def test_row_63_enough_arrives_over_several_partitions_and_times() -> None:
     first = wait.add(40, MIB)
     wait.add(30, MIB)
     assert not wait.is_over
-    assert 70 == wait.add(70, MIB, counted_before=first)
+    assert 69 == wait.add(69, MIB, counted_before=first)
+    assert not wait.is_over
+    assert 70 == wait.add(70, MIB, counted_before=69)
     assert wait.is_over
 
 
@@ -74,6 +79,8 @@ def test_row_60_61_only_the_first_partition_with_data_is_exempt_from_limits() ->
     assert budget.can_read(MIB)
     budget.spend(0)
     assert budget.is_first
+    budget.spend(MIB - 1)
+    assert (1, True) == (budget.limit(MIB), budget.can_read(MIB))
     budget.spend(5 * MIB)
     assert not budget.is_first
     assert 0 == budget.limit(MIB)

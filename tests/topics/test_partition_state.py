@@ -4,9 +4,10 @@ import pytest
 
 from batches.header import BatchHeader, check
 from tests.batches.words import batch
-from topics.errors import InvalidTransactionState, OutOfOrderSequence
+from topics.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
 from topics.partition_state import PartitionState
-from topics.producer_state import ProducerTable
+from topics.producer_state import ProducerEntry, ProducerTable
+from topics.transaction_state import AbortedTransaction
 
 
 def state(*, log_start: int = 0, end: int = 0) -> PartitionState:
@@ -63,9 +64,8 @@ def test_admit_finds_a_pending_batch_as_duplicate() -> None:
 
 
 def test_transactional_batch_without_a_transaction_is_refused() -> None:
-    transactional = header(1, producer=9, transactional=True)
     with pytest.raises(InvalidTransactionState):
-        state().admit(transactional, 0)
+        state().admit(transactional(), 0)
 
 
 def test_confirmed_producers_do_not_know_pending_batches() -> None:
@@ -109,3 +109,96 @@ def test_replay_takes_what_the_log_says() -> None:
     found = partition.admit(header(1, producer=9, sequence=7), 0)
     assert found is not None
     assert 7 == found.base_offset
+
+
+def transactional(count: int = 1, *, sequence: int = 0, epoch: int = 4) -> BatchHeader:
+    return header(count, producer=9, epoch=epoch, sequence=sequence, transactional=True)
+
+
+def begun(count: int = 2) -> PartitionState:
+    """A partition with the durable batch of an open transaction."""
+    partition = state()
+    assert partition.admit(transactional(count), 0, is_verified=True) is None
+    partition.begin(transactional(count), -1, 0)
+    assert partition.confirm() is None
+    return partition
+
+
+def test_a_transaction_is_open_for_the_epoch_that_began_it() -> None:
+    partition = begun()
+    found = [partition.has_transaction(*each) for each in ((9, 4), (9, 3), (8, 4))]
+    assert [True, False, False] == found
+    assert partition.admit(transactional(sequence=2), 0) is None
+    with pytest.raises(InvalidTransactionState, match="outside of the transaction that producer 9"):
+        partition.admit(header(1, producer=9, epoch=4, sequence=2), 0)
+
+
+def test_a_durable_marker_ends_the_transaction() -> None:
+    partition = begun()
+    assert 2 == partition.begin_marker(9, 4, 50, is_commit=False)
+    assert (3, 2, 0) == (
+        partition.next_offset, partition.high_watermark, partition.last_stable_offset
+    )  # fmt: skip
+    assert AbortedTransaction(9, 0, 2, 3) == partition.confirm()
+    assert (3, 3) == (partition.high_watermark, partition.last_stable_offset)
+    assert not partition.has_transaction(9, 4)
+    entry = partition.producers.get(9)
+    assert entry is not None
+    assert (4, 50, -1) == (entry.epoch, entry.active_ms, entry.transaction_start)
+
+
+def test_a_marker_that_failed_leaves_the_transaction_open() -> None:
+    partition = begun()
+    before = dict(partition.producers.items())
+    partition.begin_marker(9, 5, 50, is_commit=True)
+    assert before == partition.confirmed_producers()
+    assert 1 == partition.fail_from(2)
+    assert (before, 2, True) == (
+        dict(partition.producers.items()), partition.next_offset, partition.has_transaction(9, 4)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_log_that_is_over_ends_a_transaction_without_a_marker(is_commit: bool) -> None:
+    partition = begun()
+    aborted = partition.end_unmarked(9, 5, 50, is_commit=is_commit)
+    assert is_commit == (aborted is None)
+    assert (2, 2) == (partition.next_offset, partition.last_stable_offset)
+    assert {9: ProducerEntry(5, (), 50)} == dict(partition.producers.items())
+    with pytest.raises(InvalidProducerEpoch):
+        partition.end_unmarked(9, 4, 60, is_commit=is_commit)
+
+
+def test_a_marker_of_an_older_epoch_changes_nothing() -> None:
+    partition = begun()
+    with pytest.raises(InvalidProducerEpoch, match=r"epoch 3, expected at least 4 \(producer 9\)"):
+        partition.begin_marker(9, 3, 50, is_commit=True)
+    assert (2, True) == (partition.next_offset, partition.has_transaction(9, 4))
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_replayed_transaction_is_as_it_was(is_commit: bool) -> None:
+    """The marker's head: its producer and epoch, and the offset where it stands."""
+    lived, replayed = begun(), state()
+    replayed.replay(transactional(2), 0)
+    assert lived.has_transaction(9, 4) is replayed.has_transaction(9, 4) is True
+    assert 0 == replayed.last_stable_offset
+    lived.begin_marker(9, 4, 50, is_commit=is_commit)
+    marker = transactional()._replace(base_offset=2)
+    assert lived.confirm() == replayed.replay_marker(marker, 50, is_commit=is_commit)
+    assert dict(lived.producers.items()) == dict(replayed.producers.items())
+    for partition in (lived, replayed):
+        assert (3, 3, 3, False) == (
+            partition.next_offset, partition.high_watermark, partition.last_stable_offset,
+            partition.has_transaction(9, 4),
+        )  # fmt: skip
+
+
+def test_a_checkpoint_brings_back_producers_and_their_open_transactions() -> None:
+    kept, partition = begun().confirmed_producers(), state(end=2)
+    kept[0] = ProducerEntry(1, (), 7)
+    partition.restore(kept.items())
+    assert kept == dict(partition.producers.items())
+    assert (True, 0) == (partition.has_transaction(9, 4), partition.last_stable_offset)
+    partition.begin(header(1, producer=0, epoch=1, sequence=0), -1, 8)
+    assert kept == partition.confirmed_producers(), "also of the producer with the id 0"
