@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gateway.coordinator import txn_state
 from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.turns import Turns
 from gateway.coordinator.txn_record import (
     KEY_PREFIX,
     TxnRecord,
@@ -40,6 +39,7 @@ from gateway.wire.error_codes import ErrorCode
 from ledger import LedgerError
 from offsets import CommittedOffset, Place
 from runtime.containment import Unit
+from runtime.keyed_locks import KeyedLocks
 from topics import TopicsError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class TransactionCoordinator:
     def __init__(self, parts: TransactionParts) -> None:
         self._parts = parts
         self._records: dict[str, TxnRecord] = {}
-        self._turns = Turns()
+        self._locks: KeyedLocks[str] = KeyedLocks()
         self._timers: dict[str, TimerHandle] = {}
         self._first_rows = 0
         self._is_closed = False
@@ -223,7 +223,7 @@ class TransactionCoordinator:
     ) -> ErrorCode:
         if transactional_id not in self._records:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        async with self._turns.take(transactional_id):
+        async with self._locks.holding(transactional_id):
             record = self._records.get(transactional_id)
             error = txn_state.check_producer(record, identity)
             if record is None or error is not ErrorCode.NONE:
@@ -256,7 +256,7 @@ class TransactionCoordinator:
     ) -> None:
         outcome: Outcome = UNAVAILABLE, NOBODY
         try:
-            async with self._turns.take(transactional_id):
+            async with self._locks.holding(transactional_id):
                 outcome = await self._decided(transactional_id, decide)
                 if not told.done():
                     told.set_result(outcome)
@@ -368,7 +368,7 @@ class TransactionCoordinator:
             self._parts.supervisor.spawn(work, name, unit=unit)
 
     async def _complete_in_turn(self, transactional_id: str) -> None:
-        async with self._turns.take(transactional_id):
+        async with self._locks.holding(transactional_id):
             await self._complete(transactional_id)
 
     def _retry_later(self, transactional_id: str) -> None:
@@ -419,7 +419,7 @@ class TransactionCoordinator:
         rows = []
         for record in self.records():
             transactional_id = record.transactional_id
-            is_free = transactional_id not in self._turns
+            is_free = transactional_id not in self._locks
             if is_free and txn_state.is_expired(record, expiration_ms, now_ms):
                 del self._records[transactional_id]
                 rows.append((encode_key(transactional_id), None))

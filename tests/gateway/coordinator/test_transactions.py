@@ -159,7 +159,7 @@ async def test_markers_that_could_not_be_written_are_written_later() -> None:
         engine.fail_next("commit", StorageWriteFailed("full"))
         hold.release()
         assert 0 == await ending
-        await until(lambda: "x" not in coordinator(gateway)._turns)
+        await until(lambda: "x" not in coordinator(gateway)._locks)
         assert TxnState.PREPARE_COMMIT is state(gateway)
         timers = len(coordinator(gateway)._timers)
         for _ in range(3):
@@ -187,7 +187,7 @@ async def test_only_markers_that_were_refused_are_written_again() -> None:
         hold.release()
         assert 0 == await ending
         for _ in range(3):
-            await until(lambda: "x" not in coordinator(gateway)._turns)
+            await until(lambda: "x" not in coordinator(gateway)._locks)
             record = coordinator(gateway).record("x")
             assert record is not None
             assert TxnState.PREPARE_COMMIT is record.state
@@ -195,8 +195,8 @@ async def test_only_markers_that_were_refused_are_written_again() -> None:
             assert [1, 1] == [log.high_watermark for log in logs]
             engine.fail_next("commit")
             gateway.clock.advance(RETRY_MS)
-            await until(lambda: "x" in coordinator(gateway)._turns)
-        await until(lambda: "x" not in coordinator(gateway)._turns)
+            await until(lambda: "x" in coordinator(gateway)._locks)
+        await until(lambda: "x" not in coordinator(gateway)._locks)
         gateway.clock.advance(RETRY_MS)
         await settled(gateway)
         logs.append(await topic.open_partition(1))
@@ -226,7 +226,7 @@ async def test_a_commit_behind_the_end_of_a_transaction_stays() -> None:
         await hold.reached()
         identity = Identity(producer.producer_id, producer.epoch)
         ending = asyncio.ensure_future(coordinator(gateway).end("x", identity, is_commit=True))
-        await until(lambda: "x" in coordinator(gateway)._turns)
+        await until(lambda: "x" in coordinator(gateway)._locks)
         behind = asyncio.ensure_future(offsets.commit("g", NOBODY, [(HERE, later)]))
         await asyncio.sleep(0)
         hold.release()
