@@ -77,6 +77,17 @@ def test_what_is_dropped_makes_room_and_gives_its_permits_back() -> None:
     window.dropped(10, 4 * MIB)
     assert (0, 10) == (window.waiting_bytes, window.permits)
     assert 10 == window.take_grant()
+    window.permits = 3
+    window.delivered(2, 10)
+    window.dropped(2, 10)
+    assert 5 == window.permits, "beside those that were not passed on yet"
+
+
+def test_what_is_passed_on_adds_to_what_is_unused() -> None:
+    window = window_of(permits=10)
+    window.take_grant()
+    window.permits = 5
+    assert (5, 15) == (window.take_grant(), window.granted)
 
 
 @given(

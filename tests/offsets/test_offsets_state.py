@@ -129,6 +129,18 @@ def test_an_offset_that_is_sent_twice_waits_for_one_transaction() -> None:
         assert [expected] * 2 == [state.has_pending("g", T0), state.has_group("g")]
 
 
+def test_an_unknown_group_has_nothing_and_loses_nothing() -> None:
+    state = state_of(g={T0: at(1)})
+    state.drop_pending("h", T0)
+    state.drop_pending("g", T0)
+    assert ({}, {}, []) == (
+        dict(state.all_committed("h")), state.pending_at("h", T0), state.pending_places("h")
+    )  # fmt: skip
+    state.add_pending(9, "g", {T0: at(5)})
+    state.drop_pending("g", T1)
+    assert {9: at(5)} == state.pending_at("g", T0)
+
+
 def test_what_is_deleted_waits_for_no_transaction() -> None:
     state = OffsetsState()
     state.add_pending(9, "g", {T0: at(5), T1: at(6)})

@@ -245,11 +245,13 @@ def test_a_seek_stays_behind_what_is_acknowledged_unless_forced() -> None:
 def test_a_state_becomes_another() -> None:
     state, target = cursor("3:0", "5:0"), cursor("3:1", "8:1")
     target.delete_batch_index(pos("8:0"), [0], 2)
+    target.properties = {"a": 1}
     state.become(target)
     state.revised()
     assert ranges(target) == ranges(state)
     assert (pos("3:1"), pos("3:2")) == (state.mark_delete_position, state.read_position)
     assert frozenset({1}) == state.batch_indexes(pos("8:0"))
+    assert {"a": 1} == state.properties
 
 
 def test_only_entries_exist() -> None:
