@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.compression import Codec, compress
-from batches.header import (
+from kledger.batches.buffers import Buffer
+from kledger.batches.compression import Codec, compress
+from kledger.batches.header import (
     BATCH_OVERHEAD,
     CONTROL_BIT,
     HEADER_STRUCT,
@@ -21,7 +21,7 @@ from batches.header import (
     TRANSACTIONAL_BIT,
     refresh_checksum,
 )
-from batches.record import Header, append_record
+from kledger.batches.record import Header, append_record
 
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")

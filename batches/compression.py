@@ -18,9 +18,9 @@ from struct import Struct
 
 import cramjam
 
-from batches.buffers import Buffer
-from batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
-from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 
 OUTPUT_SIZE_MAX = 128 << 20
 MAPPED_SIZE_MIN = 1 << 20

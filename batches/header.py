@@ -27,9 +27,9 @@ offset  size  field
 from struct import Struct
 from typing import NamedTuple
 
-from batches.buffers import Buffer, WritableBuffer
-from batches.checksum import crc32c
-from batches.errors import (
+from kledger.batches.buffers import Buffer, WritableBuffer
+from kledger.batches.checksum import crc32c
+from kledger.batches.errors import (
     BatchError,
     BatchTooLarge,
     CorruptBatch,

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.builder import ABORT, COMMIT
-from batches.compression import OUTPUT_SIZE_MAX, decompress, release
-from batches.errors import CorruptBatch
-from batches.header import BATCH_OVERHEAD, BatchHeader, read_header
-from batches.pacing import Pause, no_pause, paced
-from batches.record import Record, RecordFields, locate_fields, read_rest
+from kledger.batches.buffers import Buffer
+from kledger.batches.builder import ABORT, COMMIT
+from kledger.batches.compression import OUTPUT_SIZE_MAX, decompress, release
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.header import BATCH_OVERHEAD, BatchHeader, read_header
+from kledger.batches.pacing import Pause, no_pause, paced
+from kledger.batches.record import Record, RecordFields, locate_fields, read_rest
 
 
 class RecordTime(NamedTuple):

@@ -11,9 +11,9 @@ length, key, value length (-1 null), value. All numbers but the attributes are z
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.errors import CorruptBatch
-from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 
 Header = tuple[str, bytes | None]
 VARINT_SIZE_MAX = 10

@@ -17,7 +17,7 @@ TimeIndex.
 
 from struct import Struct
 
-from batches.header import BatchHeader
+from kledger.batches.header import BatchHeader
 
 INTERVAL_BYTES = 4096
 RELATIVE_OFFSET_MAX = (1 << 31) - 1

@@ -7,13 +7,13 @@ Must not know: topics; it is told what to demand.
 
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.compression import OUTPUT_SIZE_MAX
-from batches.errors import BatchError, CorruptBatch, InvalidBatch, InvalidTimestamp
-from batches.header import BatchHeader
-from batches.pacing import Pause, no_pause
-from batches.reader import iterate_fields, opened_body
-from batches.record import check_rest
+from kledger.batches.buffers import Buffer
+from kledger.batches.compression import OUTPUT_SIZE_MAX
+from kledger.batches.errors import BatchError, CorruptBatch, InvalidBatch, InvalidTimestamp
+from kledger.batches.header import BatchHeader
+from kledger.batches.pacing import Pause, no_pause
+from kledger.batches.reader import iterate_fields, opened_body
+from kledger.batches.record import check_rest
 
 NO_TIMESTAMP = -1
 RECORD_ERRORS_MAX = 100

@@ -19,17 +19,17 @@ import kafka.protocol.metadata as kafka_metadata
 import kafka.protocol.producer as kafka_producer
 from kio.serial import entity_reader, entity_writer
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.fetch_codec import FetchResult, encode_fetch_response, parse_fetch_request
-from gateway.wire.header import decode_request_header, encode_request_header
-from gateway.wire.messages import k00_produce, k01_fetch, k03_metadata, k12_heartbeat
-from gateway.wire.produce_codec import (
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.fetch_codec import FetchResult, encode_fetch_response, parse_fetch_request
+from kledger.gateway.wire.header import decode_request_header, encode_request_header
+from kledger.gateway.wire.messages import k00_produce, k01_fetch, k03_metadata, k12_heartbeat
+from kledger.gateway.wire.produce_codec import (
     PartitionResult,
     encode_produce_response,
     parse_produce_request,
     produce_response_frame,
 )
-from gateway.wire.schema import Message
+from kledger.gateway.wire.schema import Message
 
 Operation = Callable[[], object]
 Row = tuple[str, float | None, Operation, Operation | None, Operation | None]

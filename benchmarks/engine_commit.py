@@ -10,8 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ledger.engine.base import CommitGroup
-from ledger.engine.log_rocksdb import Durability, LogRocksdbEngine
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.log_rocksdb import Durability, LogRocksdbEngine
 
 SHAPES = (  # entries per group, bytes per entry, groups under os, groups under fsync
     (1, 100, 30_000, 2_000),

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
 from compat_tests.conftest import create_topic
 from compat_tests.deadlines import wait_until
 from compat_tests.raw_client import Found, RawClient
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS
 from compat_tests.servers import ApacheKafkaServer
+from kledger.batches.builder import NewRecord, build_batch
 
 pytestmark = pytest.mark.peer("kafka-broker")
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

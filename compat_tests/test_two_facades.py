@@ -17,13 +17,13 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 import kledger
-from batches.builder import NewRecord, build_batch
 from compat_tests import test_aiokafka, test_confluent_kafka, test_kafka_python
 from compat_tests.conftest import MakeTopic, Tool
 from compat_tests.deadlines import WAIT_MS, WAIT_S
 from compat_tests.raw_client import RawClient
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS, STEP_MS, Sample, samples
 from compat_tests.test_java_tools import console_consumer
+from kledger.batches.builder import NewRecord, build_batch
 
 QUIET_MS = 200
 ODD = Sample(

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
-from gateway.broker_keys import LISTED, BrokerKey, UpdateMode, find_key
-from gateway.broker_settings import ALL_NODES, PRODUCER_ID_EXPIRATION, BrokerSettings
-from gateway.config import GatewayConfig
-from gateway.config_entries import (
+from kledger.gateway.broker_keys import LISTED, BrokerKey, UpdateMode, find_key
+from kledger.gateway.broker_settings import ALL_NODES, PRODUCER_ID_EXPIRATION, BrokerSettings
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.config_entries import (
     ALL_NODES_SOURCE,
     DEFAULT_SOURCE,
     NODE_SOURCE,
@@ -20,12 +20,12 @@ from gateway.config_entries import (
     place,
     shown_entry,
 )
-from gateway.wire.messages.k32_describe_configs import (
+from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
-from topics import CONFIG_KEYS, ConfigType
-from topics.config_values import normal_text
+from kledger.topics import CONFIG_KEYS, ConfigType
+from kledger.topics.config_values import normal_text
 
 FACTS: Final = {
     "process.roles": "broker,controller",

@@ -13,10 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from gateway.address_limits import parse_overrides
-from topics import CONFIG_KEYS, ConfigType
-from topics.config_keys import NO_EFFECT
-from topics.config_values import Allowed, ConfigValue, at_least, between, one_of
+from kledger.gateway.address_limits import parse_overrides
+from kledger.topics import CONFIG_KEYS, ConfigType
+from kledger.topics.config_keys import NO_EFFECT
+from kledger.topics.config_values import Allowed, ConfigValue, at_least, between, one_of
 
 TABLE: Final = Path(__file__).with_name("broker_keys.tsv")
 UNLIMITED: Final = str((1 << 63) - 1)

@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from gateway.broker_keys import (
+from kledger.gateway.broker_keys import (
     MIN_INSYNC_REPLICAS,
     UpdateMode,
     find_key,
 )
-from gateway.config import GatewayConfig
-from gateway.kept_settings import KeptSettings
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
-from topics.config_values import parse
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.kept_settings import KeptSettings
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, TopicDefaults, TopicRegistry
+from kledger.topics.config_values import parse
 
 PREFIX = b"gateway/broker_settings/"
 ALL_NODES = ""

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.expressions import Expression, InvalidExpression, compile_expression
-from gateway.kept_settings import KeptSettings
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from topics import ConfigType, InvalidConfig
-from topics.config_keys import ConfigKey
-from topics.config_values import normal_text, parse
+from kledger.gateway.expressions import Expression, InvalidExpression, compile_expression
+from kledger.gateway.kept_settings import KeptSettings
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.topics import ConfigType, InvalidConfig
+from kledger.topics.config_keys import ConfigKey
+from kledger.topics.config_values import normal_text, parse
 
 PREFIX: Final = b"gateway/client_metrics/"
 METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"

@@ -7,17 +7,17 @@ Must not know: which API asks, or how values are stored.
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from gateway.broker_settings import ALL_NODES, BrokerSettings
-from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
-from gateway.config import GatewayConfig
-from gateway.group_keys import GROUP_KEYS
-from gateway.group_settings import GroupSettings
-from gateway.wire.messages.k32_describe_configs import (
+from kledger.gateway.broker_settings import ALL_NODES, BrokerSettings
+from kledger.gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.gateway.group_settings import GroupSettings
+from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
-from topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
-from topics.config_values import normal_text
+from kledger.topics import ConfigEntry, ConfigSource, ConfigType, TopicDefaults, describe
+from kledger.topics.config_values import normal_text
 
 TOPIC_SOURCE: Final = 1
 NODE_SOURCE: Final = 2

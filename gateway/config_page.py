@@ -8,12 +8,12 @@ Must not know: values in force.
 from collections.abc import Iterable
 from pathlib import Path
 
-from gateway.broker_keys import BROKER_KEYS, BrokerKey, UpdateMode
-from gateway.client_metrics import CLIENT_METRICS_KEYS
-from gateway.group_keys import GROUP_KEYS
-from topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
+from kledger.gateway.broker_keys import BROKER_KEYS, BrokerKey, UpdateMode
+from kledger.gateway.client_metrics import CLIENT_METRICS_KEYS
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
 
-PAGE = Path(__file__).parents[1] / "docs" / "CONFIGS.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGS.md"
 PARTS = (
     (
         """# Settings of topics
@@ -24,7 +24,7 @@ The broker-level names give the default of all topics; the first of them can be 
 server runs.
 
 This page is made from the tables in `topics/config_keys.py`, `gateway/group_keys.py`,
-`gateway/client_metrics.py` and `gateway/broker_keys.py` by `python -m gateway.config_page`.
+`gateway/client_metrics.py` and `gateway/broker_keys.py` by `python -m kledger.gateway.config_page`.
 """,
         CONFIG_KEYS,
     ),

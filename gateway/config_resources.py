@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
-from gateway.refusals import Refused, refusal_of, refuse_repeated
-from gateway.wire.error_codes import ErrorCode
-from topics import TopicsError
+from kledger.gateway.refusals import Refused, refusal_of, refuse_repeated
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics import TopicsError
 
 
 class ResourceType(IntEnum):

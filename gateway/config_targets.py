@@ -8,26 +8,26 @@ Must not know: the messages of the APIs that use it.
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
-from gateway.broker_entries import all_nodes_entries, node_entries
-from gateway.broker_keys import BROKER_KEYS
-from gateway.broker_settings import ALL_NODES, BrokerSettings
-from gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
-from gateway.config_entries import (
+from kledger.gateway.broker_entries import all_nodes_entries, node_entries
+from kledger.gateway.broker_keys import BROKER_KEYS
+from kledger.gateway.broker_settings import ALL_NODES, BrokerSettings
+from kledger.gateway.client_metrics import CLIENT_METRICS_KEYS, ClientMetrics
+from kledger.gateway.config_entries import (
     client_metrics_entries,
     group_entries,
     topic_entries,
 )
-from gateway.config_resources import Resource, ResourceType
-from gateway.context import RequestContext
-from gateway.group_keys import GROUP_KEYS
-from gateway.group_settings import GroupSettings
-from gateway.kept_settings import KeptSettings
-from gateway.refusals import Refused, find_topic
-from gateway.services import Services
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
-from topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic
-from topics.config_keys import ConfigKey
+from kledger.gateway.config_resources import Resource, ResourceType
+from kledger.gateway.context import RequestContext
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.gateway.group_settings import GroupSettings
+from kledger.gateway.kept_settings import KeptSettings
+from kledger.gateway.refusals import Refused, find_topic
+from kledger.gateway.services import Services
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic
+from kledger.topics.config_keys import ConfigKey
 
 CONFIGURABLE: Final = (
     ResourceType.TOPIC,

@@ -14,7 +14,7 @@ from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from gateway.connection_state import (
+from kledger.gateway.connection_state import (
     HOLD_NOT_READY,
     HOLD_OUTSIDE,
     HOLD_SATURATED,
@@ -24,21 +24,21 @@ from gateway.connection_state import (
     ConnectionState,
     Slot,
 )
-from gateway.connection_writer import ConnectionWriter
-from gateway.context import Peer, RequestContext
-from gateway.later_slot import LaterSlot
-from gateway.reading import Reading
-from gateway.request_meter import RequestMeter
-from gateway.router import Reply, Route, encode_response
-from gateway.switchboard import Switchboard
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.framing import FrameSplitter
-from gateway.wire.header import RequestHeader, decode_request_header
-from runtime.later import Later
-from runtime.metrics import Counter
+from kledger.gateway.connection_writer import ConnectionWriter
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.later_slot import LaterSlot
+from kledger.gateway.reading import Reading
+from kledger.gateway.request_meter import RequestMeter
+from kledger.gateway.router import Reply, Route, encode_response
+from kledger.gateway.switchboard import Switchboard
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.framing import FrameSplitter
+from kledger.gateway.wire.header import RequestHeader, decode_request_header
+from kledger.runtime.later import Later
+from kledger.runtime.metrics import Counter
 
 if TYPE_CHECKING:
-    from runtime.timers import TimerHandle
+    from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 

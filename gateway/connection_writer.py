@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gateway.connection_state import Buffer
-from gateway.unsent_bytes import LOOK_BYTES, UnsentBytes
+from kledger.gateway.connection_state import Buffer
+from kledger.gateway.unsent_bytes import LOOK_BYTES, UnsentBytes
 
 if TYPE_CHECKING:
-    from gateway.connection import Connection
-    from runtime.metrics import Counter
+    from kledger.gateway.connection import Connection
+    from kledger.runtime.metrics import Counter
 
 JOIN_PIECE_BYTES_MAX = 4 * 1024
 """Smaller pieces on average are cheaper to copy together than to hand over one by one."""

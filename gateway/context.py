@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gateway.services import Services
+    from kledger.gateway.services import Services
 
 
 UNKNOWN_SOFTWARE = "unknown"

@@ -12,14 +12,14 @@ import resource
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from gateway.address_limits import parse_overrides
+from kledger.gateway.address_limits import parse_overrides
 
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
 
-    from gateway.connection import Connection
-    from gateway.services import Services
-    from runtime.timers import TimerHandle
+    from kledger.gateway.connection import Connection
+    from kledger.gateway.services import Services
+    from kledger.runtime.timers import TimerHandle
 
 WAITING_MAX: Final = 1_024
 """Connections that wait for a place; more are closed at once."""

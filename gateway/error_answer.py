@@ -10,10 +10,10 @@ Must not know: who refuses, or why.
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.messages.k03_metadata import MetadataRequest
-from gateway.wire.schema import Field, Message, Struct, fields_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.wire.schema import Field, Message, Struct, fields_of
 
 CODES: Final = {"error_code", "partition_error_code"}
 TEXT: Final = "error_message"

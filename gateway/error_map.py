@@ -6,9 +6,9 @@ all is UNKNOWN_SERVER_ERROR.
 Must not know: which request failed.
 """
 
-import topics.errors as topics_errors
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError
+import kledger.topics.errors as topics_errors
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError
 
 _CODES: dict[type[BaseException], ErrorCode] = {
     topics_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,

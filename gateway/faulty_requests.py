@@ -21,18 +21,18 @@ from importlib import import_module
 from threading import Lock
 from typing import TypeAlias
 
-from gateway.connection import PRODUCE, Connection
-from gateway.connection_state import HOLD_NOT_READY, Slot
-from gateway.error_answer import NoPlaceForError, error_answer
-from gateway.handlers import HANDLERS, HANDLERS_BY_KEY
-from gateway.router import encode_response
-from gateway.switchboard import Switchboard
-from gateway.wire.codec import decode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.header import decode_request_header
-from gateway.wire.messages.k00_produce import ProduceRequest
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.messages.k03_metadata import (
+from kledger.gateway.connection import PRODUCE, Connection
+from kledger.gateway.connection_state import HOLD_NOT_READY, Slot
+from kledger.gateway.error_answer import NoPlaceForError, error_answer
+from kledger.gateway.handlers import HANDLERS, HANDLERS_BY_KEY
+from kledger.gateway.router import encode_response
+from kledger.gateway.switchboard import Switchboard
+from kledger.gateway.wire.codec import decode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.header import decode_request_header
+from kledger.gateway.wire.messages.k00_produce import ProduceRequest
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -218,7 +218,7 @@ class FaultyConnection(Connection):
         if route is None:
             super()._begin(frame, is_owned)
             return
-        messages = import_module(f"gateway.wire.messages.{route.spec.module}")
+        messages = import_module(f"kledger.gateway.wire.messages.{route.spec.module}")
         request = decode(messages.REQUEST, version, frame, header.body_start)
         error = fault.error
         if isinstance(request, FetchRequest) and not request.topics and request.session_epoch > 0:

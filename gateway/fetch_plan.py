@@ -6,7 +6,7 @@ one is always delivered, or a consumer with too small a limit would stand still 
 Must not know: logs, clocks, connections.
 """
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 NONE = int(ErrorCode.NONE)
 OFFSET_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -9,14 +9,14 @@ Must not know: which sessions there are, how requests are parsed.
 
 from typing import TYPE_CHECKING
 
-from gateway.fetch_session_state import NO_SESSION, SessionEntry, Told
-from gateway.fetch_slot import FetchSlot, Found, WantedPartition, gone_code
-from gateway.wire.fetch_codec import FetchRequest, FetchResult, fetch_response_frame
+from kledger.gateway.fetch_session_state import NO_SESSION, SessionEntry, Told
+from kledger.gateway.fetch_slot import FetchSlot, Found, WantedPartition, gone_code
+from kledger.gateway.wire.fetch_codec import FetchRequest, FetchResult, fetch_response_frame
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
-    from gateway.services import Services
-    from topics import PartitionLog
+    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.services import Services
+    from kledger.topics import PartitionLog
 
 PartitionKey = tuple[bytes, int]
 

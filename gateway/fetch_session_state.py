@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -10,8 +10,8 @@ Must not know: how a session waits.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.fetch_session import FetchSession, SessionPartition
-from gateway.fetch_session_state import (
+from kledger.gateway.fetch_session import FetchSession, SessionPartition
+from kledger.gateway.fetch_session_state import (
     FETCH_SESSION_ID_NOT_FOUND,
     INITIAL_EPOCH,
     NONE,
@@ -19,11 +19,11 @@ from gateway.fetch_session_state import (
     SESSION_ID_MAX,
     SessionTable,
 )
-from gateway.fetch_slot import Found
-from gateway.wire.fetch_codec import FetchPartition, FetchRequest
+from kledger.gateway.fetch_slot import Found
+from kledger.gateway.wire.fetch_codec import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
-    from gateway.services import Services
+    from kledger.gateway.services import Services
 
 
 class FetchSessions:

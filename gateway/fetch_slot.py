@@ -8,12 +8,12 @@ Must not know: how requests are parsed, topics.
 
 from typing import TYPE_CHECKING, Protocol
 
-from batches.header import read_header
-from gateway.connection_state import Slot
-from gateway.error_map import error_code_of
-from gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.fetch_codec import (
+from kledger.batches.header import read_header
+from kledger.gateway.connection_state import Slot
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.fetch_plan import FetchBudget, FetchWait, leader_epoch_error, offset_error
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
     FetchPartition,
     FetchRequest,
@@ -21,16 +21,16 @@ from gateway.wire.fetch_codec import (
     encode_fetch_response,
     fetch_response_frame,
 )
-from gateway.wire.header import response_prefix
-from gateway.wire.primitives import Buffer
+from kledger.gateway.wire.header import response_prefix
+from kledger.gateway.wire.primitives import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gateway.router import ResponsePort
-    from gateway.services import Services
-    from runtime.timers import TimerHandle
-    from topics import PartitionLog, ReadResult
+    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.services import Services
+    from kledger.runtime.timers import TimerHandle
+    from kledger.topics import PartitionLog, ReadResult
 
 FETCH = 1
 READ_COMMITTED = 1

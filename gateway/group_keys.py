@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from topics import ConfigType
-from topics.config_keys import NO_EFFECT, ConfigKey, Synonym
-from topics.config_values import Allowed, ConfigValue, at_least, between, one_of
+from kledger.topics import ConfigType
+from kledger.topics.config_keys import NO_EFFECT, ConfigKey, Synonym
+from kledger.topics.config_values import Allowed, ConfigValue, at_least, between, one_of
 
 CONSUMER_SESSION_TIMEOUT: Final = "consumer.session.timeout.ms"
 CONSUMER_HEARTBEAT_INTERVAL: Final = "consumer.heartbeat.interval.ms"

@@ -8,15 +8,19 @@ Must not know: messages, groups themselves.
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
-from gateway.group_keys import CONSUMER_HEARTBEAT_INTERVAL, CONSUMER_SESSION_TIMEOUT, GROUP_KEYS
-from gateway.kept_settings import KeptSettings
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from topics import InvalidConfig
-from topics.config_values import between, normal_text, parse
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
+from kledger.gateway.group_keys import (
+    CONSUMER_HEARTBEAT_INTERVAL,
+    CONSUMER_SESSION_TIMEOUT,
+    GROUP_KEYS,
+)
+from kledger.gateway.kept_settings import KeptSettings
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.topics import InvalidConfig
+from kledger.topics.config_values import between, normal_text, parse
 
 PREFIX: Final = b"gateway/group_settings/"
 

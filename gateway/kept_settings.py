@@ -9,8 +9,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from gateway.settings_table import SettingsTable, changed
-from ledger import LedgerStore
+from kledger.gateway.settings_table import SettingsTable, changed
+from kledger.ledger import LedgerStore
 
 
 class KeptSettings(ABC):

@@ -7,13 +7,13 @@ Must not know: which API it is.
 
 from typing import TYPE_CHECKING, Any
 
-from gateway.connection_state import Slot
-from gateway.router import encode_response
-from gateway.wire.header import RequestHeader
-from runtime.later import Later
+from kledger.gateway.connection_state import Slot
+from kledger.gateway.router import encode_response
+from kledger.gateway.wire.header import RequestHeader
+from kledger.runtime.later import Later
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
+    from kledger.gateway.router import ResponsePort
 
 
 class LaterSlot(Slot):

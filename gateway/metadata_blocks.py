@@ -13,10 +13,10 @@ Must not know: topics, who asks.
 from collections.abc import Sequence
 from struct import Struct as Layout
 
-from gateway.wire.codec import encode
-from gateway.wire.messages.k03_metadata import MetadataResponseBroker, MetadataResponseTopic
-from gateway.wire.primitives import encode_uvarint
-from gateway.wire.schema import Int16, Int32, Message, field
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.messages.k03_metadata import MetadataResponseBroker, MetadataResponseTopic
+from kledger.gateway.wire.primitives import encode_uvarint
+from kledger.gateway.wire.schema import Int16, Int32, Message, field
 
 FLEXIBLE_SINCE = 9
 _COUNT = Layout(">i")

@@ -6,17 +6,17 @@ Must not know: versions beyond the null name, how parts of an answer are kept.
 
 from collections.abc import Sequence
 
-from gateway.authorized_operations import OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
-from gateway.error_map import error_code_of
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k03_metadata import (
+from kledger.gateway.authorized_operations import OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequestTopic,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from gateway.wire.primitives import ZERO_UUID
-from topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
-from topics.topic_names import check_name, resolve_name
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
+from kledger.topics.topic_names import check_name, resolve_name
 
 NULL_NAME_SINCE = 12
 LEADER_EPOCH = 0

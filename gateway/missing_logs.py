@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from gateway.error_map import error_code_of
-from gateway.wire.error_codes import ErrorCode
-from topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
 
 Missing: TypeAlias = tuple[Topic, int]
 Opened: TypeAlias = PartitionLog | TopicsError

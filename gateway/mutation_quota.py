@@ -6,9 +6,9 @@ much is told to wait. The first change of a request may lead into debt, however 
 Must not know: topics, how the connection waits.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 class MutationQuota:

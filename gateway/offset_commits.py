@@ -7,11 +7,11 @@ Must not know: groups, transactions, how commits are stored.
 
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.wire.error_codes import ErrorCode
-from offsets import NO_EXPIRY, CommittedOffset
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.offsets import NO_EXPIRY, CommittedOffset
 
 if TYPE_CHECKING:
-    from topics import Topic
+    from kledger.topics import Topic
 
 
 class PartitionCommit(Protocol):

@@ -4,26 +4,26 @@ Rule: everything that the coordinators keep is loaded here, and looked after fro
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 
-from gateway.broker_settings import BrokerSettings
-from gateway.client_metrics import ClientMetrics
-from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.groups import GroupCoordinator
-from gateway.coordinator.producer_ids import ProducerIds
-from gateway.coordinator.topic_catalog import RegistryCatalog
-from gateway.coordinator.transactions import TransactionCoordinator, TransactionParts
-from gateway.coordinator.txn_markers import TxnMarkers
-from gateway.group_settings import GroupSettings
-from gateway.quotas import Quotas
-from gateway.services import Services
-from gateway.telemetry import Telemetry
-from ledger import LedgerStore
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.metrics import Metrics
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from topics import TopicRegistry
+from kledger.gateway.broker_settings import BrokerSettings
+from kledger.gateway.client_metrics import ClientMetrics
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.groups import GroupCoordinator
+from kledger.gateway.coordinator.producer_ids import ProducerIds
+from kledger.gateway.coordinator.topic_catalog import RegistryCatalog
+from kledger.gateway.coordinator.transactions import TransactionCoordinator, TransactionParts
+from kledger.gateway.coordinator.txn_markers import TxnMarkers
+from kledger.gateway.group_settings import GroupSettings
+from kledger.gateway.quotas import Quotas
+from kledger.gateway.services import Services
+from kledger.gateway.telemetry import Telemetry
+from kledger.ledger import LedgerStore
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.topics import TopicRegistry
 
 
 def open_services(

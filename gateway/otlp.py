@@ -7,7 +7,7 @@ Must not know: who pushes, what is done with it.
 
 from typing import TYPE_CHECKING
 
-from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

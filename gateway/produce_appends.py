@@ -10,14 +10,14 @@ from collections.abc import Container, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway.produce_slot import ProduceSlot
-from gateway.wire.produce_codec import own_records
-from runtime.blocking import PoolClosed
-from topics import PartitionLog, RecordWalk, Walked, WalkNeeded
+from kledger.gateway.produce_slot import ProduceSlot
+from kledger.gateway.wire.produce_codec import own_records
+from kledger.runtime.blocking import PoolClosed
+from kledger.topics import PartitionLog, RecordWalk, Walked, WalkNeeded
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
-    from runtime.long_calls import LongCalls
+    from kledger.gateway.router import ResponsePort
+    from kledger.runtime.long_calls import LongCalls
 
 
 class _Begun(NamedTuple):

@@ -10,9 +10,9 @@ Must not know: how a request is laid out, what is done with its records.
 
 from collections.abc import Sequence
 
-from batches.header import FLAGS_AT, TRANSACTIONAL_BIT
-from gateway.wire.produce_codec import ProduceRequest, SingleBatch
-from topics import PartitionLog, TopicRegistry
+from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
+from kledger.gateway.wire.produce_codec import ProduceRequest, SingleBatch
+from kledger.topics import PartitionLog, TopicRegistry
 
 HEADS_MAX = 4096
 """Heads that are remembered, some hundred bytes each; when there are more, all are forgotten."""

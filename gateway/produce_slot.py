@@ -7,14 +7,18 @@ Must not know: how requests are parsed, topics, when the response leaves.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.connection_state import Slot
-from gateway.error_map import error_code_of, record_errors_of
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.produce_codec import PartitionResult, ProduceRequest, produce_response_frame
+from kledger.gateway.connection_state import Slot
+from kledger.gateway.error_map import error_code_of, record_errors_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.produce_codec import (
+    PartitionResult,
+    ProduceRequest,
+    produce_response_frame,
+)
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
-    from topics import AppendResult, TopicsError
+    from kledger.gateway.router import ResponsePort
+    from kledger.topics import AppendResult, TopicsError
 
 PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())
 

@@ -10,16 +10,16 @@ from collections.abc import Coroutine, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
-from batches.header import BATCH_OVERHEAD, FLAGS_AT, TRANSACTIONAL_BIT
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import without_fencing
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.produce_codec import PartitionRecords
-from offsets import Place
+from kledger.batches.header import BATCH_OVERHEAD, FLAGS_AT, TRANSACTIONAL_BIT
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.produce_codec import PartitionRecords
+from kledger.offsets import Place
 
 if TYPE_CHECKING:
-    from gateway.coordinator.transactions import TransactionCoordinator
-    from topics import PartitionLog
+    from kledger.gateway.coordinator.transactions import TransactionCoordinator
+    from kledger.topics import PartitionLog
 
 ADDED_IMPLICITLY_SINCE: Final = 12
 ABORTABLE_SINCE: Final = 11

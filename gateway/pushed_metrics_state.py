@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from gateway.telemetry_state import INSTANCES_MAX, TelemetryClient
+from kledger.gateway.telemetry_state import INSTANCES_MAX, TelemetryClient
 
 PUSHES_MAX: Final = INSTANCES_MAX
 PUSHED_BYTES_MAX: Final = 64 << 20

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from math import isfinite
 from typing import Final, Protocol
 
-from gateway.address_limits import is_address
-from gateway.quota_state import (
+from kledger.gateway.address_limits import is_address
+from kledger.gateway.quota_state import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
@@ -20,8 +20,8 @@ from gateway.quota_state import (
     USER,
     Entity,
 )
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
 WHOLE: Final = {

@@ -8,8 +8,8 @@ Must not know: how clients are made to wait, messages.
 import json
 from collections.abc import Mapping
 
-from gateway.config import GatewayConfig
-from gateway.quota_state import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.quota_state import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
@@ -18,10 +18,10 @@ from gateway.quota_state import (
     QuotaState,
     QuotaWindows,
 )
-from gateway.refusals import ANONYMOUS
-from gateway.settings_table import SettingsTable
-from ledger import LedgerStore
-from runtime.clock import Clock
+from kledger.gateway.refusals import ANONYMOUS
+from kledger.gateway.settings_table import SettingsTable
+from kledger.ledger import LedgerStore
+from kledger.runtime.clock import Clock
 
 PREFIX = b"gateway/quotas/"
 MS_PER_PERCENT = 10

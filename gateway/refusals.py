@@ -7,9 +7,9 @@ Must not know: the messages of the APIs that use it.
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-from gateway.error_map import error_code_of
-from gateway.wire.error_codes import ErrorCode
-from topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
 

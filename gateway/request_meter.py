@@ -11,13 +11,13 @@ from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from gateway.handlers import HANDLERS_BY_KEY
-from gateway.quotas import BYTES_MAX, Quotas
-from gateway.wire.throttle import tell_throttle_time
+from kledger.gateway.handlers import HANDLERS_BY_KEY
+from kledger.gateway.quotas import BYTES_MAX, Quotas
+from kledger.gateway.wire.throttle import tell_throttle_time
 
 if TYPE_CHECKING:
-    from gateway.router import Reply
-    from runtime.clock import Clock
+    from kledger.gateway.router import Reply
+    from kledger.runtime.clock import Clock
 
 HEAD = Struct(">hhih")
 """Key, version, correlation id and the size of the client id."""
@@ -114,7 +114,7 @@ class RequestMeter:
             wait_ms = max(wait_ms, self._quotas.charge_fetch(self._client_id, size))
         if wait_ms:
             stem = HANDLERS_BY_KEY[self._key].module
-            cls = import_module(f"gateway.wire.messages.{stem}").RESPONSE
+            cls = import_module(f"kledger.gateway.wire.messages.{stem}").RESPONSE
             response = tell_throttle_time(response, cls, self._version, wait_ms)
         return response, wait_ms
 

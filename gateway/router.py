@@ -9,23 +9,23 @@ from collections.abc import Callable, Coroutine, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from gateway.context import RequestContext
-from gateway.handlers import HANDLERS_BY_KEY, HandlerSpec
-from gateway.wire.codec import decode, encode
-from gateway.wire.header import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.handlers import HANDLERS_BY_KEY, HandlerSpec
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.header import (
     API_VERSIONS_KEY,
     FLEXIBLE_SINCE,
     NEVER,
     RequestHeader,
     response_prefix,
 )
-from gateway.wire.primitives import Buffer
-from gateway.wire.schema import Message
-from runtime.containment import FaultUnit
+from kledger.gateway.wire.primitives import Buffer
+from kledger.gateway.wire.schema import Message
+from kledger.runtime.containment import FaultUnit
 
 if TYPE_CHECKING:
-    from gateway.connection_state import Slot
-    from gateway.services import Services
+    from kledger.gateway.connection_state import Slot
+    from kledger.gateway.services import Services
 
 Reply = Sequence[Buffer]
 """The whole frame of a response, in pieces."""
@@ -167,7 +167,7 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: "Services") -> None:
-        module = import_module(f"gateway.handlers.{spec.module}")
+        module = import_module(f"kledger.gateway.handlers.{spec.module}")
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
         api = {"api": spec.module.partition("_")[2]}
@@ -180,7 +180,7 @@ class Route:
         if hasattr(module, "make_handler"):
             self.hot = module.make_handler(services)
             return
-        self._request_class = import_module(f"gateway.wire.messages.{spec.module}").REQUEST
+        self._request_class = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
         self._handle: PlainHandle = (
             module.bind(services) if hasattr(module, "bind") else module.handle
         )
@@ -219,7 +219,7 @@ class Router:
         """
         if key != API_VERSIONS_KEY:
             return None
-        from gateway.handlers.k18_api_versions import (  # noqa: PLC0415 (rarely needed)
+        from kledger.gateway.handlers.k18_api_versions import (  # noqa: PLC0415 (rarely needed)
             unsupported_version,
         )
 

@@ -11,11 +11,11 @@ import socket
 from collections.abc import Callable
 from typing import TypeAlias
 
-from gateway.broker_entries import plaintext
-from gateway.broker_settings import LISTENERS
-from gateway.connection import Connection
-from gateway.services import Services
-from gateway.switchboard import Switchboard
+from kledger.gateway.broker_entries import plaintext
+from kledger.gateway.broker_settings import LISTENERS
+from kledger.gateway.connection import Connection
+from kledger.gateway.services import Services
+from kledger.gateway.switchboard import Switchboard
 
 logger = logging.getLogger(__name__)
 

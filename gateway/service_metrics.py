@@ -4,7 +4,7 @@ Rule: read when somebody looks; nothing is counted for it.
 Must not know: who looks.
 """
 
-from gateway.services import Services
+from kledger.gateway.services import Services
 
 
 def show_services(services: Services) -> None:

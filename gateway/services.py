@@ -7,25 +7,25 @@ Must not know: how the parts are built, or which handler uses which.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gateway.wire.uuid_text import uuid_text
-from runtime.entropy import Entropy, SystemEntropy
-from runtime.metrics import Metrics
+from kledger.gateway.wire.uuid_text import uuid_text
+from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from gateway.broker_settings import BrokerSettings
-    from gateway.client_metrics import ClientMetrics
-    from gateway.config import GatewayConfig
-    from gateway.coordinator.groups import GroupCoordinator
-    from gateway.coordinator.producer_ids import ProducerIds
-    from gateway.coordinator.transactions import TransactionCoordinator
-    from gateway.group_settings import GroupSettings
-    from gateway.quotas import Quotas
-    from gateway.telemetry import Telemetry
-    from ledger import LedgerStore
-    from runtime.clock import Clock
-    from runtime.tasks import Supervisor
-    from runtime.timers import Timers
-    from topics.registry import TopicRegistry
+    from kledger.gateway.broker_settings import BrokerSettings
+    from kledger.gateway.client_metrics import ClientMetrics
+    from kledger.gateway.config import GatewayConfig
+    from kledger.gateway.coordinator.groups import GroupCoordinator
+    from kledger.gateway.coordinator.producer_ids import ProducerIds
+    from kledger.gateway.coordinator.transactions import TransactionCoordinator
+    from kledger.gateway.group_settings import GroupSettings
+    from kledger.gateway.quotas import Quotas
+    from kledger.gateway.telemetry import Telemetry
+    from kledger.ledger import LedgerStore
+    from kledger.runtime.clock import Clock
+    from kledger.runtime.tasks import Supervisor
+    from kledger.runtime.timers import Timers
+    from kledger.topics.registry import TopicRegistry
 
 CLUSTER_ID_KEY = b"gateway/cluster_id"
 

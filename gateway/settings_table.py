@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError, LedgerStore
-from topics.results import from_ledger_error
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.topics.results import from_ledger_error
 
 NAMES_MAX: Final = 100_000
 """Names of one table; what is set for one more is POLICY_VIOLATION."""

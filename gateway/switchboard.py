@@ -9,17 +9,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from gateway.connection_state import ByteBudget, Slot
-from gateway.entrance import Entrance
-from gateway.router import Router
-from gateway.unsent_bytes import UnsentBytes
-from gateway.wire.framing import make_scratch
-from runtime.logs import RateLimitedLog
-from runtime.signal import Signal
+from kledger.gateway.connection_state import ByteBudget, Slot
+from kledger.gateway.entrance import Entrance
+from kledger.gateway.router import Router
+from kledger.gateway.unsent_bytes import UnsentBytes
+from kledger.gateway.wire.framing import make_scratch
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.signal import Signal
 
 if TYPE_CHECKING:
-    from gateway.connection import Connection
-    from gateway.services import Services
+    from kledger.gateway.connection import Connection
+    from kledger.gateway.services import Services
 
 IDLE_TICKS = 16
 """The idle time is counted in so many parts: precise to 1/16, and activity needs no clock."""
@@ -38,7 +38,7 @@ class Switchboard:
         self.budget = ByteBudget(services.config.queued_max_request_bytes)
         self.unsent = UnsentBytes(services)
         self.warnings = RateLimitedLog(
-            logging.getLogger("gateway.connection"), WARNINGS_PER_SECOND, services.clock
+            logging.getLogger("kledger.gateway.connection"), WARNINGS_PER_SECOND, services.clock
         )
         self.scratch = make_scratch()
         self.entrance = Entrance(services)

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from batches.compression import Codec, decompress, release
-from batches.errors import BatchError, HoldsTooMuch
-from batches.pacing import Pause, no_pause
-from gateway.client_metrics import ClientMetrics
-from gateway.config import GatewayConfig
-from gateway.context import RequestContext
-from gateway.otlp import InvalidMetrics, check_metrics
-from gateway.pushed_metrics_state import KEPT_MS, Push, PushedMetrics
-from gateway.telemetry_state import RESERVED_IDS, Instance, TelemetryClient, TelemetryState
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.primitives import ZERO_UUID
-from runtime.blocking import PoolClosed
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.logs import RateLimitedLog
-from runtime.long_calls import LongCalls
-from runtime.timers import Timers
+from kledger.batches.compression import Codec, decompress, release
+from kledger.batches.errors import BatchError, HoldsTooMuch
+from kledger.batches.pacing import Pause, no_pause
+from kledger.gateway.client_metrics import ClientMetrics
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.context import RequestContext
+from kledger.gateway.otlp import InvalidMetrics, check_metrics
+from kledger.gateway.pushed_metrics_state import KEPT_MS, Push, PushedMetrics
+from kledger.gateway.telemetry_state import RESERVED_IDS, Instance, TelemetryClient, TelemetryState
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.timers import Timers
 
 SWEEP_MS: Final = 60_000
 """How often those are looked for who were silent for too long."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
-from batches.checksum import crc32c
-from batches.compression import Codec
-from gateway.expressions import Expression
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.primitives import ZERO_UUID
-from gateway.wire.uuid_text import uuid_text
+from kledger.batches.checksum import crc32c
+from kledger.batches.compression import Codec
+from kledger.gateway.expressions import Expression
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.uuid_text import uuid_text
 
 INSTANCES_MAX: Final = 16_384
 """Clients that are known at a time; who was silent for longest is forgotten for a new one."""

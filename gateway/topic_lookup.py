@@ -9,7 +9,7 @@ import uuid
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topics import Topic, TopicRegistry
+    from kledger.topics import Topic, TopicRegistry
 
 
 class TopicLookup:

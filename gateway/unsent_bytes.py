@@ -11,14 +11,14 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from gateway.unsent_state import UnsentState
-from runtime.allocator import release_free_memory
-from runtime.free_memory import FreeMemory
-from runtime.logs import RateLimitedLog
+from kledger.gateway.unsent_state import UnsentState
+from kledger.runtime.allocator import release_free_memory
+from kledger.runtime.free_memory import FreeMemory
+from kledger.runtime.logs import RateLimitedLog
 
 if TYPE_CHECKING:
-    from gateway.services import Services
-    from runtime.timers import TimerHandle
+    from kledger.gateway.services import Services
+    from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 

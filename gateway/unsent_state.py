@@ -9,7 +9,7 @@ Must not know: sockets, clocks, what a response is.
 
 from typing import Generic, TypeVar
 
-from gateway.config import MIB
+from kledger.gateway.config import MIB
 
 FREE_PARTS = 4
 """One fetch may add this part of what is left of the first half."""

@@ -1,26 +1,22 @@
 """kledger: a Kafka-protocol gateway over a managed ledger.
 
-Rule: importing this package is cheap, and finds out whether every room of the application comes
-from the same place; a user's own folder called `ledger` would otherwise be taken for ours. It says
-so at once, and everything that needs the rooms refuses to work; what starts a process does not.
+Rule: importing this package is cheap; a name that a program uses loads the module it is from. The
+packages below it are the folders of the repository: `kledger/ledger` is a link to `ledger`.
 Must not know: how a server is built (`kledger.wiring`).
 """
 
-import sys
-import warnings
 from collections.abc import Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kledger import ledger, sync  # noqa: F401 - so that `kledger.sync` has a type
     from kledger.embedding import EmbeddedClient
-    from ledger import StorageEngine
-    from native.client import Client
-    from native.consumer import Consumer
-    from native.errors import (
+    from kledger.ledger import StorageEngine
+    from kledger.native.client import Client
+    from kledger.native.consumer import Consumer
+    from kledger.native.errors import (
         AlreadyClosed,
         ConsumerAssign,
         ConsumerBusy,
@@ -37,13 +33,13 @@ if TYPE_CHECKING:
         Unavailable,
         Unreadable,
     )
-    from native.message import Message
-    from native.message_id import MessageId
-    from native.producer import Producer
-    from native.reader import Reader
-    from native.seam import SubscriptionStats, TopicStats
-    from native.subscribe_options import DeadLetterPolicy
-    from runtime.clock import Clock
+    from kledger.native.message import Message
+    from kledger.native.message_id import MessageId
+    from kledger.native.producer import Producer
+    from kledger.native.reader import Reader
+    from kledger.native.seam import SubscriptionStats, TopicStats
+    from kledger.native.subscribe_options import DeadLetterPolicy
+    from kledger.runtime.clock import Clock
 
 __version__ = "0.1.0"
 
@@ -77,30 +73,25 @@ __all__ = [
     "embedded",
 ]
 
-ROOMS = (
-    "batches", "gateway", "ledger", "native", "offsets", "runtime", "subscriptions", "topics",
-)  # fmt: skip
-
-
-# Where the names of the native client are, which is loaded by whoever uses one of them.
+# The module of each name; a program that uses the name loads it.
 _HOMES = {
-    "native.client": ("Client",),
-    "native.consumer": ("Consumer",),
-    "native.errors": (
+    "kledger.native.client": ("Client",),
+    "kledger.native.consumer": ("Consumer",),
+    "kledger.native.errors": (
         "AlreadyClosed", "ConsumerAssign", "ConsumerBusy", "Full", "InvalidArgument",
         "KledgerError", "NotAllowed", "SubscriptionFenced", "SubscriptionNotFound", "Timeout",
         "TopicExists", "TopicNotFound", "TopicTerminated", "Unavailable", "Unreadable",
     ),
-    "native.message": ("Message",),
-    "native.message_id": ("MessageId",),
-    "native.producer": ("Producer",),
-    "native.reader": ("Reader",),
-    "native.seam": ("SubscriptionStats", "TopicStats"),
-    "native.subscribe_options": ("DeadLetterPolicy",),
+    "kledger.native.message": ("Message",),
+    "kledger.native.message_id": ("MessageId",),
+    "kledger.native.producer": ("Producer",),
+    "kledger.native.reader": ("Reader",),
+    "kledger.native.seam": ("SubscriptionStats", "TopicStats"),
+    "kledger.native.subscribe_options": ("DeadLetterPolicy",),
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
 # Packages and modules that `import kledger` is enough for.
-_PARTS = ("ledger", "sync")
+_SUBMODULES = ("ledger", "sync")
 
 
 def embedded(
@@ -122,11 +113,7 @@ def embedded(
         engine: stores everything in place of the usual one, such as a `FaultyEngine`; it is not
             closed with the client.
         clock: where the time of server and client comes from, such as a `ManualClock`.
-
-    Raises:
-        ImportError: something hides a part of the server.
     """
-    require_rooms()
     from kledger.embedding import EmbeddedClient
 
     return EmbeddedClient(
@@ -155,9 +142,7 @@ def connect(
 
     Raises:
         InvalidArgument: the URL is none, or a number cannot be.
-        ImportError: something hides a part of the client.
     """
-    require_rooms()
     from kledger.connecting import connected_client
 
     return connected_client(
@@ -169,56 +154,9 @@ def connect(
 
 
 def __getattr__(name: str) -> object:
-    if name in _PARTS:
-        require_rooms()
+    if name in _SUBMODULES:
         return import_module(f"kledger.{name}")
     for home, names in _HOMES.items():
         if name in names:
-            require_rooms()
             return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def _folder_of(room: str) -> Path | None:
-    """Return where Python would take a room from, or has taken it from."""
-    loaded = sys.modules.get(room)
-    spec = loaded.__spec__ if loaded is not None else find_spec(room)
-    if spec is None:
-        return None
-    # A folder without __init__.py has no origin, only places.
-    places = list(spec.submodule_search_locations or ())
-    return Path(places[0]) if places else Path(spec.origin or room)
-
-
-def problem_with_rooms(home: Path) -> str | None:
-    """Say what is in the way of our rooms, or None when each is the one beside this package.
-
-    Args:
-        home: the folder that holds this package.
-    """
-    for room in ROOMS:
-        folder = _folder_of(room)
-        if folder is None:
-            return f"kledger is incomplete: {home / room} is missing"
-        if folder != home / room and folder.resolve() != (home / room).resolve():
-            return (
-                f"{folder} hides kledger's own package {room!r} ({home / room}); rename it, or run "
-                "the server as a process of its own (python -P -m kledger serve), as the pytest "
-                "fixture kledger_server does"
-            )
-    return None
-
-
-def require_rooms() -> None:
-    """Refuse to go on when something else would be taken for a room.
-
-    Raises:
-        ImportError: says what hides which room.
-    """
-    if _problem is not None:
-        raise ImportError(_problem)
-
-
-_problem = problem_with_rooms(Path(__file__).parent.parent)
-if _problem is not None:
-    warnings.warn(_problem, RuntimeWarning, stacklevel=2)

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
+from kledger.native.client import Client
+from kledger.native.client_services import PARTITION_REFRESH_MS
+from kledger.native.errors import InvalidArgument
+from kledger.native.operations import OPERATION_TIMEOUT_MS
+from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc_connection import KEEPALIVE_MS
+from kledger.native.seam import Broker
+from kledger.native.subscribe_options import check_number
 from kledger.setting_values import SettingError, split_address
-from native.client import Client
-from native.client_services import PARTITION_REFRESH_MS
-from native.errors import InvalidArgument
-from native.operations import OPERATION_TIMEOUT_MS
-from native.rpc_client import RpcClient
-from native.rpc_connection import KEEPALIVE_MS
-from native.seam import Broker
-from native.subscribe_options import check_number
 
 SCHEME = "kledger://"
 MILLISECONDS_MAX = (1 << 31) - 1

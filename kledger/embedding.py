@@ -13,11 +13,11 @@ from types import TracebackType
 
 import kledger.settings
 import kledger.wiring
-from ledger import StorageEngine
-from native.client import Client
-from native.operations import OPERATION_TIMEOUT_MS
-from native.seam import Broker
-from runtime.clock import Clock
+from kledger.ledger import StorageEngine
+from kledger.native.client import Client
+from kledger.native.operations import OPERATION_TIMEOUT_MS
+from kledger.native.seam import Broker
+from kledger.runtime.clock import Clock
 
 
 class EmbeddedClient(Client):

@@ -4,10 +4,10 @@ Rule: the one façade's clients in the other one's words; nothing is kept.
 Must not know: how clients push, how native clients ask.
 """
 
-from gateway.telemetry import SeenClient, Telemetry
-from gateway.wire.uuid_text import uuid_from_text, uuid_text
+from kledger.gateway.telemetry import SeenClient, Telemetry
+from kledger.gateway.wire.uuid_text import uuid_from_text, uuid_text
+from kledger.native.seam import ClientMetrics, MetricsClient
 from kledger.setting_values import joined_address
-from native.seam import ClientMetrics, MetricsClient
 
 
 class GatewayClients:

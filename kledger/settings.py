@@ -11,13 +11,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-# ruff: noqa: E402 - whether the rooms are ours is found out before anything is taken from them
-import kledger
-
-kledger.require_rooms()
-
-from gateway.address_limits import parse_overrides
-from gateway.config import GatewayConfig
+from kledger.gateway.address_limits import parse_overrides
+from kledger.gateway.config import GatewayConfig
+from kledger.ledger import InvalidArgument, StoreConfig
+from kledger.native.config import NativeConfig
 from kledger.service_variables import is_service_variable
 from kledger.setting_names import translate
 from kledger.setting_values import (
@@ -29,11 +26,9 @@ from kledger.setting_values import (
     convert,
     split_address,
 )
-from ledger import InvalidArgument, StoreConfig
-from native.config import NativeConfig
-from topics.config_keys import CONFIG_KEYS
-from topics.errors import InvalidConfig
-from topics.topic_config import TopicDefaults
+from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.topics.errors import InvalidConfig
+from kledger.topics.topic_config import TopicDefaults
 
 ENVIRONMENT_PREFIX = "KLEDGER_"
 

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import kledger
-import native.client
-import native.consumer
-import native.producer
-import native.reader
+import kledger.native.client
+import kledger.native.consumer
+import kledger.native.producer
+import kledger.native.reader
 from kledger.embedding import EmbeddedClient as AsyncEmbeddedClient
-from native.client import Client as AsyncClient
-from native.errors import (
+from kledger.native.client import Client as AsyncClient
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerAssign,
     ConsumerBusy,
@@ -39,11 +39,11 @@ from native.errors import (
     Unavailable,
     Unreadable,
 )
-from native.message import Message
-from native.message_id import MessageId
-from native.seam import SubscriptionStats, TopicStats
-from native.subscribe_options import DeadLetterPolicy
-from runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.seam import SubscriptionStats, TopicStats
+from kledger.native.subscribe_options import DeadLetterPolicy
+from kledger.runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
 
 __all__ = [
     "AlreadyClosed",
@@ -79,7 +79,9 @@ P = ParamSpec("P")
 Twin = TypeVar("Twin")
 Twin_co = TypeVar("Twin_co", covariant=True)
 Iterated_co = TypeVar(
-    "Iterated_co", bound=native.consumer.Consumer | native.reader.Reader, covariant=True
+    "Iterated_co",
+    bound=kledger.native.consumer.Consumer | kledger.native.reader.Reader,
+    covariant=True,
 )
 Result = TypeVar("Result")
 Made = TypeVar("Made")
@@ -188,13 +190,13 @@ def _promising(
     return call
 
 
-class Producer(_Made[native.producer.Producer]):
+class Producer(_Made[kledger.native.producer.Producer]):
     """Sends messages to a topic; see `kledger.Producer`."""
 
-    send = _plain(native.producer.Producer.send)
-    send_nowait = _promising(native.producer.Producer.send_nowait)
-    flush = _plain(native.producer.Producer.flush)
-    close = _plain(native.producer.Producer.close)
+    send = _plain(kledger.native.producer.Producer.send)
+    send_nowait = _promising(kledger.native.producer.Producer.send_nowait)
+    flush = _plain(kledger.native.producer.Producer.flush)
+    close = _plain(kledger.native.producer.Producer.close)
 
     @property
     def topic(self) -> str:
@@ -207,19 +209,19 @@ class Producer(_Made[native.producer.Producer]):
         return self._twin.producer_name
 
 
-class Consumer(_Iterated[native.consumer.Consumer]):
+class Consumer(_Iterated[kledger.native.consumer.Consumer]):
     """Receives the messages of a topic through a subscription; see `kledger.Consumer`."""
 
-    receive = _plain(native.consumer.Consumer.receive)
-    batch_receive = _plain(native.consumer.Consumer.batch_receive)
-    acknowledge = _plain(native.consumer.Consumer.acknowledge)
-    acknowledge_cumulative = _plain(native.consumer.Consumer.acknowledge_cumulative)
-    negative_acknowledge = _plain(native.consumer.Consumer.negative_acknowledge)
-    redeliver_unacknowledged = _plain(native.consumer.Consumer.redeliver_unacknowledged)
-    seek = _plain(native.consumer.Consumer.seek)
-    get_last_message_id = _plain(native.consumer.Consumer.get_last_message_id)
-    unsubscribe = _plain(native.consumer.Consumer.unsubscribe)
-    close = _plain(native.consumer.Consumer.close)
+    receive = _plain(kledger.native.consumer.Consumer.receive)
+    batch_receive = _plain(kledger.native.consumer.Consumer.batch_receive)
+    acknowledge = _plain(kledger.native.consumer.Consumer.acknowledge)
+    acknowledge_cumulative = _plain(kledger.native.consumer.Consumer.acknowledge_cumulative)
+    negative_acknowledge = _plain(kledger.native.consumer.Consumer.negative_acknowledge)
+    redeliver_unacknowledged = _plain(kledger.native.consumer.Consumer.redeliver_unacknowledged)
+    seek = _plain(kledger.native.consumer.Consumer.seek)
+    get_last_message_id = _plain(kledger.native.consumer.Consumer.get_last_message_id)
+    unsubscribe = _plain(kledger.native.consumer.Consumer.unsubscribe)
+    close = _plain(kledger.native.consumer.Consumer.close)
 
     @property
     def topic(self) -> str:
@@ -237,13 +239,13 @@ class Consumer(_Iterated[native.consumer.Consumer]):
         return self._twin.consumer_name
 
 
-class Reader(_Iterated[native.reader.Reader]):
+class Reader(_Iterated[kledger.native.reader.Reader]):
     """Reads a topic from a place on; see `kledger.Reader`."""
 
-    read_next = _plain(native.reader.Reader.read_next)
-    has_message_available = _plain(native.reader.Reader.has_message_available)
-    seek = _plain(native.reader.Reader.seek)
-    close = _plain(native.reader.Reader.close)
+    read_next = _plain(kledger.native.reader.Reader.read_next)
+    has_message_available = _plain(kledger.native.reader.Reader.has_message_available)
+    seek = _plain(kledger.native.reader.Reader.seek)
+    close = _plain(kledger.native.reader.Reader.close)
 
     @property
     def topic(self) -> str:

@@ -25,11 +25,11 @@ from typing import Any, Self
 
 import kledger.settings
 import kledger.wiring
-from gateway.faulty_requests import RequestFaults, RequestHold, api_key_of
-from gateway.server import ConnectionMaker
-from ledger import LedgerError, StorageEngine
-from ledger.testing import OPERATIONS, FaultyEngine, Hold
-from runtime.clock import Clock
+from kledger.gateway.faulty_requests import RequestFaults, RequestHold, api_key_of
+from kledger.gateway.server import ConnectionMaker
+from kledger.ledger import LedgerError, StorageEngine
+from kledger.ledger.testing import OPERATIONS, FaultyEngine, Hold
+from kledger.runtime.clock import Clock
 
 
 class _Addresses:

@@ -13,13 +13,11 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gateway.opening import open_services
-from gateway.server import ConnectionMaker, GatewayServer
-from gateway.service_metrics import show_services
-from gateway.services import Services, load_cluster_id
-from kledger.setting_values import joined_address, split_address
-from kledger.settings import Settings
-from ledger import (
+from kledger.gateway.opening import open_services
+from kledger.gateway.server import ConnectionMaker, GatewayServer
+from kledger.gateway.service_metrics import show_services
+from kledger.gateway.services import Services, load_cluster_id
+from kledger.ledger import (
     Corrupt,
     LedgerError,
     LedgerStore,
@@ -27,19 +25,21 @@ from ledger import (
     StoreInUse,
     StoreUnusable,
 )
-from runtime.clock import Clock, SystemClock
-from runtime.containment import Unit
-from runtime.entropy import Entropy, SystemEntropy
-from runtime.free_memory import FreeMemory
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from topics.errors import TopicsError
-from topics.registry import TopicRegistry
+from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.containment import Unit
+from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.free_memory import FreeMemory
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.setting_values import joined_address, split_address
+from kledger.settings import Settings
+from kledger.topics.errors import TopicsError
+from kledger.topics.registry import TopicRegistry
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
-    from native.rpc_server import RpcServer
-    from native.service import NativeService
+    from kledger.native.rpc_server import RpcServer
+    from kledger.native.service import NativeService
 
 logger = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class Server:
         if self._native is None:
             # A server that nobody uses natively does not load this room.
             from kledger.kafka_clients import GatewayClients
-            from native.service import NativeService
+            from kledger.native.service import NativeService
 
             self._native = NativeService(
                 store=services.store,
@@ -254,7 +254,7 @@ class Server:
 
     async def _listen_natively(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.
-        from native.rpc_server import RpcServer
+        from kledger.native.rpc_server import RpcServer
 
         host, port = split_address("server.native", address)
         self._rpc = rpc = RpcServer(

@@ -5,15 +5,15 @@ from `ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 
-from ledger.config import ManagedLedgerConfig, StoreConfig
-from ledger.cursors.cursor import Cursor
-from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
-from ledger.cursors.cursor_stats import CursorStats
-from ledger.cursors.entry_part import EntryPart
-from ledger.engine.base import Buffer, StorageEngine
-from ledger.entry import Entry
-from ledger.errors import (
+from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
+from kledger.ledger.cursors.cursor import Cursor
+from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_stats import CursorStats
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.engine.base import Buffer, StorageEngine
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import (
     AlreadyClosed,
     AlreadyMarkDeleted,
     ConcurrentFind,
@@ -34,14 +34,14 @@ from ledger.errors import (
     Terminated,
     TooManyRequests,
 )
-from ledger.ledger_list_state import LedgerInfo
-from ledger.ledger_state import LedgerState
-from ledger.managed_ledger import ManagedLedger
-from ledger.operations import AppendDone, Row, RowsDone
-from ledger.position import EARLIEST, LATEST, Position
-from ledger.storage_health import StorageHealth, StorageTrouble, StorageTroubleKind
-from ledger.store import LedgerStore
-from runtime.clock import Clock, SystemClock
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.ledger_state import LedgerState
+from kledger.ledger.managed_ledger import ManagedLedger
+from kledger.ledger.operations import AppendDone, Row, RowsDone
+from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.storage_health import StorageHealth, StorageTrouble, StorageTroubleKind
+from kledger.ledger.store import LedgerStore
+from kledger.runtime.clock import Clock, SystemClock
 
 __all__ = [
     "EARLIEST",

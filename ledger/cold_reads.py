@@ -23,14 +23,14 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from ledger.config import StoreConfig
-from ledger.engine.base import Buffer, StorageEngine
-from ledger.errors import AlreadyClosed, LedgerError, from_engine
-from ledger.piece_shelf import Piece, PieceShelf, Place
-from ledger.read_limiter import ReadLimiter
-from runtime.blocking import BlockingRunner
-from runtime.containment import Unit
-from runtime.tasks import Supervisor
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import Buffer, StorageEngine
+from kledger.ledger.errors import AlreadyClosed, LedgerError, from_engine
+from kledger.ledger.piece_shelf import Piece, PieceShelf, Place
+from kledger.ledger.read_limiter import ReadLimiter
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.containment import Unit
+from kledger.runtime.tasks import Supervisor
 
 RESIDENT_BYTES_PER_TURN = 4 << 20
 """What is copied on the loop in one turn, about a millisecond of work; threads do the rest."""

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Generic, TypeAlias, TypeVar
 
-from ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
 
 Token = TypeVar("Token")
 Land: TypeAlias = Callable[[Token, Exception | None], None]

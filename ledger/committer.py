@@ -20,18 +20,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
-from ledger.commit_thread import CommitThread
-from ledger.engine.base import Buffer, CommitGroup, Move, StorageEngine
-from ledger.engine.errors import StorageWriteFailed
-from ledger.errors import Fenced, LedgerError, from_engine
-from ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
-from ledger.position import EARLIEST, Position
-from ledger.storage_health import StorageHealth
-from ledger.threads import CommitRunner, StartCommits
-from runtime.blocking import BlockingRunner
-from runtime.clock import Clock
-from runtime.containment import Unit, unit_of
-from runtime.tasks import Supervisor
+from kledger.ledger.commit_thread import CommitThread
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move, StorageEngine
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.errors import Fenced, LedgerError, from_engine
+from kledger.ledger.operations import Operation, Row, RowsDone, RowsTicket, Submitter
+from kledger.ledger.position import EARLIEST, Position
+from kledger.ledger.storage_health import StorageHealth
+from kledger.ledger.threads import CommitRunner, StartCommits
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit, unit_of
+from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ unless a retention is set.
 from dataclasses import dataclass
 from typing import Literal
 
-from ledger.errors import InvalidArgument
+from kledger.ledger.errors import InvalidArgument
 
 NO_LIMIT = -1
 KIB = 1024

@@ -6,8 +6,8 @@ Must not know: what the bytes mean.
 
 from typing import NamedTuple
 
-from ledger.engine.base import Buffer
-from ledger.position import Position
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.position import Position
 
 
 class Entry(NamedTuple):

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import deque
 from itertools import accumulate
 
-from ledger.engine.base import Buffer
+from kledger.ledger.engine.base import Buffer
 
 _FORGOTTEN_MIN = 1024
 """Evicted places at the start of a run, and dead places in the order of eviction, that are

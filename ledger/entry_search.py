@@ -8,11 +8,11 @@ Must not know: what entries hold, who searches.
 
 from collections.abc import Awaitable, Callable
 
-from ledger.entry import Entry
-from ledger.errors import Corrupt, InvalidPosition, NonRecoverable
-from ledger.ledger_list_state import LedgerListState
-from ledger.position import Position
-from ledger.search_plan import EntryNumbers, NewestSearch
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import Corrupt, InvalidPosition, NonRecoverable
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.position import Position
+from kledger.ledger.search_plan import EntryNumbers, NewestSearch
 
 
 class EntrySearch:

@@ -17,7 +17,7 @@ Must not know: protocols.
 
 from collections.abc import Callable
 
-from ledger.engine import errors as engine_errors
+from kledger.ledger.engine import errors as engine_errors
 
 
 class LedgerError(Exception):

@@ -5,8 +5,14 @@ it is closed and its user lets go of it, nothing is left in a cycle for the garb
 Must not know: what asks, how a state was reached.
 """
 
-from ledger.errors import LedgerError
-from ledger.ledger_state import UNREADABLE, LedgerState, deleted_error, read_error, write_error
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.ledger_state import (
+    UNREADABLE,
+    LedgerState,
+    deleted_error,
+    read_error,
+    write_error,
+)
 
 _OVER = (LedgerState.CLOSED, LedgerState.FENCED)
 

@@ -8,13 +8,18 @@ Must not know: Kafka, who asks.
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ledger.engine import data_folder
-from ledger.engine.errors import StorageError
-from ledger.engine.inspection import FolderInspection
-from ledger.errors import from_engine
-from ledger.ledger_check import CheckEntry, LedgerCheck, Problem
-from ledger.records import LedgerRecord
-from ledger.stopped_store import StoppedStore, StoredManagedLedger, StoredState, Verification
+from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.inspection import FolderInspection
+from kledger.ledger.errors import from_engine
+from kledger.ledger.ledger_check import CheckEntry, LedgerCheck, Problem
+from kledger.ledger.records import LedgerRecord
+from kledger.ledger.stopped_store import (
+    StoppedStore,
+    StoredManagedLedger,
+    StoredState,
+    Verification,
+)
 
 __all__ = [
     "CheckEntry",

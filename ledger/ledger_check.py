@@ -8,12 +8,17 @@ Must not know: Kafka, where damage of the folder itself comes from.
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ledger import keys
-from ledger.cursors.cursor_records import decode_cursor
-from ledger.engine.inspection import Damage, FolderInspection
-from ledger.errors import Corrupt
-from ledger.position import Position
-from ledger.records import LedgerRecord, decode_counter, decode_ledger, decode_managed_ledger
+from kledger.ledger import keys
+from kledger.ledger.cursors.cursor_records import decode_cursor
+from kledger.ledger.engine.inspection import Damage, FolderInspection
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.position import Position
+from kledger.ledger.records import (
+    LedgerRecord,
+    decode_counter,
+    decode_ledger,
+    decode_managed_ledger,
+)
 
 CheckEntry: TypeAlias = Callable[[str, Position, bytes | None], str | None]
 """Called with a managed ledger's name, a position and the entry; returns what is wrong with it.

@@ -10,8 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger.position import Position
-from ledger.records import NO_TIMESTAMP, LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.position import Position
+from kledger.ledger.records import NO_TIMESTAMP, LedgerRecord, ManagedLedgerRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,19 +8,19 @@ Must not know: who reads, appends. Theory: PIP-480.
 
 from collections.abc import Callable, Sequence
 
-from ledger.engine.base import Buffer
-from ledger.entry import Entry
-from ledger.entry_search import EntrySearch
-from ledger.errors import (
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.entry import Entry
+from kledger.ledger.entry_search import EntrySearch
+from kledger.ledger.errors import (
     Fenced,
     InvalidArgument,
     InvalidPosition,
     LedgerError,
     NonRecoverable,
 )
-from ledger.ledger_list_state import LedgerListState
-from ledger.position import LATEST, Position
-from ledger.services import StoreServices
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.position import LATEST, Position
+from kledger.ledger.services import StoreServices
 
 STEP_ENTRIES_MAX = 512
 """Entries taken from memory at once: what a byte limit then leaves out was not copied for long."""

@@ -9,8 +9,8 @@ Must not know: storage. Theory: Pulsar's ManagedLedgerImpl.initialize.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ledger.ledger_list_state import MetadataChange
-from ledger.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.ledger_list_state import MetadataChange
+from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord
 
 
 def plan_recovery(

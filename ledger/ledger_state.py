@@ -7,7 +7,14 @@ Must not know: how a state was reached. Theory: Pulsar's ManagedLedgerImpl.State
 
 from enum import Enum
 
-from ledger.errors import AlreadyClosed, Deleted, Fenced, LedgerError, StorageFailed, Terminated
+from kledger.ledger.errors import (
+    AlreadyClosed,
+    Deleted,
+    Fenced,
+    LedgerError,
+    StorageFailed,
+    Terminated,
+)
 
 
 class LedgerState(Enum):

@@ -7,12 +7,12 @@ Must not know: appends, changes, states.
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from ledger.entry import Entry
-from ledger.ledger_list_state import LedgerInfo, LedgerListState
-from ledger.ledger_reader import LedgerReader
-from ledger.position import LATEST, Position
-from runtime.containment import Containment, FaultUnit
-from runtime.listeners import Listener, Listeners
+from kledger.ledger.entry import Entry
+from kledger.ledger.ledger_list_state import LedgerInfo, LedgerListState
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.position import LATEST, Position
+from kledger.runtime.containment import Containment, FaultUnit
+from kledger.runtime.listeners import Listener, Listeners
 
 CLOCK_SKEW_MS = 10_000
 """Between those who give entries their time and those who close ledgers; as in Pulsar."""

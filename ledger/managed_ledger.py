@@ -12,27 +12,27 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from ledger import keys
-from ledger.config import NO_LIMIT, ManagedLedgerConfig
-from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.cursors.holder import CursorHolder
-from ledger.cursors.registry import CursorRegistry
-from ledger.engine.base import Buffer
-from ledger.errors import Fenced, InvalidArgument, LedgerError
-from ledger.handle_gate import HandleGate
-from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
-from ledger.ledger_reader import LedgerReader
-from ledger.ledger_state import LedgerState
-from ledger.ledger_view import LedgerView
-from ledger.metadata_change import ChangeTicket, change_rows
-from ledger.operations import AppendDone, Operation, Row, RowsDone, nobody_waits, submitted
-from ledger.position import Position
-from ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
-from ledger.resending import Resending, Resends
-from ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
-from ledger.roll_timer import RETRY_MS, RollTimer
-from ledger.services import StoreServices
-from ledger.write_tail_state import TailDue, WriteTailState
+from kledger.ledger import keys
+from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.cursors.holder import CursorHolder
+from kledger.ledger.cursors.registry import CursorRegistry
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import Fenced, InvalidArgument, LedgerError
+from kledger.ledger.handle_gate import HandleGate
+from kledger.ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.ledger_state import LedgerState
+from kledger.ledger.ledger_view import LedgerView
+from kledger.ledger.metadata_change import ChangeTicket, change_rows
+from kledger.ledger.operations import AppendDone, Operation, Row, RowsDone, nobody_waits, submitted
+from kledger.ledger.position import Position
+from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
+from kledger.ledger.resending import Resending, Resends
+from kledger.ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from kledger.ledger.roll_timer import RETRY_MS, RollTimer
+from kledger.ledger.services import StoreServices
+from kledger.ledger.write_tail_state import TailDue, WriteTailState
 
 _new_tuple = tuple.__new__
 

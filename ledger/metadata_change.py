@@ -8,12 +8,12 @@ Must not know: which steps there are.
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledger import keys
-from ledger.errors import LedgerError
-from ledger.ledger_list_state import MetadataChange
-from ledger.operations import Operation, Row, RowsDone
-from ledger.records import encode_ledger, encode_managed_ledger
-from runtime.containment import FaultUnit
+from kledger.ledger import keys
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.ledger_list_state import MetadataChange
+from kledger.ledger.operations import Operation, Row, RowsDone
+from kledger.ledger.records import encode_ledger, encode_managed_ledger
+from kledger.runtime.containment import FaultUnit
 
 
 class ChangeOwner(FaultUnit, Protocol):

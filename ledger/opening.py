@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ledger import keys
-from ledger.config import KIB, StoreConfig
-from ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
-from ledger.engine.base import Row, StorageEngine
-from ledger.engine.memory import MemoryEngine
-from ledger.errors import Corrupt
-from ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
-from ledger.ledger_recovery_plan import plan_recovery
-from ledger.records import (
+from kledger.ledger import keys
+from kledger.ledger.config import KIB, StoreConfig
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
+from kledger.ledger.engine.base import Row, StorageEngine
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.ledger_recovery_plan import plan_recovery
+from kledger.ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
     decode_counter,
@@ -51,7 +51,7 @@ def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
     """Open the usual engine of a path; None is memory."""
     if path is None:
         return MemoryEngine()
-    from ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for a folder only
+    from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for folders
 
     return LogRocksdbEngine(path, durability=config.durability)
 

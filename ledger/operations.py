@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from ledger.engine.base import Buffer, Row
-from ledger.errors import LedgerError
-from ledger.position import Position
-from runtime.containment import FaultUnit, unit_of
+from kledger.ledger.engine.base import Buffer, Row
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.position import Position
+from kledger.runtime.containment import FaultUnit, unit_of
 
 __all__ = ["AppendDone", "Operation", "Row", "RowsDone", "RowsTicket", "Submitter", "submitted"]
 

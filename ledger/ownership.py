@@ -11,19 +11,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 
-from ledger.config import ManagedLedgerConfig
-from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.errors import Fenced, LedgerError
-from ledger.ledger_list_state import LedgerListState, MetadataChange
-from ledger.managed_ledger import ManagedLedger
-from ledger.metadata_change import change_rows
-from ledger.name_set import NameSet
-from ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
-from ledger.operations import Row, submitted
-from ledger.services import StoreServices
-from ledger.storage_health import READING_ROWS
-from runtime.blocking import Arguments, Result
-from runtime.keyed_locks import KeyedLocks
+from kledger.ledger.config import ManagedLedgerConfig
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.errors import Fenced, LedgerError
+from kledger.ledger.ledger_list_state import LedgerListState, MetadataChange
+from kledger.ledger.managed_ledger import ManagedLedger
+from kledger.ledger.metadata_change import change_rows
+from kledger.ledger.name_set import NameSet
+from kledger.ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
+from kledger.ledger.operations import Row, submitted
+from kledger.ledger.services import StoreServices
+from kledger.ledger.storage_health import READING_ROWS
+from kledger.runtime.blocking import Arguments, Result
+from kledger.runtime.keyed_locks import KeyedLocks
 
 
 class Ownership:

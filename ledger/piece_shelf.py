@@ -13,7 +13,7 @@ from operator import attrgetter
 from sys import maxsize
 from typing import TypeAlias
 
-from ledger.engine.base import Buffer
+from kledger.ledger.engine.base import Buffer
 
 Place: TypeAlias = tuple[int, int]
 

@@ -8,7 +8,7 @@ Must not know: what is read.
 import asyncio
 from collections import deque
 
-from ledger.errors import TooManyRequests
+from kledger.ledger.errors import TooManyRequests
 
 
 class ReadLimiter:

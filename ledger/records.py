@@ -20,8 +20,8 @@ Managed ledger, version 1            Ledger, version 1
 import struct
 from dataclasses import dataclass, field, replace
 
-from ledger.errors import Corrupt
-from ledger.position import Position
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.position import Position
 
 _HEAD = struct.Struct(">BQQqqI")
 _LEDGER = struct.Struct(">BQQqq")

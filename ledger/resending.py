@@ -9,10 +9,10 @@ Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds afte
 import asyncio
 from typing import Protocol
 
-from ledger.engine.base import Buffer
-from ledger.errors import LedgerError, StorageFailed
-from ledger.operations import AppendDone
-from ledger.position import Position
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import LedgerError, StorageFailed
+from kledger.ledger.operations import AppendDone
+from kledger.ledger.position import Position
 
 RESENDS_MAX = 3
 """How often one append is sent again before its caller hears of the failure."""

@@ -8,9 +8,9 @@ Must not know: storage, clocks, whose cursor it is. Theory: Pulsar's internalTri
 
 from collections.abc import Sequence
 
-from ledger.config import NO_LIMIT
-from ledger.ledger_list_state import LedgerInfo
-from ledger.position import Position
+from kledger.ledger.config import NO_LIMIT
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.position import Position
 
 
 def plan_trim(

@@ -6,7 +6,7 @@ while it is closed.
 Must not know: cursors, how metrics are shown.
 """
 
-from runtime.metrics import Counter
+from kledger.runtime.metrics import Counter
 
 ABOUT = "revisions of a cursor"
 

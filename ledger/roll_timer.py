@@ -8,10 +8,10 @@ Must not know: what a rollover is.
 
 from collections.abc import Callable
 
-from ledger.write_tail_state import WriteTailState
-from runtime.clock import Clock
-from runtime.containment import FaultUnit
-from runtime.timers import TimerHandle, Timers
+from kledger.ledger.write_tail_state import WriteTailState
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.timers import TimerHandle, Timers
 
 RETRY_MS = 1000
 """How long after a failed write a rollover that is due is tried again."""

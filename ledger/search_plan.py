@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ledger.ledger_list_state import LedgerInfo
-from ledger.position import Position
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.position import Position
 
 NONE = -1
 

@@ -7,21 +7,21 @@ Must not know: managed ledgers.
 
 from dataclasses import dataclass, field
 
-from ledger import keys
-from ledger.cold_reads import ColdReads
-from ledger.committer import Committer
-from ledger.config import StoreConfig
-from ledger.engine.base import StorageEngine
-from ledger.entry_cache import EntryCache
-from ledger.operations import Row
-from ledger.records import encode_counter
-from ledger.revision_counts import RevisionCounts
-from ledger.storage_health import StorageHealth
-from runtime.blocking import BlockingRunner
-from runtime.clock import Clock
-from runtime.metrics import Metrics
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.ledger import keys
+from kledger.ledger.cold_reads import ColdReads
+from kledger.ledger.committer import Committer
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.entry_cache import EntryCache
+from kledger.ledger.operations import Row
+from kledger.ledger.records import encode_counter
+from kledger.ledger.revision_counts import RevisionCounts
+from kledger.ledger.storage_health import StorageHealth
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.clock import Clock
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 
 
 class IdCounter:

@@ -22,17 +22,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from ledger.committer import Committer
-from ledger.config import StoreConfig
-from ledger.engine.base import CommitGroup, StorageEngine
-from ledger.errors import LedgerError, from_engine
-from ledger.operations import RowsDone, submitted
-from runtime.blocking import BlockingRunner
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.pace import Pace, pace_by
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
+from kledger.ledger.committer import Committer
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.errors import LedgerError, from_engine
+from kledger.ledger.operations import RowsDone, submitted
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.pace import Pace, pace_by
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from ledger import keys
-from ledger.engine import data_folder
-from ledger.engine.errors import StorageError
-from ledger.engine.inspection import FolderInspection
-from ledger.entry import Entry
-from ledger.errors import Corrupt, from_engine
-from ledger.ledger_check import CheckEntry, LedgerCheck, Problem
-from ledger.position import EARLIEST, Position
-from ledger.records import (
+from kledger.ledger import keys
+from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.inspection import FolderInspection
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import Corrupt, from_engine
+from kledger.ledger.ledger_check import CheckEntry, LedgerCheck, Problem
+from kledger.ledger.position import EARLIEST, Position
+from kledger.ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
     decode_ledger,

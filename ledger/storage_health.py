@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ledger.engine.errors import (
+from kledger.ledger.engine.errors import (
     EntryCorrupt,
     EntryMissing,
     IndexCorrupt,
@@ -30,9 +30,9 @@ from ledger.engine.errors import (
     StorageError,
     StorageWriteFailed,
 )
-from ledger.errors import Corrupt, NonRecoverable, StorageFailed, from_engine
-from runtime.clock import Clock
-from runtime.metrics import Metrics
+from kledger.ledger.errors import Corrupt, NonRecoverable, StorageFailed, from_engine
+from kledger.runtime.clock import Clock
+from kledger.runtime.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

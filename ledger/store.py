@@ -14,35 +14,35 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-from ledger import keys
-from ledger.cold_reads import ColdReads
-from ledger.committer import Committer
-from ledger.config import ManagedLedgerConfig, StoreConfig
-from ledger.engine.base import StorageEngine
-from ledger.entry_cache import EntryCache
-from ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
-from ledger.ledger_list_state import LedgerInfo
-from ledger.managed_ledger import ManagedLedger
-from ledger.opening import (
+from kledger.ledger import keys
+from kledger.ledger.cold_reads import ColdReads
+from kledger.ledger.committer import Committer
+from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
+from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.entry_cache import EntryCache
+from kledger.ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.managed_ledger import ManagedLedger
+from kledger.ledger.opening import (
     load_ledgers,
     load_store,
     on_loop_bytes_max,
     open_engine,
     read_ahead_bytes_max,
 )
-from ledger.operations import Row, RowsDone, submitted
-from ledger.ownership import Ownership
-from ledger.services import IdCounter, MetadataVersions, StoreServices
-from ledger.space_reclaim import SpaceReclaim
-from ledger.storage_health import READING_ROWS, StorageHealth
-from ledger.threads import LOOP_COST_PER_TICK_MAX, StoreThreads
-from runtime.blocking import Arguments, Result
-from runtime.clock import Clock, SystemClock
-from runtime.containment import Containment
-from runtime.long_calls import LongCalls
-from runtime.metrics import Metrics
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.ledger.operations import Row, RowsDone, submitted
+from kledger.ledger.ownership import Ownership
+from kledger.ledger.services import IdCounter, MetadataVersions, StoreServices
+from kledger.ledger.space_reclaim import SpaceReclaim
+from kledger.ledger.storage_health import READING_ROWS, StorageHealth
+from kledger.ledger.threads import LOOP_COST_PER_TICK_MAX, StoreThreads
+from kledger.runtime.blocking import Arguments, Result
+from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.containment import Containment
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ Rule: no mocks of ours; a fake stands the contract tests of the real thing.
 Must not know: test frameworks.
 """
 
-from ledger.engine import faulty
-from ledger.engine.faulty import OPERATIONS, Hold
-from ledger.store import abandon_engine
-from runtime.manual_clock import ManualClock
+from kledger.ledger.engine import faulty
+from kledger.ledger.engine.faulty import OPERATIONS, Hold
+from kledger.ledger.store import abandon_engine
+from kledger.runtime.manual_clock import ManualClock
 
 __all__ = ["OPERATIONS", "FaultyEngine", "Hold", "ManualClock"]
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from ledger.commit_thread import CommitThread, Land
-from ledger.engine.base import CommitGroup, StorageEngine
-from runtime.blocking import BlockingPool, BlockingRunner
+from kledger.ledger.commit_thread import CommitThread, Land
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.runtime.blocking import BlockingPool, BlockingRunner
 
 LONG_CALLS_MAX = 2
 """Calls that compute for long, at a time: each may take 128 MiB, and a share of the interpreter."""

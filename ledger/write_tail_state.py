@@ -10,9 +10,9 @@ last mark on, so it reads at most one mark's distance of data.
 
 from enum import Enum
 
-from ledger.config import KIB, NO_LIMIT, ManagedLedgerConfig
-from ledger.position import Position
-from ledger.records import NO_TIMESTAMP, LedgerRecord
+from kledger.ledger.config import KIB, NO_LIMIT, ManagedLedgerConfig
+from kledger.ledger.position import Position
+from kledger.ledger.records import NO_TIMESTAMP, LedgerRecord
 
 MARK_ENTRIES = 256
 MARK_BYTES = 256 * KIB

@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import NamedTuple
 
-from native.acknowledgements_state import AcknowledgementsState
-from native.errors import AlreadyClosed, InvalidArgument, KledgerError
-from native.seam import ConsumerLink
-from runtime.tasks import Supervisor
-from subscriptions.model import Acknowledgement
+from kledger.native.acknowledgements_state import AcknowledgementsState
+from kledger.native.errors import AlreadyClosed, InvalidArgument, KledgerError
+from kledger.native.seam import ConsumerLink
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Acknowledgement
 
 
 class Waiting(NamedTuple):

@@ -5,8 +5,8 @@ of which all are there counts as a whole.
 Must not know: who waits for it.
 """
 
-from ledger import Position
-from subscriptions.model import ALL, Acknowledgement
+from kledger.ledger import Position
+from kledger.subscriptions.model import ALL, Acknowledgement
 
 
 class AcknowledgementsState:

@@ -7,10 +7,10 @@ open transaction is not owed yet. The loop is not held up meanwhile.
 Must not know: subscriptions, who asks.
 """
 
-from batches.header import read_base_offset, read_header, read_record_count
-from ledger import Cursor, CursorState, Entry
-from runtime.clock import Clock
-from topics import PartitionLog
+from kledger.batches.header import read_base_offset, read_header, read_record_count
+from kledger.ledger import Cursor, CursorState, Entry
+from kledger.runtime.clock import Clock
+from kledger.topics import PartitionLog
 
 PIECE_ENTRIES = 500
 PIECE_BYTES = 4 << 20

@@ -5,7 +5,7 @@ together do not come back together.
 Must not know: what is tried.
 """
 
-from runtime.entropy import Entropy
+from kledger.runtime.entropy import Entropy
 
 
 class Backoff:

@@ -10,18 +10,18 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Self
 
-from native.client_admin import ClientAdmin
-from native.client_services import PARTITION_REFRESH_MS, ClientServices
-from native.consumer import Consumer
-from native.errors import AlreadyClosed, InvalidArgument, Unavailable
-from native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
-from native.message_id import MessageId
-from native.open_together import close_all
-from native.operations import OPERATION_TIMEOUT_MS, Operation, Operations
-from native.producer import Producer
-from native.reader import Reader, places_of_latest
-from native.seam import LATEST, Broker
-from native.subscribe_options import (
+from kledger.native.client_admin import ClientAdmin
+from kledger.native.client_services import PARTITION_REFRESH_MS, ClientServices
+from kledger.native.consumer import Consumer
+from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
+from kledger.native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
+from kledger.native.message_id import MessageId
+from kledger.native.open_together import close_all
+from kledger.native.operations import OPERATION_TIMEOUT_MS, Operation, Operations
+from kledger.native.producer import Producer
+from kledger.native.reader import Reader, places_of_latest
+from kledger.native.seam import LATEST, Broker
+from kledger.native.subscribe_options import (
     DeadLetterPolicy,
     SubscribeOptions,
     check_name,
@@ -31,13 +31,13 @@ from native.subscribe_options import (
     target_of,
     type_of,
 )
-from runtime.blocking import BlockingPool
-from runtime.clock import Clock, SystemClock
-from runtime.entropy import Entropy, SystemEntropy
-from runtime.long_calls import LongCalls
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.model import SubscriptionType
+from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.model import SubscriptionType
 
 NAME_BYTES = 5
 """Randomness in the names of consumers and readers that were given none."""

@@ -7,18 +7,18 @@ Must not know: producers and consumers.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
-from native.client_services import ClientServices
-from native.errors import InvalidArgument
-from native.message import Message
-from native.message_id import MessageId
-from native.seam import (
+from kledger.native.client_services import ClientServices
+from kledger.native.errors import InvalidArgument
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.seam import (
     ClientMetrics,
     MetricsClient,
     SubscriptionStats,
     TopicStats,
 )
-from native.subscribe_options import check_name, check_number, check_settings, target_of
-from subscriptions.model import Delivery
+from kledger.native.subscribe_options import check_name, check_number, check_settings, target_of
+from kledger.subscriptions.model import Delivery
 
 
 class ClientAdmin(ABC):

@@ -6,13 +6,13 @@ Must not know: what is built on it.
 
 from dataclasses import dataclass
 
-from native.message_decoder import MessageDecoder
-from native.operations import Operations
-from native.seam import Broker
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.native.message_decoder import MessageDecoder
+from kledger.native.operations import Operations
+from kledger.native.seam import Broker
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 
 PARTITION_REFRESH_MS = 60_000
 """How often producers and consumers look whether their topic has got more partitions."""

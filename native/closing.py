@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Self
 
-from runtime.tasks import Supervisor
+from kledger.runtime.tasks import Supervisor
 
 
 class Closing:

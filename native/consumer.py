@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
-from native.client_services import ClientServices
-from native.closing import ClosedOnLeaving, Closing
-from native.dead_letter import DeadLetters
-from native.errors import (
+from kledger.native.client_services import ClientServices
+from kledger.native.closing import ClosedOnLeaving, Closing
+from kledger.native.dead_letter import DeadLetters
+from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
     KledgerError,
@@ -20,17 +20,17 @@ from native.errors import (
     Timeout,
     Unreadable,
 )
-from native.message import Message
-from native.message_id import MessageId
-from native.open_together import close_all, open_all
-from native.partition_consumer import PartitionConsumer
-from native.partition_watch import watch_partitions
-from native.producer import Producer
-from native.receive_queue import ReceiveQueue
-from native.seam import EARLIEST, Target, TopicInfo
-from native.subscribe_options import SubscribeOptions, check_number, target_of
-from runtime.signal import Signal
-from subscriptions.model import SubscriptionType
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.open_together import close_all, open_all
+from kledger.native.partition_consumer import PartitionConsumer
+from kledger.native.partition_watch import watch_partitions
+from kledger.native.producer import Producer
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.seam import EARLIEST, Target, TopicInfo
+from kledger.native.subscribe_options import SubscribeOptions, check_number, target_of
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import SubscriptionType
 
 BATCH_LINGER_MS = 100
 """How long `batch_receive` without a time limit waits for more, once there is something."""

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
-from native.acknowledgement_group import AcknowledgementGroup
-from native.client_services import ClientServices
-from native.errors import AlreadyClosed, KledgerError, Unreadable
-from native.message import Message
-from native.message_id import MessageId
-from native.receive_queue import ReceiveQueue
-from native.redelivery_timer import RedeliveryTimer
-from native.seam import ConsumerLink
-from native.subscribe_options import SubscribeOptions
-from subscriptions.model import Delivery, Piece
+from kledger.native.acknowledgement_group import AcknowledgementGroup
+from kledger.native.client_services import ClientServices
+from kledger.native.errors import AlreadyClosed, KledgerError, Unreadable
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.redelivery_timer import RedeliveryTimer
+from kledger.native.seam import ConsumerLink
+from kledger.native.subscribe_options import SubscribeOptions
+from kledger.subscriptions.model import Delivery, Piece
 
 
 class DeadLetterBox(Protocol):

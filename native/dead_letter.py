@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from native.client_services import ClientServices
-from native.consumer_session import ConsumerSession
-from native.errors import KledgerError
-from native.message import Message
-from native.message_id import MessageId
-from native.producer import Producer
+from kledger.native.client_services import ClientServices
+from kledger.native.consumer_session import ConsumerSession
+from kledger.native.errors import KledgerError
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.producer import Producer
 
 logger = logging.getLogger(__name__)
 

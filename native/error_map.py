@@ -8,11 +8,11 @@ Must not know: which call failed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import subscriptions.errors as subscriptions_errors
-import topics.errors as topics_errors
-from batches.errors import BatchError
-from ledger import LedgerError
-from native import errors
+import kledger.subscriptions.errors as subscriptions_errors
+import kledger.topics.errors as topics_errors
+from kledger.batches.errors import BatchError
+from kledger.ledger import LedgerError
+from kledger.native import errors
 
 _KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
     topics_errors.UnknownTopic: errors.TopicNotFound,

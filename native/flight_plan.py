@@ -8,7 +8,7 @@ Must not know: futures, links, time.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from native.message_codec import Outgoing
+from kledger.native.message_codec import Outgoing
 
 BATCH_COUNT_MAX = 1_000
 BATCH_BYTES_MAX = 128 << 10

@@ -6,8 +6,8 @@ does not go along.
 Must not know: where it goes.
 """
 
-from batches.builder import NewRecord, build_batch
-from batches.header import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import (
     DELETE_HORIZON_BIT,
     NO_PRODUCER_ID,
     BatchHeader,
@@ -15,9 +15,9 @@ from batches.header import (
     read_header,
     set_producer,
 )
-from batches.reader import iterate_records
-from ledger import Buffer
-from native.forwarder_state import SourceEntry
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Buffer
+from kledger.native.forwarder_state import SourceEntry
 
 
 def copied(entry: SourceEntry) -> bytearray | None:

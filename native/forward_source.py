@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 
-from batches.header import read_record_count
-from ledger import AlreadyMarkDeleted, Cursor, LedgerError
-from native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavailable
-from native.forwarder_state import SourceEntry
-from native.seam import Broker, ConsumerLink, ConsumerRequest
-from runtime.signal import Signal
-from subscriptions.model import ALL, Acknowledgement, Delivery
+from kledger.batches.header import read_record_count
+from kledger.ledger import AlreadyMarkDeleted, Cursor, LedgerError
+from kledger.native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavailable
+from kledger.native.forwarder_state import SourceEntry
+from kledger.native.seam import Broker, ConsumerLink, ConsumerRequest
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery
 
 PERMITS_MAX = 2_000
 """How many records may be on their way, or wait to be read."""

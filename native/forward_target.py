@@ -8,12 +8,12 @@ Must not know: where batches come from.
 
 from contextlib import suppress
 
-from batches.header import read_record_count, set_producer
-from ledger import Buffer
-from native.errors import KledgerError, Unavailable
-from native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
-from native.seam import Broker, ProducerLink
-from runtime.entropy import Entropy
+from kledger.batches.header import read_record_count, set_producer
+from kledger.ledger import Buffer
+from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
+from kledger.native.seam import Broker, ProducerLink
+from kledger.runtime.entropy import Entropy
 
 SENDS_IN_FLIGHT_MAX = 5
 """As many batches as a partition remembers of a producer. Source: Kafka's idempotent producer."""

@@ -11,12 +11,18 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeAlias, assert_never
 
-import ledger
-from batches.errors import BatchError
-from ledger import Buffer, LedgerError
-from native.errors import InvalidArgument, KledgerError, SubscriptionFenced, Timeout, Unavailable
-from native.forward_batch import copied
-from native.forwarder_state import (
+from kledger import ledger
+from kledger.batches.errors import BatchError
+from kledger.ledger import Buffer, LedgerError
+from kledger.native.errors import (
+    InvalidArgument,
+    KledgerError,
+    SubscriptionFenced,
+    Timeout,
+    Unavailable,
+)
+from kledger.native.forward_batch import copied
+from kledger.native.forwarder_state import (
     Effect,
     Failure,
     ForwarderState,
@@ -29,11 +35,11 @@ from native.forwarder_state import (
     Send,
     SourceEntry,
 )
-from runtime.clock import Clock
-from runtime.logs import RateLimitedLog
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
-from runtime.timers import TimerHandle, Timers
+from kledger.runtime.clock import Clock
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import TimerHandle, Timers
 
 logger = logging.getLogger(__name__)
 

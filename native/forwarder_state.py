@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ledger import Buffer, Position
+from kledger.ledger import Buffer, Position
 
 NO_REVISION = -1
 

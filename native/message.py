@@ -5,9 +5,9 @@ is changed or left out.
 Must not know: batches, and how the record came here.
 """
 
-from batches.record import Header
-from ledger import Position
-from native.message_id import MessageId
+from kledger.batches.record import Header
+from kledger.ledger import Position
+from kledger.native.message_id import MessageId
 
 OWN_HEADERS = "kledger."
 """Headers whose names begin so belong to the native façade and are no properties."""

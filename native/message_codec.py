@@ -9,20 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from batches.compression import OUTPUT_SIZE_MAX
-from batches.errors import BatchError, HoldsTooMuch
-from batches.header import BatchHeader, read_header
-from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
-from batches.reader import iterate_fields, open_body
-from batches.record import Header, RecordFields, read_rest
-from native.errors import InvalidArgument, Unreadable
-from native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
-from native.message_id import MessageId
-from native.subscribe_options import check_number
-from subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
-from subscriptions.model import ALL, Delivery
+from kledger.batches.buffers import Buffer
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from kledger.batches.compression import OUTPUT_SIZE_MAX
+from kledger.batches.errors import BatchError, HoldsTooMuch
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
+from kledger.batches.reader import iterate_fields, open_body
+from kledger.batches.record import Header, RecordFields, read_rest
+from kledger.native.errors import InvalidArgument, Unreadable
+from kledger.native.message import OWN_HEADERS, PRODUCER_NAME, SEQUENCE_ID, Message
+from kledger.native.message_id import MessageId
+from kledger.native.subscribe_options import check_number
+from kledger.subscriptions.entry_view import DELIVER_AT, DIGITS_MAX
+from kledger.subscriptions.model import ALL, Delivery
 
 EVENT_TIME_BIT = 0x01
 NATIVE_BIT = 0x02

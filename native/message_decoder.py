@@ -13,21 +13,27 @@ from contextlib import aclosing, suppress
 from itertools import islice
 from typing import TypedDict
 
-from batches.buffers import Buffer
-from batches.compression import OUTPUT_SIZE_MAX, release
-from batches.errors import BatchError, HoldsTooMuch
-from batches.header import BATCH_OVERHEAD, CODEC_MASK, FLAGS_AT, read_header, read_record_count
-from batches.pacing import STEPS_PER_PAUSE, Pause
-from batches.reader import iterate_fields, open_body
-from batches.record import check_rest, headers_start, read_varint
-from native.errors import AlreadyClosed, Unreadable
-from native.message import Message
-from native.message_codec import decode, iterate_messages, unreadable, wanted_fields
-from runtime.blocking import PoolClosed
-from runtime.long_calls import LongCalls
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
-from subscriptions.model import Delivery
+from kledger.batches.buffers import Buffer
+from kledger.batches.compression import OUTPUT_SIZE_MAX, release
+from kledger.batches.errors import BatchError, HoldsTooMuch
+from kledger.batches.header import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    FLAGS_AT,
+    read_header,
+    read_record_count,
+)
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause
+from kledger.batches.reader import iterate_fields, open_body
+from kledger.batches.record import check_rest, headers_start, read_varint
+from kledger.native.errors import AlreadyClosed, Unreadable
+from kledger.native.message import Message
+from kledger.native.message_codec import decode, iterate_messages, unreadable, wanted_fields
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Delivery
 
 RECORDS_AT_ONCE_MAX = 1_000
 """Records of a batch that is decoded on the loop: as many as a native producer puts into one."""

@@ -19,10 +19,10 @@ offset  size  field of `to_bytes`
 import struct
 from dataclasses import dataclass, field
 
-from ledger import Position
-from native.errors import InvalidArgument
-from native.seam import MessagePlace, RecordLocation
-from subscriptions.model import ALL, Acknowledgement
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import MessagePlace, RecordLocation
+from kledger.subscriptions.model import ALL, Acknowledgement
 
 _LAYOUT = struct.Struct(">Bqqiii")
 _VERSION = 1

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from native.errors import AlreadyClosed, KledgerError, Timeout
-from runtime.signal import Signal
-from runtime.timers import Timers
+from kledger.native.errors import AlreadyClosed, KledgerError, Timeout
+from kledger.runtime.signal import Signal
+from kledger.runtime.timers import Timers
 
 OPERATION_TIMEOUT_MS = 30_000
 """How long an operation may take, as `operationTimeout` of Pulsar's clients."""

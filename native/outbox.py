@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from runtime.signal import Signal
+from kledger.runtime.signal import Signal
 
 Item = TypeVar("Item")
 

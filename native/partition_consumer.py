@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
-from native.client_services import ClientServices
-from native.consumer_session import ConsumerSession, DeadLetterBox
-from native.errors import AlreadyClosed, KledgerError, SubscriptionFenced, Unavailable
-from native.message import Message
-from native.message_id import MessageId
-from native.receive_queue import ReceiveQueue
-from native.reconnecting import is_final, open_patiently, reconnect_backoff
-from native.seam import ConsumerRequest, Target
-from native.subscribe_options import SubscribeOptions
-from runtime.signal import Signal
+from kledger.native.client_services import ClientServices
+from kledger.native.consumer_session import ConsumerSession, DeadLetterBox
+from kledger.native.errors import AlreadyClosed, KledgerError, SubscriptionFenced, Unavailable
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.reconnecting import is_final, open_patiently, reconnect_backoff
+from kledger.native.seam import ConsumerRequest, Target
+from kledger.native.subscribe_options import SubscribeOptions
+from kledger.runtime.signal import Signal
 
 
 class PartitionConsumer:

@@ -8,13 +8,13 @@ Must not know: links, subscriptions.
 
 from functools import partial
 
-from native.error_map import translating
-from native.errors import InvalidArgument, KledgerError, TopicNotFound, Unavailable
-from native.served_partition import ServedPartition
-from runtime.clock import Clock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from topics import PartitionLog, Topic, TopicRegistry
+from kledger.native.error_map import translating
+from kledger.native.errors import InvalidArgument, KledgerError, TopicNotFound, Unavailable
+from kledger.native.served_partition import ServedPartition
+from kledger.runtime.clock import Clock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.topics import PartitionLog, Topic, TopicRegistry
 
 
 class PartitionDirectory:

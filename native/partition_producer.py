@@ -14,21 +14,21 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from batches.builder import NO_PRODUCER
-from native.client_services import ClientServices
-from native.errors import (
+from kledger.batches.builder import NO_PRODUCER
+from kledger.native.client_services import ClientServices
+from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
     KledgerError,
     NotInSequence,
     Unavailable,
 )
-from native.flight_plan import plan_flight
-from native.message_codec import Outgoing, encode
-from native.message_id import MessageId
-from native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
-from native.reconnecting import is_final, open_patiently
-from native.seam import ProducerLink, SendReceipt
+from kledger.native.flight_plan import plan_flight
+from kledger.native.message_codec import Outgoing, encode
+from kledger.native.message_id import MessageId
+from kledger.native.producer_sequence_state import PRODUCER_IDS, ProducerSequence
+from kledger.native.reconnecting import is_final, open_patiently
+from kledger.native.seam import ProducerLink, SendReceipt
 
 RESEND_PATIENCE_MS = 30_000
 """How long messages wait for a lost server to come back."""

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter
 
-from batches.header import (
+from kledger.batches.header import (
     CONTROL_BIT,
     FLAGS_AT,
     TRANSACTIONAL_BIT,
@@ -18,11 +18,11 @@ from batches.header import (
     read_base_offset,
     read_header,
 )
-from ledger import Buffer, Entry, Position
-from runtime.containment import FaultUnit
-from runtime.listeners import Listener
-from subscriptions.screen import NOTHING_HIDDEN, Sight
-from topics import AbortedTransaction, PartitionLog
+from kledger.ledger import Buffer, Entry, Position
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.listeners import Listener
+from kledger.subscriptions.screen import NOTHING_HIDDEN, Sight
+from kledger.topics import AbortedTransaction, PartitionLog
 
 _MARKED = CONTROL_BIT | TRANSACTIONAL_BIT
 _last_offset = attrgetter("last_offset")

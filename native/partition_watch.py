@@ -6,8 +6,8 @@ Must not know: who uses partitions for what.
 
 from collections.abc import Awaitable, Callable
 
-from native.client_services import ClientServices
-from native.errors import KledgerError
+from kledger.native.client_services import ClientServices
+from kledger.native.errors import KledgerError
 
 
 async def watch_partitions(

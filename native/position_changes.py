@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from native.seam import ConsumerRequest
-from topics.topic_names import resolve_name
+from kledger.native.seam import ConsumerRequest
+from kledger.topics.topic_names import resolve_name
 
 
 class PositionedLink(Protocol):

@@ -8,18 +8,18 @@ Must not know: how a batch travels.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from native.client_services import ClientServices
-from native.closing import ClosedOnLeaving, Closing
-from native.errors import AlreadyClosed, Full, KledgerError
-from native.message import Message
-from native.message_codec import Outgoing, outgoing, resent
-from native.message_id import MessageId
-from native.open_together import close_all, open_all
-from native.partition_choice import PartitionChoice
-from native.partition_producer import PartitionProducer, Pending, fail
-from native.partition_watch import watch_partitions
-from native.seam import TopicInfo
-from native.send_window_state import SendWindow
+from kledger.native.client_services import ClientServices
+from kledger.native.closing import ClosedOnLeaving, Closing
+from kledger.native.errors import AlreadyClosed, Full, KledgerError
+from kledger.native.message import Message
+from kledger.native.message_codec import Outgoing, outgoing, resent
+from kledger.native.message_id import MessageId
+from kledger.native.open_together import close_all, open_all
+from kledger.native.partition_choice import PartitionChoice
+from kledger.native.partition_producer import PartitionProducer, Pending, fail
+from kledger.native.partition_watch import watch_partitions
+from kledger.native.seam import TopicInfo
+from kledger.native.send_window_state import SendWindow
 
 
 class Producer(ClosedOnLeaving):

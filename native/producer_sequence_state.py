@@ -7,7 +7,7 @@ when the server is replaced by one that has given out other ids.
 Must not know: links, what is in a batch.
 """
 
-from batches.builder import BatchProducer
+from kledger.batches.builder import BatchProducer
 
 PRODUCER_IDS = 1 << 62
 """Ids given out by a server count from 0; one that is drawn is none of them."""

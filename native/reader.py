@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Self
 
-from native.client_services import ClientServices
-from native.closing import ClosedOnLeaving
-from native.consumer import Consumer
-from native.message import Message
-from native.message_id import MessageId
-from native.partition_consumer import PartitionConsumer
-from native.seam import EARLIEST, LATEST, Broker, MessagePlace, Target
-from native.subscribe_options import target_of
+from kledger.native.client_services import ClientServices
+from kledger.native.closing import ClosedOnLeaving
+from kledger.native.consumer import Consumer
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.partition_consumer import PartitionConsumer
+from kledger.native.seam import EARLIEST, LATEST, Broker, MessagePlace, Target
+from kledger.native.subscribe_options import target_of
 
 
 class Reader(ClosedOnLeaving):

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from native.errors import Unreadable
-from native.message import Message
-from native.message_decoder import LongDecoding, MessageDecoder
-from subscriptions.model import Delivery
+from kledger.native.errors import Unreadable
+from kledger.native.message import Message
+from kledger.native.message_decoder import LongDecoding, MessageDecoder
+from kledger.subscriptions.model import Delivery
 
 
 class Source(Protocol):

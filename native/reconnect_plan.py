@@ -6,7 +6,7 @@ be starting, or may still think that the old link lives.
 Must not know: links, clocks.
 """
 
-from native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavailable
+from kledger.native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavailable
 
 DELAY_FIRST_MS = 100
 DELAY_MAX_MS = 5_000

@@ -7,10 +7,10 @@ Must not know: what kind of link it is.
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from native import reconnect_plan
-from native.backoff import Backoff
-from native.client_services import ClientServices
-from native.errors import KledgerError
+from kledger.native import reconnect_plan
+from kledger.native.backoff import Backoff
+from kledger.native.client_services import ClientServices
+from kledger.native.errors import KledgerError
 
 Link = TypeVar("Link")
 

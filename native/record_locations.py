@@ -4,10 +4,10 @@ Rule: only a record that is there has a location; what was removed, or comes lat
 Must not know: links.
 """
 
-from batches.header import read_base_offset, read_header
-from native.errors import InvalidArgument
-from native.seam import NO_RECORD, MessagePlace, RecordLocation
-from native.served_partition import ServedPartition
+from kledger.batches.header import read_base_offset, read_header
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import NO_RECORD, MessagePlace, RecordLocation
+from kledger.native.served_partition import ServedPartition
 
 
 async def last_record(served: ServedPartition) -> RecordLocation:

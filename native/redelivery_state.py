@@ -7,8 +7,8 @@ Must not know: clocks, and who redelivers.
 
 import heapq
 
-from ledger import Position
-from subscriptions.model import ALL, Piece
+from kledger.ledger import Position
+from kledger.subscriptions.model import ALL, Piece
 
 TICK_MAX_MS = 100
 TICKS_PER_DELAY = 10

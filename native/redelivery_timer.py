@@ -7,11 +7,11 @@ Must not know: why a record is to come again.
 
 from collections.abc import Callable
 
-from ledger import Position
-from native.redelivery_state import RedeliveryState
-from runtime.clock import Clock
-from runtime.timers import TimerHandle, Timers
-from subscriptions.model import Piece
+from kledger.ledger import Position
+from kledger.native.redelivery_state import RedeliveryState
+from kledger.runtime.clock import Clock
+from kledger.runtime.timers import TimerHandle, Timers
+from kledger.subscriptions.model import Piece
 
 
 class RedeliveryTimer:

@@ -7,8 +7,8 @@ Must not know: streams, versions, how an error travels.
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_values import (
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_values import (
     location_to,
     mask_to,
     metrics_client_to,
@@ -18,7 +18,7 @@ from native.rpc_values import (
     target_from,
     topic_stats_to,
 )
-from native.seam import Broker
+from kledger.native.seam import Broker
 
 
 async def _lookup(broker: Broker, request: pb.LookupRequest) -> pb.LookupResponse:

@@ -11,20 +11,20 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ledger import Position
-from native.operations import OPERATION_TIMEOUT_MS
-from native.position_changes import PositionChanges
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_connection import KEEPALIVE_MS, RpcConnection
-from native.rpc_links import (
+from kledger.ledger import Position
+from kledger.native.operations import OPERATION_TIMEOUT_MS
+from kledger.native.position_changes import PositionChanges
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_connection import KEEPALIVE_MS, RpcConnection
+from kledger.native.rpc_links import (
     RpcConsumerLink,
     RpcLink,
     RpcProducerLink,
     first_consume_message,
     first_produce_message,
 )
-from native.rpc_protocol import VERSION_MAX, VERSION_MIN
-from native.rpc_values import (
+from kledger.native.rpc_protocol import VERSION_MAX, VERSION_MIN
+from kledger.native.rpc_values import (
     location_from,
     mask_from,
     metrics_client_from,
@@ -34,7 +34,7 @@ from native.rpc_values import (
     target_to,
     topic_stats_from,
 )
-from native.seam import (
+from kledger.native.seam import (
     ClientMetrics,
     ConsumerRequest,
     Ended,
@@ -46,10 +46,10 @@ from native.seam import (
     TopicInfo,
     TopicStats,
 )
-from runtime.clock import Clock, SystemClock
-from runtime.entropy import Entropy, SystemEntropy
-from runtime.tasks import Supervisor
-from subscriptions.model import Deliver
+from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Deliver
 
 CONNECT_PATIENCE_MS = 1_000
 """How long the first connection is tried again when it is refused: mostly there is no server."""

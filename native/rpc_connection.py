@@ -17,12 +17,12 @@ from typing import Any
 
 import grpc.aio
 
-from native.backoff import Backoff
-from native.errors import AlreadyClosed, KledgerError, Unavailable
-from native.operations import OPERATION_TIMEOUT_MS
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_errors import error_of_call, is_lost
-from native.rpc_protocol import (
+from kledger.native.backoff import Backoff
+from kledger.native.errors import AlreadyClosed, KledgerError, Unavailable
+from kledger.native.operations import OPERATION_TIMEOUT_MS
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_errors import error_of_call, is_lost
+from kledger.native.rpc_protocol import (
     CALLS,
     VERSION_KEY,
     VERSION_MAX,
@@ -31,10 +31,10 @@ from native.rpc_protocol import (
     agree,
     connection_options,
 )
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 import grpc
 import grpc.aio
 
-from native.errors import (
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerAssign,
     ConsumerBusy,
@@ -28,8 +28,8 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_protocol import Context
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_protocol import Context
 
 ERROR_KEY = "kledger-error"
 TEXT_LENGTH_MAX = 2_000

@@ -18,14 +18,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from native.errors import InvalidArgument, KledgerError
-from native.outbox import Outbox
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_errors import message_of
-from native.rpc_protocol import MESSAGE_BYTES_GOAL, Context
-from native.seam import Broker, ConsumerLink, ProducerLink
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
+from kledger.native.errors import InvalidArgument, KledgerError
+from kledger.native.outbox import Outbox
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_errors import message_of
+from kledger.native.rpc_protocol import MESSAGE_BYTES_GOAL, Context
+from kledger.native.seam import Broker, ConsumerLink, ProducerLink
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 

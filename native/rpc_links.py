@@ -17,28 +17,28 @@ from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
-from ledger import Buffer
-from native.errors import (
+from kledger.ledger import Buffer
+from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
     KledgerError,
     SubscriptionFenced,
     Unavailable,
 )
-from native.outbox import ITEM_BYTES, Outbox
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_connection import RpcConnection, is_own_task_cancelled
-from native.rpc_errors import error_of
-from native.rpc_protocol import MESSAGE_BYTES_GOAL
-from native.rpc_values import (
+from kledger.native.outbox import ITEM_BYTES, Outbox
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_connection import RpcConnection, is_own_task_cancelled
+from kledger.native.rpc_errors import error_of
+from kledger.native.rpc_protocol import MESSAGE_BYTES_GOAL
+from kledger.native.rpc_values import (
     acknowledgement_to,
     consumer_to,
     delivery_from,
     piece_to,
     position_from,
 )
-from native.seam import ConsumerRequest, Ended, SendReceipt
-from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
+from kledger.native.seam import ConsumerRequest, Ended, SendReceipt
+from kledger.subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import grpc.aio
 
-from native.errors import NotAllowed
-from native.proto import kledger_native_pb2 as pb
+from kledger.native.errors import NotAllowed
+from kledger.native.proto import kledger_native_pb2 as pb
 
 VERSION_MIN = 1
 VERSION_MAX = 1

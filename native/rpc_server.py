@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import grpc
 import grpc.aio
 
-from native.config import NativeConfig
-from native.delivery_window_state import DeliveryTotal
-from native.errors import KledgerError, NotAllowed, Unavailable
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_calls import UNARY
-from native.rpc_errors import abort
-from native.rpc_link_stream import LinkStream, fault
-from native.rpc_protocol import (
+from kledger.native.config import NativeConfig
+from kledger.native.delivery_window_state import DeliveryTotal
+from kledger.native.errors import KledgerError, NotAllowed, Unavailable
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_calls import UNARY
+from kledger.native.rpc_errors import abort
+from kledger.native.rpc_link_stream import LinkStream, fault
+from kledger.native.rpc_protocol import (
     CALLS,
     SERVICE,
     VERSION_KEY,
@@ -32,10 +32,10 @@ from native.rpc_protocol import (
     agree,
     connection_options,
 )
-from native.rpc_streams import ConsumerStream, ProducerStream
-from native.seam import Broker
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
+from kledger.native.rpc_streams import ConsumerStream, ProducerStream
+from kledger.native.seam import Broker
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
 
 logger = logging.getLogger(__name__)
 

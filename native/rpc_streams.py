@@ -8,23 +8,23 @@ Must not know: who listens, what a broker is made of.
 
 from collections.abc import Sequence
 
-from native.config import NativeConfig
-from native.delivery_window_state import DeliveryTotal, DeliveryWindow
-from native.errors import InvalidArgument, KledgerError
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_errors import message_of
-from native.rpc_link_stream import Answer, LinkStream, answer, fault
-from native.rpc_protocol import Context
-from native.rpc_values import (
+from kledger.native.config import NativeConfig
+from kledger.native.delivery_window_state import DeliveryTotal, DeliveryWindow
+from kledger.native.errors import InvalidArgument, KledgerError
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_errors import message_of
+from kledger.native.rpc_link_stream import Answer, LinkStream, answer, fault
+from kledger.native.rpc_protocol import Context
+from kledger.native.rpc_values import (
     acknowledgement_from,
     consumer_from,
     delivery_to,
     piece_from,
     position_to,
 )
-from native.seam import Broker, ConsumerLink, ProducerLink
-from runtime.tasks import Supervisor
-from subscriptions.model import Delivery
+from kledger.native.seam import Broker, ConsumerLink, ProducerLink
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Delivery
 
 PERMITS_MAX = 2**31
 """More at once are a mistake."""

@@ -4,10 +4,10 @@ Rule: one pair of functions for each value; what came from outside and cannot be
 Must not know: calls, streams, connections.
 """
 
-from ledger import Position
-from native.errors import InvalidArgument
-from native.proto import kledger_native_pb2 as pb
-from native.seam import (
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.seam import (
     EARLIEST,
     LATEST,
     ConsumerRequest,
@@ -19,7 +19,7 @@ from native.seam import (
     Target,
     TopicStats,
 )
-from subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
 
 _EDGES = {EARLIEST: pb.Target.EDGE_EARLIEST, LATEST: pb.Target.EDGE_LATEST}
 _EDGE_NAMES = {number: name for name, number in _EDGES.items()}

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
-from ledger import Buffer, Position
-from native.errors import KledgerError
-from subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
+from kledger.ledger import Buffer, Position
+from kledger.native.errors import KledgerError
+from kledger.subscriptions.model import Acknowledgement, Deliver, Piece, SubscriptionType
 
 EARLIEST = "earliest"
 LATEST = "latest"

@@ -10,21 +10,21 @@ from contextlib import contextmanager
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
-from native.backlog import count_backlog
-from native.error_map import translating
-from native.errors import KledgerError, TopicNotFound, Unavailable
-from native.partition_screen import PartitionScreen
-from native.rate_state import RateState
-from native.seam import LATEST, Target
-from native.targets import find_place
-from runtime.clock import Clock
-from runtime.containment import Unit, unit_of
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.model import Place
-from subscriptions.partition_subscriptions import PartitionSubscriptions
-from subscriptions.subscription import Subscription
-from topics import PartitionLog, Topic
+from kledger.native.backlog import count_backlog
+from kledger.native.error_map import translating
+from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
+from kledger.native.partition_screen import PartitionScreen
+from kledger.native.rate_state import RateState
+from kledger.native.seam import LATEST, Target
+from kledger.native.targets import find_place
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit, unit_of
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.model import Place
+from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
+from kledger.subscriptions.subscription import Subscription
+from kledger.topics import PartitionLog, Topic
 
 Result = TypeVar("Result")
 

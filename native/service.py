@@ -11,12 +11,12 @@ from dataclasses import replace
 from itertools import count
 from uuid import UUID
 
-from ledger import LedgerStore
-from native.error_map import translating
-from native.errors import NotAllowed, TopicNotFound, TopicTerminated
-from native.partition_directory import PartitionDirectory
-from native.record_locations import last_record, offset_of, record_at
-from native.seam import (
+from kledger.ledger import LedgerStore
+from kledger.native.error_map import translating
+from kledger.native.errors import NotAllowed, TopicNotFound, TopicTerminated
+from kledger.native.partition_directory import PartitionDirectory
+from kledger.native.record_locations import last_record, offset_of, record_at
+from kledger.native.seam import (
     ConsumerLink,
     ConsumerRequest,
     Ended,
@@ -25,19 +25,19 @@ from native.seam import (
     RecordLocation,
     TopicInfo,
 )
-from native.served_partition import ServedPartition
-from native.service_admin import KafkaClients, ServiceAdmin
-from native.service_checks import check_request
-from native.service_consumer import ServiceConsumer
-from native.service_producer import ServiceProducer
-from native.targets import check_target
-from runtime.clock import Clock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.model import Deliver
-from subscriptions.subscription import Subscription
-from topics import Topic, TopicRegistry
-from topics.errors import TopicExists
+from kledger.native.served_partition import ServedPartition
+from kledger.native.service_admin import KafkaClients, ServiceAdmin
+from kledger.native.service_checks import check_request
+from kledger.native.service_consumer import ServiceConsumer
+from kledger.native.service_producer import ServiceProducer
+from kledger.native.targets import check_target
+from kledger.runtime.clock import Clock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.model import Deliver
+from kledger.subscriptions.subscription import Subscription
+from kledger.topics import Topic, TopicRegistry
+from kledger.topics.errors import TopicExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
 

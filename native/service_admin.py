@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from ledger import Position
-from native.error_map import translating
-from native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
-from native.partition_directory import PartitionDirectory
-from native.record_locations import last_record
-from native.seam import (
+from kledger.ledger import Position
+from kledger.native.error_map import translating
+from kledger.native.errors import ConsumerBusy, InvalidArgument, SubscriptionNotFound
+from kledger.native.partition_directory import PartitionDirectory
+from kledger.native.record_locations import last_record
+from kledger.native.seam import (
     ClientMetrics,
     MessagePlace,
     MetricsClient,
@@ -25,11 +25,11 @@ from native.seam import (
     Target,
     TopicStats,
 )
-from native.served_partition import ServedPartition
-from native.service_checks import check_count, check_name
-from native.targets import check_target
-from subscriptions.subscription import Subscription
-from topics import TopicRegistry
+from kledger.native.served_partition import ServedPartition
+from kledger.native.service_checks import check_count, check_name
+from kledger.native.targets import check_target
+from kledger.subscriptions.subscription import Subscription
+from kledger.topics import TopicRegistry
 
 PARTITIONS_MAX = 100_000
 PEEK_ENTRIES_MAX = 1_000

@@ -5,9 +5,9 @@ says what was expected; what a room below checks itself is left to it.
 Must not know: topics, subscriptions.
 """
 
-from native.errors import InvalidArgument
-from native.seam import ConsumerRequest
-from native.targets import check_target
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import ConsumerRequest
+from kledger.native.targets import check_target
 
 NAME_SIZE_MAX = 255
 COUNT_MAX = (1 << 31) - 1

@@ -7,15 +7,15 @@ Must not know: who gets what.
 
 from collections.abc import Sequence
 
-from native.error_map import native_error, translating
-from native.errors import KledgerError, SubscriptionNotFound
-from native.seam import ConsumerRequest, Ended
-from native.served_partition import ServedPartition
-from native.service_checks import check_count
-from subscriptions.errors import SubscriptionClosed, SubscriptionsError
-from subscriptions.model import Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
-from subscriptions.subscription import Subscription
-from subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.native.error_map import native_error, translating
+from kledger.native.errors import KledgerError, SubscriptionNotFound
+from kledger.native.seam import ConsumerRequest, Ended
+from kledger.native.served_partition import ServedPartition
+from kledger.native.service_checks import check_count
+from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionsError
+from kledger.subscriptions.model import Acknowledgement, ConsumerOptions, Deliver, Delivery, Piece
+from kledger.subscriptions.subscription import Subscription
+from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 
 PERMITS_MAX = 1 << 20
 """More at once are of no use to anybody."""

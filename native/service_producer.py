@@ -8,17 +8,17 @@ Must not know: what is in a batch.
 
 import asyncio
 
-from ledger import Buffer, LedgerStore
-from native.error_map import native_error, translating
-from native.errors import AlreadyClosed, KledgerError
-from native.seam import Ended, SendReceipt
-from native.served_partition import ServedPartition
-from native.stored_batches import StoredBatches
-from runtime.blocking import PoolClosed
-from runtime.later import Later
-from runtime.signal import Signal
-from topics import AppendResult, RecordWalk, Walked, WalkNeeded
-from topics.errors import OutOfOrderSequence
+from kledger.ledger import Buffer, LedgerStore
+from kledger.native.error_map import native_error, translating
+from kledger.native.errors import AlreadyClosed, KledgerError
+from kledger.native.seam import Ended, SendReceipt
+from kledger.native.served_partition import ServedPartition
+from kledger.native.stored_batches import StoredBatches
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.later import Later
+from kledger.runtime.signal import Signal
+from kledger.topics import AppendResult, RecordWalk, Walked, WalkNeeded
+from kledger.topics.errors import OutOfOrderSequence
 
 
 class ServiceProducer:

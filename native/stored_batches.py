@@ -8,13 +8,13 @@ Must not know: who sends.
 
 from contextlib import suppress
 
-from batches.errors import BatchError
-from batches.header import BatchHeader, read_header
-from ledger import Buffer, Position
-from native.errors import Unavailable
-from native.seam import SendReceipt
-from topics import PartitionLog
-from topics.producer_state import SEQUENCE_MASK, ProducerEntry
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader, read_header
+from kledger.ledger import Buffer, Position
+from kledger.native.errors import Unavailable
+from kledger.native.seam import SendReceipt
+from kledger.topics import PartitionLog
+from kledger.topics.producer_state import SEQUENCE_MASK, ProducerEntry
 
 SEARCHED_ENTRIES_MAX = 10_000
 """How far the log is searched. Batches that were under way together lie close to each other."""

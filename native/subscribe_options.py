@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 
-from native.errors import InvalidArgument
-from native.message_id import MessageId
-from native.seam import EARLIEST, LATEST, NUMBER_MAX, Target
-from subscriptions.model import SLOT_COUNT, SubscriptionType
+from kledger.native.errors import InvalidArgument
+from kledger.native.message_id import MessageId
+from kledger.native.seam import EARLIEST, LATEST, NUMBER_MAX, Target
+from kledger.subscriptions.model import SLOT_COUNT, SubscriptionType
 
 RECEIVER_QUEUE_SIZE_MAX = 500_000
 

@@ -7,13 +7,13 @@ newest that can be seen is before every transaction that is open.
 Must not know: subscriptions; only the words in which they take a place.
 """
 
-from batches.header import read_header
-from ledger import LATEST as LATEST_POSITION
-from ledger import Position
-from native.errors import InvalidArgument
-from native.seam import EARLIEST, LATEST, NUMBER_MAX, MessagePlace, Target
-from subscriptions.model import Place
-from topics import PartitionLog
+from kledger.batches.header import read_header
+from kledger.ledger import LATEST as LATEST_POSITION
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import EARLIEST, LATEST, NUMBER_MAX, MessagePlace, Target
+from kledger.subscriptions.model import Place
+from kledger.topics import PartitionLog
 
 INT32_MAX = (1 << 31) - 1
 

@@ -12,17 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from native.backoff import Backoff
-from native.errors import InvalidArgument, Timeout, TopicExists, TopicNotFound, Unavailable
-from native.forward_source import LinkSource
-from native.forward_target import LinkTarget
-from native.forwarder import Forwarder, PrepareEntry, as_it_is
-from native.forwarder_state import ForwardLimits
-from native.seam import Broker, ConsumerRequest, MessagePlace, TopicInfo
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.tasks import Supervisor
-from subscriptions.model import SubscriptionType
+from kledger.native.backoff import Backoff
+from kledger.native.errors import InvalidArgument, Timeout, TopicExists, TopicNotFound, Unavailable
+from kledger.native.forward_source import LinkSource
+from kledger.native.forward_target import LinkTarget
+from kledger.native.forwarder import Forwarder, PrepareEntry, as_it_is
+from kledger.native.forwarder_state import ForwardLimits
+from kledger.native.seam import Broker, ConsumerRequest, MessagePlace, TopicInfo
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import SubscriptionType
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,13 @@ and the id of the topic is stored beside it, so that a recreated topic inherits 
 Must not know: members, generations, topics as objects, the wire.
 """
 
-from offsets.offsets_state import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, Place
-from offsets.store import OffsetStore
+from kledger.offsets.offsets_state import (
+    NO_EXPIRY,
+    CommittedOffset,
+    ExpiryRule,
+    OffsetsState,
+    Place,
+)
+from kledger.offsets.store import OffsetStore
 
 __all__ = ["NO_EXPIRY", "CommittedOffset", "ExpiryRule", "OffsetStore", "OffsetsState", "Place"]

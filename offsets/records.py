@@ -22,7 +22,7 @@ import struct
 import uuid
 from typing import Final
 
-from offsets.offsets_state import CommittedOffset, Place
+from kledger.offsets.offsets_state import CommittedOffset, Place
 
 KEY_PREFIX: Final = b"offset\x01"
 PENDING_PREFIX: Final = b"pending-offset\x01"

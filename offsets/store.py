@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from ledger import LedgerError, LedgerStore
-from offsets.offsets_state import CommittedOffset, OffsetsState, Place
-from offsets.records import (
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.offsets.offsets_state import CommittedOffset, OffsetsState, Place
+from kledger.offsets.records import (
     KEY_PREFIX,
     PENDING_PREFIX,
     decode_key,

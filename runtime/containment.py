@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVarTuple
 
-from runtime.clock import Clock
-from runtime.logs import RateLimitedLog
-from runtime.metrics import Metrics
+from kledger.runtime.clock import Clock
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ Must not know: what the memory was for.
 
 from collections.abc import Callable
 
-from runtime.allocator import release_free_memory
-from runtime.blocking import BlockingPool
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.tasks import Supervisor
+from kledger.runtime.allocator import release_free_memory
+from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.tasks import Supervisor
 
 PERIOD_MS = 30_000
 

@@ -7,7 +7,7 @@ Must not know: what has changed.
 
 from collections.abc import Callable
 
-from runtime.containment import Containment, FaultUnit, unit_of
+from kledger.runtime.containment import Containment, FaultUnit, unit_of
 
 Listener = Callable[[], None]
 

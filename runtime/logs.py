@@ -7,7 +7,7 @@ Must not know: what the messages are about.
 
 import logging
 
-from runtime.clock import Clock
+from kledger.runtime.clock import Clock
 
 
 class RateLimitedLog:

@@ -9,8 +9,8 @@ Must not know: what is computed.
 import asyncio
 from collections.abc import Callable
 
-from runtime.blocking import Arguments, BlockingRunner, Result
-from runtime.switch_interval import SWITCH_INTERVAL
+from kledger.runtime.blocking import Arguments, BlockingRunner, Result
+from kledger.runtime.switch_interval import SWITCH_INTERVAL
 
 
 class LongCalls:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from asyncio_throttle.throttler import Throttler
 
-from runtime.clock import Clock, SystemClock
+from kledger.runtime.clock import Clock, SystemClock
 
 POLLS_PER_PERIOD = 4
 """Throttler asks the time again and again while it waits: this often at most."""

@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
-from runtime.clock import SystemClock
-from runtime.containment import Containment, FaultUnit
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.containment import Containment, FaultUnit
 
 logger = logging.getLogger(__name__)
 

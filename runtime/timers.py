@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Generic, TypeVar
 
-from runtime.clock import Clock
-from runtime.containment import FaultUnit, unit_of
-from runtime.tasks import Supervisor
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import FaultUnit, unit_of
+from kledger.runtime.tasks import Supervisor
 
 Key = TypeVar("Key", bound=Hashable)
 

@@ -4,10 +4,10 @@ Rule: pure. Records that are all of their entry are the entry.
 Must not know: cursors, dispatchers.
 """
 
-from ledger import EntryPart
-from subscriptions.entry_view import RECORDS_MAX
-from subscriptions.errors import InvalidRequest
-from subscriptions.model import ALL, Acknowledgement, Piece
+from kledger.ledger import EntryPart
+from kledger.subscriptions.entry_view import RECORDS_MAX
+from kledger.subscriptions.errors import InvalidRequest
+from kledger.subscriptions.model import ALL, Acknowledgement, Piece
 
 
 def indexes_of(records: int) -> list[int]:

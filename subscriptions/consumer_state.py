@@ -5,9 +5,9 @@ piece that is handed out may go beyond permits and limit; nothing begins without
 Must not know: which records it has, other consumers.
 """
 
-from subscriptions.errors import InvalidRequest
-from subscriptions.model import ConsumerOptions
-from subscriptions.unacked_limit_state import UnackedLimit
+from kledger.subscriptions.errors import InvalidRequest
+from kledger.subscriptions.model import ConsumerOptions
+from kledger.subscriptions.unacked_limit_state import UnackedLimit
 
 PERMITS_MAX = 1 << 40
 """What is asked for beyond it does not count."""

@@ -7,8 +7,8 @@ Must not know: clocks, consumers; what is delayed is with nobody.
 
 import heapq
 
-from ledger import Position
-from subscriptions.entry_view import SlotRecords
+from kledger.ledger import Position
+from kledger.subscriptions.entry_view import SlotRecords
 
 
 class DelayedState:

@@ -6,7 +6,7 @@ Must not know: who uses them.
 
 from dataclasses import dataclass
 
-from subscriptions.errors import InvalidRequest
+from kledger.subscriptions.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ledger import Entry, Position
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.model import ConsumerOptions, Delivery, Piece
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.model import ConsumerOptions, Delivery, Piece
 
 HandOut: TypeAlias = dict[int, list[Delivery]]
 """What each consumer gets, by its number, in order."""

@@ -14,8 +14,8 @@ from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from batches.pacing import Pause
-from ledger import (
+from kledger.batches.pacing import Pause
+from kledger.ledger import (
     AlreadyClosed,
     Buffer,
     Cursor,
@@ -27,17 +27,17 @@ from ledger import (
     Position,
     ResetInProgress,
 )
-from runtime.blocking import PoolClosed
-from runtime.clock import Clock
-from runtime.containment import FaultUnit
-from runtime.logs import RateLimitedLog
-from runtime.long_calls import LongCalls
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
-from runtime.timers import TimerHandle, Timers
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import DispatchState, HandOut, ReplayingState, Rewind
-from subscriptions.entry_view import (
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import TimerHandle, Timers
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import DispatchState, HandOut, ReplayingState, Rewind
+from kledger.subscriptions.entry_view import (
     SlotRecords,
     deliver_at_cost,
     deliver_at_ms,
@@ -46,14 +46,14 @@ from subscriptions.entry_view import (
     record_count,
     slot_records,
 )
-from subscriptions.errors import SubscriptionClosed, SubscriptionFenced
-from subscriptions.held_entries import HeldEntries
-from subscriptions.key_shared_state import KeySharedState
-from subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
-from subscriptions.screen import EVERYTHING, Screen
-from subscriptions.shared_state import SharedState
-from subscriptions.sharing_state import SharingState
-from subscriptions.single_active_state import SingleActiveState
+from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced
+from kledger.subscriptions.held_entries import HeldEntries
+from kledger.subscriptions.key_shared_state import KeySharedState
+from kledger.subscriptions.model import ConsumerOptions, Deliver, Piece, SubscriptionType
+from kledger.subscriptions.screen import EVERYTHING, Screen
+from kledger.subscriptions.shared_state import SharedState
+from kledger.subscriptions.sharing_state import SharingState
+from kledger.subscriptions.single_active_state import SingleActiveState
 
 logger = logging.getLogger(__name__)
 

@@ -10,13 +10,19 @@ from collections.abc import Iterable
 from typing import TypeAlias
 from zlib import crc32
 
-from batches.errors import BatchError
-from batches.header import BATCH_OVERHEAD, CODEC_MASK, FLAGS_AT, read_header, read_record_count
-from batches.pacing import Pause, no_pause
-from batches.reader import iterate_fields, opened_body
-from batches.record import headers_start, read_header_values
-from ledger import Buffer, Position
-from subscriptions.model import SLOT_COUNT
+from kledger.batches.errors import BatchError
+from kledger.batches.header import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    FLAGS_AT,
+    read_header,
+    read_record_count,
+)
+from kledger.batches.pacing import Pause, no_pause
+from kledger.batches.reader import iterate_fields, opened_body
+from kledger.batches.record import headers_start, read_header_values
+from kledger.ledger import Buffer, Position
+from kledger.subscriptions.model import SLOT_COUNT
 
 DELIVER_AT = "kledger.deliver-at"
 """The header with the time, in ms as decimal digits, before which a record is not handed out. Only

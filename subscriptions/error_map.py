@@ -7,9 +7,9 @@ Must not know: which call failed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import ledger
-from ledger import LedgerError
-from subscriptions import errors
+from kledger import ledger
+from kledger.ledger import LedgerError
+from kledger.subscriptions import errors
 
 _KINDS: dict[type, type[errors.SubscriptionsError]] = {
     ledger.InvalidArgument: errors.InvalidRequest,

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
-from ledger import Cursor, Entry, EntryPart, LedgerError, Position
-from runtime.containment import FaultUnit
-from subscriptions.screen import Screen
+from kledger.ledger import Cursor, Entry, EntryPart, LedgerError, Position
+from kledger.runtime.containment import FaultUnit
+from kledger.subscriptions.screen import Screen
 
 
 class HeldEntries:

@@ -9,15 +9,15 @@ here it is that of records.
 
 from collections.abc import Iterator, Mapping
 
-from ledger import Buffer, Entry, Position
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import HandOut
-from subscriptions.entry_view import SlotRecords, slot_records
-from subscriptions.replay_queue_state import SlotLine, SlotQueue
-from subscriptions.sharing_state import SharingState
-from subscriptions.slot_holders_state import SlotHolders
-from subscriptions.slot_owners_state import SlotOwners, owners_for
+from kledger.ledger import Buffer, Entry, Position
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import HandOut
+from kledger.subscriptions.entry_view import SlotRecords, slot_records
+from kledger.subscriptions.replay_queue_state import SlotLine, SlotQueue
+from kledger.subscriptions.sharing_state import SharingState
+from kledger.subscriptions.slot_holders_state import SlotHolders
+from kledger.subscriptions.slot_owners_state import SlotOwners, owners_for
 
 
 class KeySharedState(SharingState):

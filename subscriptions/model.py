@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from batches.header import read_record_count
-from ledger import Buffer, Position
+from kledger.batches.header import read_record_count
+from kledger.ledger import Buffer, Position
 
 ALL = -1
 """The mask of every record of an entry, however many there are."""

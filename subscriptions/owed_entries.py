@@ -7,9 +7,9 @@ Must not know: consumers.
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 
-from ledger import LATEST, Cursor, Entry, ManagedLedger
-from subscriptions.entry_view import mask_of, record_count
-from subscriptions.screen import Screen
+from kledger.ledger import LATEST, Cursor, Entry, ManagedLedger
+from kledger.subscriptions.entry_view import mask_of, record_count
+from kledger.subscriptions.screen import Screen
 
 READ_ENTRIES_MAX = 100
 READ_BYTES_MAX = 1 << 20

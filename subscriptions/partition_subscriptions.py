@@ -12,21 +12,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.long_calls import LongCalls
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.error_map import translating
-from subscriptions.errors import (
+from kledger.ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.error_map import translating
+from kledger.subscriptions.errors import (
     InvalidRequest,
     SubscriptionClosed,
     SubscriptionsError,
 )
-from subscriptions.model import Place
-from subscriptions.screen import EVERYTHING, Screen
-from subscriptions.subscription import Subscription, SubscriptionHost, check_place
+from kledger.subscriptions.model import Place
+from kledger.subscriptions.screen import EVERYTHING, Screen
+from kledger.subscriptions.subscription import Subscription, SubscriptionHost, check_place
 
 Result = TypeVar("Result")
 

@@ -7,8 +7,8 @@ Must not know: why they leave, limits, the order in which they are handed out.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ledger import Position
-from subscriptions.model import Piece
+from kledger.ledger import Position
+from kledger.subscriptions.model import Piece
 
 
 class Held(NamedTuple):

@@ -9,7 +9,7 @@ Must not know: consumers.
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from ledger import Position
+from kledger.ledger import Position
 
 MARKS_MAX = 1_000
 """So often a record is counted at most when the cursor goes back as a whole."""

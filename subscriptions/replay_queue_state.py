@@ -7,7 +7,7 @@ Must not know: consumers, keys.
 
 from bisect import bisect_left, insort
 
-from ledger import Position
+from kledger.ledger import Position
 
 FEW_FRESH = 32
 """So many new positions are put in their places one by one; more are sorted in."""

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
-from ledger import Entry, Position
-from runtime.containment import FaultUnit
-from runtime.listeners import Listener
+from kledger.ledger import Entry, Position
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.listeners import Listener
 
 
 class Sight(NamedTuple):

@@ -7,14 +7,14 @@ Must not know: keys, cursors, clocks. Source: Pulsar's PersistentDispatcherMulti
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ledger import Buffer, Entry, Position
-from subscriptions.consumer_pick import pick_shared
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import HandOut
-from subscriptions.entry_view import SlotRecords
-from subscriptions.replay_queue_state import ReplayQueue
-from subscriptions.sharing_state import SharingState
+from kledger.ledger import Buffer, Entry, Position
+from kledger.subscriptions.consumer_pick import pick_shared
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import HandOut
+from kledger.subscriptions.entry_view import SlotRecords
+from kledger.subscriptions.replay_queue_state import ReplayQueue
+from kledger.subscriptions.sharing_state import SharingState
 
 
 class SharedState(SharingState):

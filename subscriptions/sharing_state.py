@@ -9,16 +9,16 @@ Must not know: cursors, clocks, who of the consumers is the right one.
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from ledger import Buffer, Entry, Position
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.delayed_state import DelayedState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import HandOut, ReplayingState, Rewind
-from subscriptions.entry_view import SlotRecords, deliver_at_ms, record_count
-from subscriptions.model import ALL, Delivery, Piece
-from subscriptions.pending_state import PendingState
-from subscriptions.redelivery_state import RedeliveryCounts
-from subscriptions.unacked_limit_state import UnackedLimit
+from kledger.ledger import Buffer, Entry, Position
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.delayed_state import DelayedState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import HandOut, ReplayingState, Rewind
+from kledger.subscriptions.entry_view import SlotRecords, deliver_at_ms, record_count
+from kledger.subscriptions.model import ALL, Delivery, Piece
+from kledger.subscriptions.pending_state import PendingState
+from kledger.subscriptions.redelivery_state import RedeliveryCounts
+from kledger.subscriptions.unacked_limit_state import UnackedLimit
 
 
 class SharingState(ReplayingState):

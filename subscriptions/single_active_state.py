@@ -8,15 +8,15 @@ Must not know: cursors, clocks. Source: Pulsar's PersistentDispatcherSingleActiv
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ledger import Entry, Position
-from subscriptions.consumer_pick import pick_exclusive, pick_failover
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import DispatchState, HandOut, Rewind
-from subscriptions.entry_view import record_count
-from subscriptions.errors import ConsumerBusy
-from subscriptions.model import ALL, Delivery, Piece
-from subscriptions.redelivery_state import RewindMarks
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.consumer_pick import pick_exclusive, pick_failover
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import DispatchState, HandOut, Rewind
+from kledger.subscriptions.entry_view import record_count
+from kledger.subscriptions.errors import ConsumerBusy
+from kledger.subscriptions.model import ALL, Delivery, Piece
+from kledger.subscriptions.redelivery_state import RewindMarks
 
 UNACKED_COUNTED_MAX = 100_000
 """So many entries are counted as handed out; nothing but that number depends on them."""

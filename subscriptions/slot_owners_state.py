@@ -12,8 +12,8 @@ from hashlib import blake2b
 from struct import Struct
 from typing import Protocol
 
-from subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
-from subscriptions.model import SLOT_COUNT, ConsumerOptions
+from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
+from kledger.subscriptions.model import SLOT_COUNT, ConsumerOptions
 
 DIGESTS_PER_CONSUMER = 4
 """Each is 32 points: with 128 in all, shares differ by about a tenth."""

@@ -11,17 +11,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
-from ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.long_calls import LongCalls
-from runtime.tasks import Supervisor
-from runtime.timers import TimerHandle, Timers
-from subscriptions.acknowledgement_plan import indexes_of
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.error_map import translating
-from subscriptions.errors import (
+from kledger.ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import TimerHandle, Timers
+from kledger.subscriptions.acknowledgement_plan import indexes_of
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.error_map import translating
+from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     SubscriptionClosed,
@@ -29,7 +29,7 @@ from subscriptions.errors import (
     SubscriptionFenced,
     SubscriptionsError,
 )
-from subscriptions.model import (
+from kledger.subscriptions.model import (
     ConsumerOptions,
     Deliver,
     Delivery,
@@ -37,9 +37,9 @@ from subscriptions.model import (
     SubscriptionStats,
     SubscriptionType,
 )
-from subscriptions.owed_entries import OwedEntry, owed_entries
-from subscriptions.screen import Screen
-from subscriptions.subscription_consumer import Ended, SubscriptionConsumer
+from kledger.subscriptions.owed_entries import OwedEntry, owed_entries
+from kledger.subscriptions.screen import Screen
+from kledger.subscriptions.subscription_consumer import Ended, SubscriptionConsumer
 
 CONSUMERS_MAX = 10_000
 """So many consumers share one subscription of one partition at most."""

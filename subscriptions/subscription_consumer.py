@@ -9,12 +9,12 @@ Must not know: who else is there, how a position is set.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from ledger import Cursor, ManagedLedger
-from subscriptions.acknowledgement_plan import entry_part, piece
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.error_map import translating
-from subscriptions.errors import InvalidRequest, SubscriptionsError
-from subscriptions.model import Acknowledgement, Piece
+from kledger.ledger import Cursor, ManagedLedger
+from kledger.subscriptions.acknowledgement_plan import entry_part, piece
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.error_map import translating
+from kledger.subscriptions.errors import InvalidRequest, SubscriptionsError
+from kledger.subscriptions.model import Acknowledgement, Piece
 
 Ended: TypeAlias = Callable[[SubscriptionsError | None], None]
 """Called once when a consumer was let go without having left; plain, on the loop, must not raise.

@@ -2,7 +2,7 @@
 
 import logging
 
-LOGGER = "runtime.containment"
+LOGGER = "kledger.runtime.containment"
 
 
 class Contained(logging.Handler):

@@ -5,9 +5,9 @@ rules kept in one place. What stands here is the face that the façades use.
 Must not know: wire formats, connections, committed offsets of groups.
 """
 
-from topics.config_keys import CONFIG_KEYS
-from topics.config_values import ConfigType
-from topics.errors import (
+from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.topics.config_values import ConfigType
+from kledger.topics.errors import (
     InvalidConfig,
     InvalidReplicationFactor,
     InvalidTopicName,
@@ -16,15 +16,15 @@ from topics.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from topics.partition_log import PartitionLog
-from topics.partition_places import Location
-from topics.record_walk import RecordWalk, Walked, WalkNeeded
-from topics.registry import TopicRegistry
-from topics.results import AppendResult, ReadResult
-from topics.topic import Topic
-from topics.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
-from topics.topic_names import check_name
-from topics.transaction_state import AbortedTransaction
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_places import Location
+from kledger.topics.record_walk import RecordWalk, Walked, WalkNeeded
+from kledger.topics.registry import TopicRegistry
+from kledger.topics.results import AppendResult, ReadResult
+from kledger.topics.topic import Topic
+from kledger.topics.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
+from kledger.topics.topic_names import check_name
+from kledger.topics.transaction_state import AbortedTransaction
 
 __all__ = [
     "CONFIG_KEYS",

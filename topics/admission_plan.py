@@ -8,8 +8,8 @@ redo it.
 Must not know: offsets, producers, clocks.
 """
 
-from batches.errors import InvalidTimestamp
-from batches.header import (
+from kledger.batches.errors import InvalidTimestamp
+from kledger.batches.header import (
     LOG_APPEND_TIME_BIT,
     BatchHeader,
     check,
@@ -17,9 +17,9 @@ from batches.header import (
     set_log_append_time,
     set_max_timestamp,
 )
-from batches.validation import NO_TIMESTAMP, RECORD_ERRORS_MAX
-from topics.record_walk import RecordWalk, Walked, WalkNeeded
-from topics.topic_config import TopicConfig
+from kledger.batches.validation import NO_TIMESTAMP, RECORD_ERRORS_MAX
+from kledger.topics.record_walk import RecordWalk, Walked, WalkNeeded
+from kledger.topics.topic_config import TopicConfig
 
 
 def admit(

@@ -8,7 +8,7 @@ Must not know: which values are in force anywhere.
 
 from dataclasses import dataclass
 
-from topics.config_values import (
+from kledger.topics.config_values import (
     INT_MAX,
     LONG_MAX,
     REPLICAS,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from topics.errors import InvalidConfig
+from kledger.topics.errors import InvalidConfig
 
 ConfigValue = int | float | bool | str | tuple[str, ...]
 SHORT_MAX = (1 << 15) - 1

@@ -5,7 +5,7 @@ partition travel as values inside results; they are raised only where one thing 
 Must not know: error numbers; the gateway maps classes to them.
 """
 
-from batches import errors as batch_errors
+from kledger.batches import errors as batch_errors
 
 RecordErrors = tuple[tuple[int, str], ...]
 

@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
-from runtime.clock import Clock
-from topics.errors import TopicsError
-from topics.topic import Topic
+from kledger.runtime.clock import Clock
+from kledger.topics.errors import TopicsError
+from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 

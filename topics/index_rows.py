@@ -10,10 +10,10 @@ Must not know: entries, what is searched for.
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
-from ledger import LedgerStore
-from topics import records
-from topics.keys import PartitionKeys, ids_behind
-from topics.offset_index import Interval
+from kledger.ledger import LedgerStore
+from kledger.topics import records
+from kledger.topics.keys import PartitionKeys, ids_behind
+from kledger.topics.offset_index import Interval
 
 WALK_ROWS = 16
 """Rows fetched at once where they are looked at one after the other."""

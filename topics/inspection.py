@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from batches.errors import BatchError, CorruptBatch
-from batches.header import BatchHeader, read_header, verify_checksum
-from ledger import Position
-from topics import records
-from topics.errors import UnreadableRow
-from topics.keys import TOPIC_PREFIX, PartitionKeys, ids_behind
-from topics.offset_index import Interval
-from topics.records import TopicRecord
-from topics.topic_config import TopicDefaults, effective_config
+from kledger.batches.errors import BatchError, CorruptBatch
+from kledger.batches.header import BatchHeader, read_header, verify_checksum
+from kledger.ledger import Position
+from kledger.topics import records
+from kledger.topics.errors import UnreadableRow
+from kledger.topics.keys import TOPIC_PREFIX, PartitionKeys, ids_behind
+from kledger.topics.offset_index import Interval
+from kledger.topics.records import TopicRecord
+from kledger.topics.topic_config import TopicDefaults, effective_config
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<index>\d+)/(?P<id>[0-9a-f]{32})", re.DOTALL)
 

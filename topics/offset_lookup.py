@@ -14,14 +14,14 @@ from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
 
-from batches.errors import CorruptBatch
-from batches.header import BatchHeader, read_header
-from batches.pacing import Pause, no_pause
-from batches.reader import iterate_times
-from ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
-from runtime.blocking import PoolClosed
-from topics.index_rows import IndexRows
-from topics.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.pacing import Pause, no_pause
+from kledger.batches.reader import iterate_times
+from kledger.ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
+from kledger.runtime.blocking import PoolClosed
+from kledger.topics.index_rows import IndexRows
+from kledger.topics.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
 
 SEARCH_ENTRIES = 256
 SEARCH_BYTES = 1 << 20

@@ -9,11 +9,11 @@ Must not know: whose cursors they are, how the topic gets its new count.
 import logging
 from contextlib import suppress
 
-from ledger import LedgerError, LedgerStore
-from topics.errors import TopicsError
-from topics.partition_notes import ledger_config
-from topics.results import from_ledger_error
-from topics.topic import Topic
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.topics.errors import TopicsError
+from kledger.topics.partition_notes import ledger_config
+from kledger.topics.results import from_ledger_error
+from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 

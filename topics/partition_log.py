@@ -12,33 +12,33 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from batches.buffers import Buffer
-from batches.builder import build_control_batch
-from batches.errors import BatchError
-from batches.header import LENGTH_FIELD_END, patch_base_offset
-from ledger import LedgerError, LedgerState, ManagedLedger, Position
-from runtime.clock import Clock
-from runtime.containment import Containment, FaultUnit
-from runtime.listeners import Listener, Listeners
-from runtime.long_calls import LongCalls
-from topics.admission_plan import admit
-from topics.errors import (
+from kledger.batches.buffers import Buffer
+from kledger.batches.builder import build_control_batch
+from kledger.batches.errors import BatchError
+from kledger.batches.header import LENGTH_FIELD_END, patch_base_offset
+from kledger.ledger import LedgerError, LedgerState, ManagedLedger, Position
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Containment, FaultUnit
+from kledger.runtime.listeners import Listener, Listeners
+from kledger.runtime.long_calls import LongCalls
+from kledger.topics.admission_plan import admit
+from kledger.topics.errors import (
     OffsetOutOfRange,
     StorageFailed,
     TopicsError,
     UnknownPartition,
     from_batch_error,
 )
-from topics.idle_state import IdleState
-from topics.offset_lookup import OffsetLookup, TimestampedOffset
-from topics.partition_notes import PartitionNotes
-from topics.partition_places import Location, PartitionPlaces
-from topics.partition_reader import PartitionReader
-from topics.partition_state import PartitionState
-from topics.pending_appends import PendingAppends
-from topics.producer_state import ProducerEntry
-from topics.record_walk import Walked, WalkNeeded, walk_at_once
-from topics.results import (
+from kledger.topics.idle_state import IdleState
+from kledger.topics.offset_lookup import OffsetLookup, TimestampedOffset
+from kledger.topics.partition_notes import PartitionNotes
+from kledger.topics.partition_places import Location, PartitionPlaces
+from kledger.topics.partition_reader import PartitionReader
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.pending_appends import PendingAppends
+from kledger.topics.producer_state import ProducerEntry
+from kledger.topics.record_walk import Walked, WalkNeeded, walk_at_once
+from kledger.topics.results import (
     NO_OFFSET,
     AppendDone,
     AppendResult,
@@ -48,9 +48,9 @@ from topics.results import (
     rejected,
     translating,
 )
-from topics.tail_state import TailState
-from topics.topic_config import TopicConfig
-from topics.transaction_state import AbortedTransaction
+from kledger.topics.tail_state import TailState
+from kledger.topics.topic_config import TopicConfig
+from kledger.topics.transaction_state import AbortedTransaction
 
 LEADER_EPOCH = 0
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ledger import (
+from kledger.ledger import (
     LATEST,
     AlreadyClosed,
     LedgerError,
@@ -21,16 +21,16 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
 )
-from runtime.blocking import PoolClosed
-from runtime.tasks import Supervisor
-from topics import records
-from topics.keys import PartitionKeys
-from topics.offset_index import UNKNOWN, IndexRow, OffsetIndex, Span, interval_bytes
-from topics.partition_places import PartitionPlaces
-from topics.partition_state import PartitionState
-from topics.retention_plan import KeptLedger, Removal, plan_removal
-from topics.topic_config import TopicConfig
-from topics.transaction_state import AbortedTransaction
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.tasks import Supervisor
+from kledger.topics import records
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.offset_index import UNKNOWN, IndexRow, OffsetIndex, Span, interval_bytes
+from kledger.topics.partition_places import PartitionPlaces
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.retention_plan import KeptLedger, Removal, plan_removal
+from kledger.topics.topic_config import TopicConfig
+from kledger.topics.transaction_state import AbortedTransaction
 
 Row = tuple[bytes, bytes | None]
 CHECKPOINT_ENTRIES_MIN = 1000

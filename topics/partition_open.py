@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from batches.buffers import Buffer
-from batches.errors import BatchError
-from batches.header import BatchHeader, read_header
-from batches.reader import read_is_commit
-from ledger import (
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.reader import read_is_commit
+from kledger.ledger import (
     EARLIEST,
     LedgerError,
     LedgerInfo,
@@ -24,23 +24,23 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
 )
-from runtime.clock import Clock
-from runtime.tasks import Supervisor
-from topics import records
-from topics.errors import StorageFailed
-from topics.index_rows import IndexRows
-from topics.keys import PartitionKeys, ids_behind
-from topics.offset_index import IndexRow, OffsetIndex, interval_bytes
-from topics.offset_lookup import OffsetLookup
-from topics.partition_log import PartitionLog
-from topics.partition_notes import PartitionNotes, ledger_config
-from topics.partition_places import PartitionPlaces
-from topics.partition_state import PartitionState
-from topics.producer_state import ProducerTable
-from topics.results import from_ledger_error
-from topics.tail_state import TailState
-from topics.topic_config import TopicConfig, TopicDefaults
-from topics.transaction_state import AbortedTransaction
+from kledger.runtime.clock import Clock
+from kledger.runtime.tasks import Supervisor
+from kledger.topics import records
+from kledger.topics.errors import StorageFailed
+from kledger.topics.index_rows import IndexRows
+from kledger.topics.keys import PartitionKeys, ids_behind
+from kledger.topics.offset_index import IndexRow, OffsetIndex, interval_bytes
+from kledger.topics.offset_lookup import OffsetLookup
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_notes import PartitionNotes, ledger_config
+from kledger.topics.partition_places import PartitionPlaces
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.producer_state import ProducerTable
+from kledger.topics.results import from_ledger_error
+from kledger.topics.tail_state import TailState
+from kledger.topics.topic_config import TopicConfig, TopicDefaults
+from kledger.topics.transaction_state import AbortedTransaction
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ Must not know: who keeps which place, appends.
 
 from typing import NamedTuple
 
-from batches.header import read_header
-from ledger import ManagedLedger, Position
-from topics.offset_lookup import OffsetLookup, TimestampedOffset
-from topics.partition_state import PartitionState
-from topics.tail_state import TailState
+from kledger.batches.header import read_header
+from kledger.ledger import ManagedLedger, Position
+from kledger.topics.offset_lookup import OffsetLookup, TimestampedOffset
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.tail_state import TailState
 
 
 class Location(NamedTuple):

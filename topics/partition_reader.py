@@ -6,16 +6,16 @@ of them copied, and never reaches behind the limit that the caller sets.
 Must not know: appends, requests.
 """
 
-from batches.buffers import Buffer
-from batches.errors import BatchError
-from batches.header import BatchHeader, read_header
-from ledger import Entry, LedgerError, ManagedLedger, Position
-from topics.errors import OffsetOutOfRange, StorageFailed
-from topics.offset_lookup import OffsetLookup
-from topics.partition_state import PartitionState
-from topics.read_hints import ReadHints
-from topics.results import ReadResult, failed_read, from_ledger_error
-from topics.tail_state import TailState
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader, read_header
+from kledger.ledger import Entry, LedgerError, ManagedLedger, Position
+from kledger.topics.errors import OffsetOutOfRange, StorageFailed
+from kledger.topics.offset_lookup import OffsetLookup
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.read_hints import ReadHints
+from kledger.topics.results import ReadResult, failed_read, from_ledger_error
+from kledger.topics.tail_state import TailState
 
 BYTES_UNKNOWN = 1 << 40
 READ_ENTRIES_MAX = 4096

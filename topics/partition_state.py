@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from batches.header import TRANSACTIONAL_BIT, BatchHeader
-from topics.errors import InvalidTransactionState
-from topics.producer_state import (
+from kledger.batches.header import TRANSACTIONAL_BIT, BatchHeader
+from kledger.topics.errors import InvalidTransactionState
+from kledger.topics.producer_state import (
     NO_TRANSACTION,
     SEQUENCE_MASK,
     BatchRange,
@@ -21,7 +21,7 @@ from topics.producer_state import (
     ProducerTable,
     last_sequence,
 )
-from topics.transaction_state import AbortedTransaction, TransactionState
+from kledger.topics.transaction_state import AbortedTransaction, TransactionState
 
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 

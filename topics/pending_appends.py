@@ -9,14 +9,14 @@ Must not know: how batches get in, requests.
 from collections import deque
 from itertools import chain
 
-from ledger import LedgerError, Position
-from runtime.containment import Containment, FaultUnit, Unit
-from topics.errors import TopicsError
-from topics.partition_notes import PartitionNotes
-from topics.partition_state import PartitionState
-from topics.producer_state import BatchRange
-from topics.results import AppendDone, AppendResult, from_ledger_error, rejected
-from topics.tail_state import TailState
+from kledger.ledger import LedgerError, Position
+from kledger.runtime.containment import Containment, FaultUnit, Unit
+from kledger.topics.errors import TopicsError
+from kledger.topics.partition_notes import PartitionNotes
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.producer_state import BatchRange
+from kledger.topics.results import AppendDone, AppendResult, from_ledger_error, rejected
+from kledger.topics.tail_state import TailState
 
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 

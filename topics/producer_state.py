@@ -11,7 +11,7 @@ ProducerAppendInfo.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from topics.errors import InvalidProducerEpoch, OutOfOrderSequence
+from kledger.topics.errors import InvalidProducerEpoch, OutOfOrderSequence
 
 SEQUENCE_MASK = 0x7FFF_FFFF
 WINDOW_BATCHES = 5

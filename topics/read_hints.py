@@ -5,7 +5,7 @@ log has that offset. The oldest goes when there are too many.
 Must not know: readers; two of them at the same offset share a hint.
 """
 
-from ledger import Position
+from kledger.ledger import Position
 
 HINTS_MAX = 256
 

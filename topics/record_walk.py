@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from batches.compression import Codec
-from batches.errors import BatchError, HoldsTooMuch
-from batches.header import BATCH_OVERHEAD, BatchHeader
-from batches.pacing import Pause, no_pause
-from batches.validation import NO_TIMESTAMP, check_records
-from topics.topic_config import TopicConfig
+from kledger.batches.compression import Codec
+from kledger.batches.errors import BatchError, HoldsTooMuch
+from kledger.batches.header import BATCH_OVERHEAD, BatchHeader
+from kledger.batches.pacing import Pause, no_pause
+from kledger.batches.validation import NO_TIMESTAMP, check_records
+from kledger.topics.topic_config import TopicConfig
 
 AT_ONCE_BYTES_MAX = 4096
 """A body that is no larger, uncompressed, is walked where the append is: the way to a thread and

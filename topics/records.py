@@ -12,11 +12,11 @@ from struct import Struct
 from struct import error as struct_error
 from uuid import UUID
 
-from batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
-from topics.errors import UnreadableRow
-from topics.offset_index import Interval, Span
-from topics.producer_state import BatchRange, ProducerEntry
-from topics.transaction_state import AbortedTransaction
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause
+from kledger.topics.errors import UnreadableRow
+from kledger.topics.offset_index import Interval, Span
+from kledger.topics.producer_state import BatchRange, ProducerEntry
+from kledger.topics.transaction_state import AbortedTransaction
 
 VERSION = 1
 _LOG_START = Struct(">Bq")

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import UUID
 
-from ledger import LedgerError, LedgerStore
-from runtime.clock import Clock, SystemClock
-from runtime.entropy import Entropy, SystemEntropy
-from runtime.listeners import Listeners
-from runtime.tasks import Supervisor
-from topics import records
-from topics.errors import (
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.entropy import Entropy, SystemEntropy
+from kledger.runtime.listeners import Listeners
+from kledger.runtime.tasks import Supervisor
+from kledger.topics import records
+from kledger.topics.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopicName,
@@ -25,16 +25,16 @@ from topics.errors import (
     TopicsError,
     UnknownTopic,
 )
-from topics.idle_partitions import close_idle_partitions
-from topics.keys import TOPIC_PREFIX, deletion_key, topic_key
-from topics.partition_addition import PartitionAddition
-from topics.records import TopicRecord
-from topics.results import from_ledger_error
-from topics.retention import CommittedOffset, enforce_retention, no_group
-from topics.topic import Topic, unknown_topic
-from topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
-from topics.topic_names import check_name, collision_key, is_internal, resolve_name
-from topics.topic_remains import TopicRemains
+from kledger.topics.idle_partitions import close_idle_partitions
+from kledger.topics.keys import TOPIC_PREFIX, deletion_key, topic_key
+from kledger.topics.partition_addition import PartitionAddition
+from kledger.topics.records import TopicRecord
+from kledger.topics.results import from_ledger_error
+from kledger.topics.retention import CommittedOffset, enforce_retention, no_group
+from kledger.topics.topic import Topic, unknown_topic
+from kledger.topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
+from kledger.topics.topic_names import check_name, collision_key, is_internal, resolve_name
+from kledger.topics.topic_remains import TopicRemains
 
 logger = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from batches.buffers import Buffer
-from batches.errors import BatchError
-from ledger import AlreadyClosed, LedgerError, Position, Terminated
-from topics.errors import StorageFailed, TopicsError, TopicTerminated, UnknownPartition
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import BatchError
+from kledger.ledger import AlreadyClosed, LedgerError, Position, Terminated
+from kledger.topics.errors import StorageFailed, TopicsError, TopicTerminated, UnknownPartition
 
 NO_OFFSET = -1
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 from uuid import UUID
 
-from ledger import LedgerError, LedgerStore
-from runtime.clock import Clock
-from topics import records
-from topics.errors import TopicsError
-from topics.keys import PartitionKeys, ids_behind
-from topics.partition_log import PartitionLog
-from topics.retention_plan import is_any_due
-from topics.topic import Topic
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.runtime.clock import Clock
+from kledger.topics import records
+from kledger.topics.errors import TopicsError
+from kledger.topics.keys import PartitionKeys, ids_behind
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.retention_plan import is_any_due
+from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ Must not know: storage, clocks. Source: Kafka's UnifiedLog.deleteOldSegments.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ledger import LedgerInfo
-from topics.offset_index import UNKNOWN, Span
-from topics.topic_config import TopicConfig
+from kledger.ledger import LedgerInfo
+from kledger.topics.offset_index import UNKNOWN, Span
+from kledger.topics.topic_config import TopicConfig
 
 
 class KeptLedger(NamedTuple):

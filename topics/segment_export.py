@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from batches.buffers import Buffer
-from batches.header import BatchHeader
-from batches.segment_index import SegmentIndex
+from kledger.batches.buffers import Buffer
+from kledger.batches.header import BatchHeader
+from kledger.batches.segment_index import SegmentIndex
 
 LEADER_EPOCH = 0
 

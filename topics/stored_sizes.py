@@ -7,8 +7,8 @@ Must not know: who asks.
 
 from collections.abc import Iterable, Sequence
 
-from ledger import LedgerError, LedgerStore
-from topics.topic import Topic
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.topics.topic import Topic
 
 READ_TOGETHER_MAX = 256
 """Partitions whose rows are read in one call of a thread."""

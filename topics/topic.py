@@ -8,21 +8,21 @@ Must not know: other topics, how topics are stored.
 from collections.abc import Mapping
 from uuid import UUID
 
-from ledger import LedgerError, LedgerStore
-from runtime.clock import Clock
-from runtime.keyed_locks import KeyedLocks
-from runtime.tasks import Supervisor
-from topics.errors import StorageFailed, TopicsError, UnknownPartition, UnknownTopic
-from topics.partition_log import PartitionLog
-from topics.partition_open import (
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.runtime.clock import Clock
+from kledger.runtime.keyed_locks import KeyedLocks
+from kledger.runtime.tasks import Supervisor
+from kledger.topics.errors import StorageFailed, TopicsError, UnknownPartition, UnknownTopic
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_open import (
     PartitionSite,
     create_partition,
     managed_ledger_name,
     open_partition,
 )
-from topics.records import TopicRecord
-from topics.results import translating
-from topics.topic_config import (
+from kledger.topics.records import TopicRecord
+from kledger.topics.results import translating
+from kledger.topics.topic_config import (
     TopicConfig,
     TopicDefaults,
     effective_config,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
-from batches.validation import RecordRules
-from topics.config_keys import CONFIG_KEYS, GROUPS, SUBSCRIPTIONS, WAITS_FOR, ConfigKey
-from topics.config_values import ConfigType, ConfigValue, normal_text, parse
-from topics.errors import InvalidConfig
+from kledger.batches.validation import RecordRules
+from kledger.topics.config_keys import CONFIG_KEYS, GROUPS, SUBSCRIPTIONS, WAITS_FOR, ConfigKey
+from kledger.topics.config_values import ConfigType, ConfigValue, normal_text, parse
+from kledger.topics.errors import InvalidConfig
 
 KEPT_MAX = 256
 """Different sets of settings whose outcome is kept; topics with the same ones share it."""

@@ -7,7 +7,7 @@ Must not know: which topics exist.
 
 import re
 
-from topics.errors import InvalidTopicName
+from kledger.topics.errors import InvalidTopicName
 
 NAME_SIZE_MAX = 249
 INTERNAL_NAMES = frozenset(

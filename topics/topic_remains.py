@@ -13,12 +13,12 @@ from functools import partial
 from itertools import count
 from uuid import UUID
 
-from ledger import AlreadyClosed, Fenced, LedgerError, LedgerStore
-from runtime.tasks import Supervisor
-from topics import records
-from topics.keys import DELETION_PREFIX, PARTITION_PREFIX, deletion_key
-from topics.partition_open import managed_ledger_name
-from topics.records import TopicRecord
+from kledger.ledger import AlreadyClosed, Fenced, LedgerError, LedgerStore
+from kledger.runtime.tasks import Supervisor
+from kledger.topics import records
+from kledger.topics.keys import DELETION_PREFIX, PARTITION_PREFIX, deletion_key
+from kledger.topics.partition_open import managed_ledger_name
+from kledger.topics.records import TopicRecord
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,15 @@ from pathlib import Path
 
 from benchmarks.programs.command_line import Durability
 from benchmarks.programs.many_ledgers import rss_mb
-from ledger import EARLIEST, LATEST, Cursor, LedgerStore, ManagedLedger, Position, StoreConfig
+from kledger.ledger import (
+    EARLIEST,
+    LATEST,
+    Cursor,
+    LedgerStore,
+    ManagedLedger,
+    Position,
+    StoreConfig,
+)
 
 _ENTRY = b"x" * 10
 _APPENDED_AT_ONCE = 2_000

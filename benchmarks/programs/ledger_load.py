@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.programs.command_line import Durability
-from ledger import EARLIEST, LedgerStore, ManagedLedger, Position, StoreConfig
+from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, Position, StoreConfig
 
 _ADDS_UNDER_WAY = 16
 _READ_ENTRIES = 64

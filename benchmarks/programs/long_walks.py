@@ -20,10 +20,10 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from batches.builder import NewRecord, build_batch
-from batches.compression import Codec
 from benchmarks import wire
 from compat_tests.frames import read_frame
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.compression import Codec
 from kledger.testing import Server
 
 _TOPIC = "long-walks"

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.programs.command_line import Durability
-from ledger import LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from kledger.ledger import LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 
 _AT_ONCE = 200
 _ENTRY = b"x" * 100

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages import k32_describe_configs as k32
-from gateway.wire.messages import k33_alter_configs as k33
-from gateway.wire.messages import k44_incremental_alter_configs as k44
-from gateway.wire.messages.k74_list_config_resources import ListConfigResourcesRequest
+from kledger.gateway.wire.messages import k32_describe_configs as k32
+from kledger.gateway.wire.messages import k33_alter_configs as k33
+from kledger.gateway.wire.messages import k44_incremental_alter_configs as k44
+from kledger.gateway.wire.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 METRICS, GROUP = 16, 32

@@ -19,10 +19,10 @@ from typing import Any
 from compat_tests.deadlines import WAIT_S
 from compat_tests.frames import read_frame
 from compat_tests.servers.metadata_probe import answers
-from gateway.wire import messages
-from gateway.wire.codec import decode, encode
-from gateway.wire.header import encode_request_header, response_body_start
-from gateway.wire.schema import Message
+from kledger.gateway.wire import messages
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.header import encode_request_header, response_body_start
+from kledger.gateway.wire.schema import Message
 
 TIMEOUT_S = 60.0
 CLIENT_ID = "differential"

@@ -9,14 +9,14 @@ from compat_tests.differential import words
 from compat_tests.differential.group_scripts import Changes
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from gateway.wire.messages.k15_describe_groups import DescribeGroupsRequest
-from gateway.wire.messages.k16_list_groups import ListGroupsRequest
-from gateway.wire.messages.k68_consumer_group_heartbeat import (
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kledger.gateway.wire.messages.k16_list_groups import ListGroupsRequest
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from gateway.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from kledger.gateway.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 
 BEAT, DESCRIBE = 68, 69
 JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2

@@ -7,8 +7,8 @@ from typing import Final
 from compat_tests.differential.connection import message_modules
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 
 SAID_ELSEWHERE: Final = {0, 18, 24, 66}
 """Produce has no answer then (acks 0), AddPartitionsToTxn none of Kafka; ApiVersions is below.

@@ -8,14 +8,14 @@ from uuid import UUID
 from compat_tests.differential import words
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages.k01_fetch import FetchRequest, FetchTopic, ForgottenTopic
-from gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest
-from gateway.wire.messages.k21_delete_records import (
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest, FetchTopic, ForgottenTopic
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 FETCH: Final = 1
 SESSIONS_SINCE: Final = 7

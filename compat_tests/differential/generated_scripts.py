@@ -13,7 +13,7 @@ from compat_tests.differential.recipes import RECIPES, SHARED, Recipe
 from compat_tests.differential.scripts import add_script
 from compat_tests.differential.side import Side
 from compat_tests.differential.variants import filled, variants
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 
 def play(recipe: Recipe, side: Side) -> None:

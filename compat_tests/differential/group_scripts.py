@@ -8,16 +8,16 @@ from uuid import UUID
 from compat_tests.differential import words
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages import k11_join_group as k11
-from gateway.wire.messages import k13_leave_group as k13
-from gateway.wire.messages import k14_sync_group as k14
-from gateway.wire.messages import k47_offset_delete as k47
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from gateway.wire.messages.k15_describe_groups import DescribeGroupsRequest
-from gateway.wire.messages.k16_list_groups import ListGroupsRequest
-from gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.messages import k11_join_group as k11
+from kledger.gateway.wire.messages import k13_leave_group as k13
+from kledger.gateway.wire.messages import k14_sync_group as k14
+from kledger.gateway.wire.messages import k47_offset_delete as k47
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.wire.messages.k15_describe_groups import DescribeGroupsRequest
+from kledger.gateway.wire.messages.k16_list_groups import ListGroupsRequest
+from kledger.gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 COMMIT, FETCH_OFFSETS, FIND, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 10, 11, 12, 13, 14
 DESCRIBE, LIST, DELETE_GROUPS, DELETE_OFFSETS = 15, 16, 42, 47

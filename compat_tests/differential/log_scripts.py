@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from batches.builder import BatchProducer
 from compat_tests.differential import words
 from compat_tests.differential.fetch_scripts import cut_before
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
 from compat_tests.records import FIRST_TIMESTAMP_MS
-from gateway.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsTopic
-from gateway.wire.messages.k21_delete_records import (
+from kledger.batches.builder import BatchProducer
+from kledger.gateway.wire.messages.k02_list_offsets import ListOffsetsRequest, ListOffsetsTopic
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from gateway.wire.messages.k23_offset_for_leader_epoch import (
+from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from gateway.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from kledger.gateway.wire.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
 
 LIST_OFFSETS: Final = 2
 DELETE_RECORDS: Final = 21

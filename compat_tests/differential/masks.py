@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
-from batches.header import BatchHeader, verify_checksum
-from batches.reader import iterate_batches, iterate_records
 from compat_tests.differential.connection import Closed, Silent
-from gateway.wire.schema import Message, Struct, fields_of
+from kledger.batches.header import BatchHeader, verify_checksum
+from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.gateway.wire.schema import Message, Struct, fields_of
 
 Plain = Any
 KINDS: Final = {

@@ -9,11 +9,11 @@ from compat_tests.differential.group_scripts import LEAVE, Member, describe
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
 from compat_tests.differential.txn_producer import Producer, begun, produce
-from gateway.wire.messages import k13_leave_group as k13
-from gateway.wire.messages import k14_sync_group as k14
-from gateway.wire.messages import k47_offset_delete as k47
-from gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
-from gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kledger.gateway.wire.messages import k13_leave_group as k13
+from kledger.gateway.wire.messages import k14_sync_group as k14
+from kledger.gateway.wire.messages import k47_offset_delete as k47
+from kledger.gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kledger.gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
 
 SUBSCRIPTION_HEAD, ASSIGNMENT_HEAD = b"\0\0\0\0\0\1", b"\0\0\0\0\0\1"
 NOBODY_S_DATA = b"\xff\xff\xff\xff"

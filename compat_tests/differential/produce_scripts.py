@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
-from batches.header import refresh_checksum
 from compat_tests.differential import words
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
 from compat_tests.records import CODECS, FIRST_TIMESTAMP_MS
-from gateway.wire.messages.k00_produce import ProduceRequest, TopicProduceData
-from gateway.wire.primitives import ZERO_UUID
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
+from kledger.batches.header import refresh_checksum
+from kledger.gateway.wire.messages.k00_produce import ProduceRequest, TopicProduceData
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 PRODUCE: Final = 0
 DAY_MS: Final = 86_400_000

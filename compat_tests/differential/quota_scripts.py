@@ -9,9 +9,9 @@ from compat_tests.differential import words
 from compat_tests.differential.connection import CLIENT_ID
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages import k48_describe_client_quotas as k48
-from gateway.wire.messages import k49_alter_client_quotas as k49
-from gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kledger.gateway.wire.messages import k48_describe_client_quotas as k48
+from kledger.gateway.wire.messages import k49_alter_client_quotas as k49
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 DESCRIBE, ALTER = 48, 49
 EXACT, DEFAULT, ANY, NO_SUCH_MATCH = range(4)

@@ -15,10 +15,10 @@ from compat_tests.differential.group_scripts import SESSION_MS, Member
 from compat_tests.differential.side import Side
 from compat_tests.differential.txn_producer import LONG_MS, Producer
 from compat_tests.records import FIRST_TIMESTAMP_MS
-from gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
-from gateway.wire.messages.k20_delete_topics import DeleteTopicState
-from gateway.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicState
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 Known = dict[str, Any]
 SHARED: Final = "of-all-recipes"

@@ -20,10 +20,10 @@ from compat_tests.differential.connection import (
     message_modules,
 )
 from compat_tests.differential.masks import Masks, Plain
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from gateway.wire.schema import Message
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.schema import Message
 
 LOADING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

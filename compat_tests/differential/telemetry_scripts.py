@@ -7,14 +7,16 @@ from __future__ import annotations
 from typing import Any, Final
 from uuid import UUID
 
-from batches.compression import Codec
 from compat_tests.differential.config_scripts import METRICS, SET, changed, replaced
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
 from compat_tests.settings import dotted
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
-from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
+from kledger.batches.compression import Codec
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from kledger.gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
 
 NAME, PREFIX, SOFTWARE = "telemetry", "org.apache.kafka.", "telemetry-probe"
 BYTES_MAX: Final = 1 << 20

@@ -19,7 +19,7 @@ from compat_tests.differential.masks import Masks
 from compat_tests.differential.scripts import SCRIPTS
 from compat_tests.differential.side import Exchange, Side
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
 
 pytestmark = pytest.mark.slow
 SETTINGS = {

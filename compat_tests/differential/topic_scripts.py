@@ -7,16 +7,16 @@ from typing import Final
 from compat_tests.differential import words
 from compat_tests.differential.scripts import script
 from compat_tests.differential.side import Side
-from gateway.wire.messages import k19_create_topics as k19
-from gateway.wire.messages import k20_delete_topics as k20
-from gateway.wire.messages import k32_describe_configs as k32
-from gateway.wire.messages import k33_alter_configs as k33
-from gateway.wire.messages import k35_describe_log_dirs as k35
-from gateway.wire.messages import k37_create_partitions as k37
-from gateway.wire.messages import k44_incremental_alter_configs as k44
-from gateway.wire.messages import k75_describe_topic_partitions as k75
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
+from kledger.gateway.wire.messages import k19_create_topics as k19
+from kledger.gateway.wire.messages import k20_delete_topics as k20
+from kledger.gateway.wire.messages import k32_describe_configs as k32
+from kledger.gateway.wire.messages import k33_alter_configs as k33
+from kledger.gateway.wire.messages import k35_describe_log_dirs as k35
+from kledger.gateway.wire.messages import k37_create_partitions as k37
+from kledger.gateway.wire.messages import k44_incremental_alter_configs as k44
+from kledger.gateway.wire.messages import k75_describe_topic_partitions as k75
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k60_describe_cluster import DescribeClusterRequest
 
 METADATA: Final = 3
 CREATE: Final = 19

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from batches.builder import BatchProducer
 from compat_tests.differential import words
 from compat_tests.differential.side import Side
-from gateway.wire.messages import k24_add_partitions_to_txn as k24
-from gateway.wire.messages import k28_txn_offset_commit as k28
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from gateway.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from gateway.wire.messages.k26_end_txn import EndTxnRequest
-from gateway.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
-from gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
-from gateway.wire.primitives import ZERO_UUID
+from kledger.batches.builder import BatchProducer
+from kledger.gateway.wire.messages import k24_add_partitions_to_txn as k24
+from kledger.gateway.wire.messages import k28_txn_offset_commit as k28
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest
+from kledger.gateway.wire.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
+from kledger.gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 RISING_SINCE: Final = 5
 """EndTxn: from here on every end raises the epoch."""

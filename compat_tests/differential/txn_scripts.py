@@ -17,12 +17,12 @@ from compat_tests.differential.txn_producer import (
     begun,
     produce,
 )
-from gateway.wire.messages import k24_add_partitions_to_txn as k24
-from gateway.wire.messages import k27_write_txn_markers as k27
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
-from gateway.wire.messages.k66_list_transactions import ListTransactionsRequest
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.messages import k24_add_partitions_to_txn as k24
+from kledger.gateway.wire.messages import k27_write_txn_markers as k27
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from kledger.gateway.wire.messages.k66_list_transactions import ListTransactionsRequest
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 INIT, ADD, ADD_OFFSETS, END, MARKERS, COMMIT_OFFSETS = 22, 24, 25, 26, 27, 28
 Changes = dict[str, dict[str, Any]]

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from compat_tests.differential import words
-from gateway.wire.primitives import ZERO_UUID
-from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
 
 UNTOUCHED: Final = frozenset({"timeout_ms", "max_wait_ms"})
 """How long a server may take: what comes of that is a race."""

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
 from compat_tests.records import FIRST_TIMESTAMP_MS
 from compat_tests.settings import dotted
-from gateway.wire.messages import k00_produce as k00
-from gateway.wire.messages import k01_fetch as k01
-from gateway.wire.messages import k02_list_offsets as k02
-from gateway.wire.messages import k08_offset_commit as k08
-from gateway.wire.messages import k09_offset_fetch as k09
-from gateway.wire.messages import k19_create_topics as k19
-from gateway.wire.primitives import ZERO_UUID
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from kledger.gateway.wire.messages import k00_produce as k00
+from kledger.gateway.wire.messages import k01_fetch as k01
+from kledger.gateway.wire.messages import k02_list_offsets as k02
+from kledger.gateway.wire.messages import k08_offset_commit as k08
+from kledger.gateway.wire.messages import k09_offset_fetch as k09
+from kledger.gateway.wire.messages import k19_create_topics as k19
+from kledger.gateway.wire.primitives import ZERO_UUID
 
 UNKNOWN_ID = UUID(int=5)
 """An id that no topic has."""

@@ -15,8 +15,8 @@ from itertools import chain, islice
 from typing import Final
 from uuid import UUID
 
-from gateway.coordinator.consumer_level_plan import level
-from gateway.coordinator.consumer_messages import TopicPartition
+from kledger.gateway.coordinator.consumer_level_plan import level
+from kledger.gateway.coordinator.consumer_messages import TopicPartition
 
 Assignment = dict[str, frozenset[TopicPartition]]
 

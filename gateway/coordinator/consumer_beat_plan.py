@@ -6,7 +6,7 @@ Must not know: groups.
 
 from collections.abc import Sequence
 
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     NO_TIMEOUT,
@@ -14,7 +14,7 @@ from gateway.coordinator.consumer_messages import (
     BeatCommand,
     BeatResult,
 )
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 def refuse_beat(

@@ -8,8 +8,8 @@ Source: KIP-848 (the protocol), KIP-345 (static members).
 
 from dataclasses import replace
 
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_member_state import (
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_member_state import (
     NOTHING,
     ConsumerMember,
     MemberState,
@@ -17,7 +17,7 @@ from gateway.coordinator.consumer_member_state import (
     reconciled,
     updated,
 )
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
@@ -25,10 +25,10 @@ from gateway.coordinator.consumer_messages import (
     BeatResult,
     TopicCatalog,
 )
-from gateway.coordinator.consumer_target_state import renew_target
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.expressions import InvalidExpression, compile_expression
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_target_state import renew_target
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.expressions import InvalidExpression, compile_expression
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 class _Refused(Exception):

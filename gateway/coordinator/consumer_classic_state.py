@@ -10,18 +10,22 @@ Source: KIP-848, "Online Migration".
 
 from dataclasses import replace
 
-from gateway.coordinator.consumer_beat_state import move
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_interest_plan import Interests
-from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember, MemberState
-from gateway.coordinator.consumer_messages import JOIN_EPOCH, TopicCatalog
-from gateway.coordinator.consumer_protocol_plan import (
+from kledger.gateway.coordinator.consumer_beat_state import move
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_interest_plan import Interests
+from kledger.gateway.coordinator.consumer_member_state import (
+    ClassicPart,
+    ConsumerMember,
+    MemberState,
+)
+from kledger.gateway.coordinator.consumer_messages import JOIN_EPOCH, TopicCatalog
+from kledger.gateway.coordinator.consumer_protocol_plan import (
     Subscription,
     by_id,
     read_subscription,
     write_assignment,
 )
-from gateway.coordinator.group_messages import (
+from kledger.gateway.coordinator.group_messages import (
     JoinCommand,
     JoinResult,
     Leaver,
@@ -29,9 +33,9 @@ from gateway.coordinator.group_messages import (
     SyncCommand,
     SyncResult,
 )
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 def join(

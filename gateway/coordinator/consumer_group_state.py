@@ -18,23 +18,23 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from gateway.coordinator.consumer_member_state import (
+from kledger.gateway.coordinator.consumer_member_state import (
     ConsumerMember,
     MemberState,
 )
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator.consumer_messages import (
     BeatResult,
     ConsumerGroupDescription,
     TopicFact,
 )
-from gateway.coordinator.consumer_records import ConsumerGroupRecord
-from gateway.coordinator.consumer_roster import ConsumerRoster
-from gateway.coordinator.consumer_timers import MemberTimers
-from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
-from gateway.coordinator.group_messages import JoinResult, Sender, SyncResult
-from gateway.coordinator.outcome import Effect, TimerKey, Turn
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_records import ConsumerGroupRecord
+from kledger.gateway.coordinator.consumer_roster import ConsumerRoster
+from kledger.gateway.coordinator.consumer_timers import MemberTimers
+from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinResult, Sender, SyncResult
+from kledger.gateway.coordinator.outcome import Effect, TimerKey, Turn
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 class ConsumerGroupState(StrEnum):

@@ -9,25 +9,25 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from gateway.coordinator import consumer_beat_state
-from gateway.coordinator.consumer_beat_plan import refuse_beat
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator import consumer_beat_state
+from kledger.gateway.coordinator.consumer_beat_plan import refuse_beat
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     BeatCommand,
     BeatResult,
     ConsumerGroupDescription,
     TopicCatalog,
 )
-from gateway.coordinator.consumer_migration_state import downgraded, upgraded
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_state import ClassicGroup, GroupState
-from gateway.coordinator.group_table import AnyGroup, GroupHost, GroupTable
-from gateway.coordinator.outcome import Effect
-from gateway.coordinator.runtime import CoordinatorRuntime
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
-from gateway.wire.error_codes import ErrorCode
-from runtime.entropy import Entropy
+from kledger.gateway.coordinator.consumer_migration_state import downgraded, upgraded
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_state import ClassicGroup, GroupState
+from kledger.gateway.coordinator.group_table import AnyGroup, GroupHost, GroupTable
+from kledger.gateway.coordinator.outcome import Effect
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.runtime.entropy import Entropy
 
 Found: TypeAlias = tuple[GroupHost, Iterable[Effect]] | BeatResult
 """The group of a heartbeat and what is to be done once a member has joined, or a refusal."""

@@ -7,9 +7,9 @@ Must not know: groups, assignors.
 
 from collections.abc import Iterable
 
-from gateway.coordinator.consumer_member_state import ConsumerMember
-from gateway.coordinator.consumer_messages import TopicCatalog, TopicFact
-from gateway.expressions import compile_expression
+from kledger.gateway.coordinator.consumer_member_state import ConsumerMember
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog, TopicFact
+from kledger.gateway.expressions import compile_expression
 
 
 class Interests:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from gateway.coordinator.consumer_messages import JOIN_EPOCH, BeatCommand, TopicPartition
-from gateway.coordinator.group_messages import Protocols
+from kledger.gateway.coordinator.consumer_messages import JOIN_EPOCH, BeatCommand, TopicPartition
+from kledger.gateway.coordinator.group_messages import Protocols
 
 Partitions = frozenset[TopicPartition]
 NOTHING: Partitions = frozenset()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from gateway.coordinator.consumer_member_state import ConsumerMember
+    from kledger.gateway.coordinator.consumer_member_state import ConsumerMember
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1

@@ -8,22 +8,22 @@ Must not know: rows, how groups are found.
 Source: KIP-848, "Online Migration".
 """
 
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_interest_plan import Interests
-from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember
-from gateway.coordinator.consumer_messages import TopicCatalog
-from gateway.coordinator.consumer_protocol_plan import (
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_interest_plan import Interests
+from kledger.gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog
+from kledger.gateway.coordinator.consumer_protocol_plan import (
     by_id,
     read_assignment,
     read_subscription,
     write_assignment,
 )
-from gateway.coordinator.consumer_records import ConsumerGroupRecord
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.member_state import Member
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.coordinator.records import GroupRecord, MemberRecord
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.coordinator.consumer_records import ConsumerGroupRecord
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.member_state import Member
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.coordinator.records import GroupRecord, MemberRecord
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
 
 
 def upgraded(

@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gateway.coordinator.consumer_member_state import Partitions
-from gateway.coordinator.consumer_messages import TopicCatalog, TopicFact, TopicPartition
+from kledger.gateway.coordinator.consumer_member_state import Partitions
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog, TopicFact, TopicPartition
 
 FIRST_VERSION_WITH_OWNED = 1
 

@@ -21,14 +21,20 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from gateway.coordinator.consumer_member_state import (
+from kledger.gateway.coordinator.consumer_member_state import (
     ClassicPart,
     ConsumerMember,
     MemberState,
     Partitions,
 )
-from gateway.coordinator.consumer_messages import TopicFact, TopicPartition
-from gateway.coordinator.row_bytes import COUNT, RowReader, UnknownGroupVersion, put_bytes, put_text
+from kledger.gateway.coordinator.consumer_messages import TopicFact, TopicPartition
+from kledger.gateway.coordinator.row_bytes import (
+    COUNT,
+    RowReader,
+    UnknownGroupVersion,
+    put_bytes,
+    put_text,
+)
 
 CONSUMER_VALUE_VERSION: Final = 2
 

@@ -7,8 +7,8 @@ Must not know: epochs of the group, assignors, time.
 
 from collections.abc import Iterable, Iterator
 
-from gateway.coordinator.consumer_member_state import ConsumerMember
-from gateway.coordinator.consumer_messages import TopicPartition
+from kledger.gateway.coordinator.consumer_member_state import ConsumerMember
+from kledger.gateway.coordinator.consumer_messages import TopicPartition
 
 
 class ConsumerRoster:

@@ -8,10 +8,10 @@ Must not know: what members own at the moment, time.
 from collections import Counter
 from dataclasses import replace
 
-from gateway.coordinator.consumer_assignor_plan import ASSIGNORS, Interest
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_interest_plan import Interests
-from gateway.coordinator.consumer_messages import TopicCatalog
+from kledger.gateway.coordinator.consumer_assignor_plan import ASSIGNORS, Interest
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_interest_plan import Interests
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog
 
 
 def renew_target(group: ConsumerGroup, catalog: TopicCatalog) -> None:

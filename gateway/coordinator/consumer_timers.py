@@ -8,8 +8,8 @@ Must not know: groups, what happens when a time is up.
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from gateway.coordinator.consumer_member_state import ConsumerMember, MemberState
-from gateway.coordinator.outcome import TimerKey, Turn
+from kledger.gateway.coordinator.consumer_member_state import ConsumerMember, MemberState
+from kledger.gateway.coordinator.outcome import TimerKey, Turn
 
 SESSION_KIND: Final = "session"
 REBALANCE_KIND: Final = "rebalance"

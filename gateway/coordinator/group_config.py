@@ -7,10 +7,10 @@ Must not know: where the values come from.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from gateway.coordinator.consumer_assignor_plan import ASSIGNORS
+from kledger.gateway.coordinator.consumer_assignor_plan import ASSIGNORS
 
 if TYPE_CHECKING:
-    from gateway.config import GatewayConfig
+    from kledger.gateway.config import GatewayConfig
 
 MEMBERS_PER_GROUP_MAX: Final = 100_000
 """Upper bound of `group_max_size`, whose default in Kafka means no limit."""

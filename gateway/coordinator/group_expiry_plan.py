@@ -8,11 +8,11 @@ Must not know: rows, timers.
 Source: KIP-211.
 """
 
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.group_state import ClassicGroup, GroupState
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL, subscribed_topics
-from offsets import ExpiryRule
-from topics.topic_names import resolve_name
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.group_state import ClassicGroup, GroupState
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL, subscribed_topics
+from kledger.offsets import ExpiryRule
+from kledger.topics.topic_names import resolve_name
 
 
 def expiry_rule(

@@ -8,7 +8,7 @@ Must not know: the wire's message classes, the state that handles them.
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 NO_GENERATION: Final = -1
 UNKNOWN_MEMBER: Final = ""

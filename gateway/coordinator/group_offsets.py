@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from uuid import UUID
 
-from gateway.coordinator import records
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.group_state import GroupState
-from gateway.coordinator.group_table import GroupHost, GroupTable
-from gateway.coordinator.runtime import CoordinatorRuntime
-from gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError, StorageFailed
-from offsets import CommittedOffset, OffsetsState, OffsetStore, Place
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.timers import TimerHandle, Timers
+from kledger.gateway.coordinator import records
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.group_state import GroupState
+from kledger.gateway.coordinator.group_table import GroupHost, GroupTable
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.coordinator.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError, StorageFailed
+from kledger.offsets import CommittedOffset, OffsetsState, OffsetStore, Place
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.timers import TimerHandle, Timers
 
 GROUPS_PER_SWEEP_STEP = 256
 """Groups looked at by expiry before the loop gets a turn."""

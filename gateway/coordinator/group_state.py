@@ -16,8 +16,8 @@ group through its transitions.
 from enum import StrEnum
 from typing import Final
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import (
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import (
     GroupDescription,
     JoinResult,
     Leaver,
@@ -25,10 +25,10 @@ from gateway.coordinator.group_messages import (
     Sender,
     SyncResult,
 )
-from gateway.coordinator.member_state import Member, Roster, member_from, record_of
-from gateway.coordinator.outcome import Effect, TimerKey, Turn
-from gateway.coordinator.records import GroupRecord
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.member_state import Member, Roster, member_from, record_of
+from kledger.gateway.coordinator.outcome import Effect, TimerKey, Turn
+from kledger.gateway.coordinator.records import GroupRecord
+from kledger.gateway.wire.error_codes import ErrorCode
 
 JOIN_TIMER: Final = TimerKey("join")
 SYNC_TIMER: Final = TimerKey("sync")

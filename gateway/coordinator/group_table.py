@@ -8,15 +8,15 @@ Must not know: what requests mean, who may do what.
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from gateway.coordinator import consumer_records, records, write_state
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.outcome import Effect, TimerKey
-from gateway.coordinator.runtime import CoordinatorRuntime, Host
-from ledger import LedgerStore
-from offsets import OffsetStore
-from runtime.clock import Clock
+from kledger.gateway.coordinator import consumer_records, records, write_state
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.outcome import Effect, TimerKey
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime, Host
+from kledger.ledger import LedgerStore
+from kledger.offsets import OffsetStore
+from kledger.runtime.clock import Clock
 
 AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 

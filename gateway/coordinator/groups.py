@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, cast
 
-from gateway.coordinator import consumer_classic_state, join_state, sync_state
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_groups import ConsumerGroups
-from gateway.coordinator.consumer_messages import TopicCatalog
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import (
+from kledger.gateway.coordinator import consumer_classic_state, join_state, sync_state
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_groups import ConsumerGroups
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import (
     GroupDescription,
     GroupListing,
     JoinCommand,
@@ -25,18 +25,18 @@ from gateway.coordinator.group_messages import (
     SyncCommand,
     SyncResult,
 )
-from gateway.coordinator.group_offsets import GroupOffsets
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.group_table import GroupHost, GroupTable
-from gateway.coordinator.outcome import Effect
-from gateway.coordinator.runtime import CoordinatorRuntime
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from offsets import OffsetStore
-from runtime.clock import Clock
-from runtime.entropy import Entropy
-from runtime.later import Later
-from runtime.timers import Timers
+from kledger.gateway.coordinator.group_offsets import GroupOffsets
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.group_table import GroupHost, GroupTable
+from kledger.gateway.coordinator.outcome import Effect
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.offsets import OffsetStore
+from kledger.runtime.clock import Clock
+from kledger.runtime.entropy import Entropy
+from kledger.runtime.later import Later
+from kledger.runtime.timers import Timers
 
 CLOSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _SYNC_REFUSED: Final = SyncResult(error=CLOSING)

@@ -10,12 +10,12 @@ limit), KIP-394 (ids before membership), KIP-814 (skipped assignment).
 
 from dataclasses import replace
 
-from gateway.coordinator.group_messages import JoinCommand, JoinResult
-from gateway.coordinator.group_state import ClassicGroup, GroupState, session_timer
-from gateway.coordinator.member_state import Member
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.coordinator.write_state import ReplacementWrite
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_messages import JoinCommand, JoinResult
+from kledger.gateway.coordinator.group_state import ClassicGroup, GroupState, session_timer
+from kledger.gateway.coordinator.member_state import Member
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.coordinator.write_state import ReplacementWrite
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 def join(group: ClassicGroup, command: JoinCommand, now_ms: int) -> list[Effect]:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.coordinator.group_messages import JoinedMember, Protocols
-from gateway.coordinator.records import MemberRecord
+from kledger.gateway.coordinator.group_messages import JoinedMember, Protocols
+from kledger.gateway.coordinator.records import MemberRecord
 
 
 @dataclass(slots=True)

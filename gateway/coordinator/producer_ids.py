@@ -8,10 +8,10 @@ Must not know: who asks, epochs, transactions.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from runtime.signal import Signal
+from kledger.runtime.signal import Signal
 
 if TYPE_CHECKING:
-    from ledger import LedgerError, LedgerStore
+    from kledger.ledger import LedgerError, LedgerStore
 
 PRODUCER_IDS_KEY = b"gateway/producer_ids"
 BLOCK_SIZE = 1_000

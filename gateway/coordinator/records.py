@@ -18,8 +18,8 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.coordinator.group_messages import Protocols
-from gateway.coordinator.row_bytes import (
+from kledger.gateway.coordinator.group_messages import Protocols
+from kledger.gateway.coordinator.row_bytes import (
     COUNT,
     RowReader,
     UnknownGroupVersion,

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from ledger import LedgerError, LedgerStore
-from runtime.clock import Clock
-from runtime.containment import Unit
-from runtime.later import Later
-from runtime.timers import TimerHandle, Timers
+from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.runtime.clock import Clock
+from kledger.runtime.containment import Unit
+from kledger.runtime.later import Later
+from kledger.runtime.timers import TimerHandle, Timers
 
 Result = TypeVar("Result")
 

@@ -5,12 +5,12 @@ durable, see `write_state`.
 Must not know: what assignments mean.
 """
 
-from gateway.coordinator.group_messages import SyncCommand, SyncResult
-from gateway.coordinator.group_state import SYNC_TIMER, ClassicGroup, GroupState
-from gateway.coordinator.member_state import Member
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.coordinator.write_state import AssignmentWrite, sync_result
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_messages import SyncCommand, SyncResult
+from kledger.gateway.coordinator.group_state import SYNC_TIMER, ClassicGroup, GroupState
+from kledger.gateway.coordinator.member_state import Member
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.coordinator.write_state import AssignmentWrite, sync_result
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 def sync(group: ClassicGroup, command: SyncCommand, now_ms: int) -> list[Effect]:

@@ -6,8 +6,8 @@ Must not know: groups.
 
 from collections.abc import Iterator
 
-from gateway.coordinator.consumer_messages import TopicFact
-from topics import TopicRegistry
+from kledger.gateway.coordinator.consumer_messages import TopicFact
+from kledger.topics import TopicRegistry
 
 
 class RegistryCatalog:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gateway.coordinator import txn_state
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.txn_record import (
+from kledger.gateway.coordinator import txn_state
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.txn_record import (
     KEY_PREFIX,
     TxnRecord,
     TxnState,
@@ -24,7 +24,7 @@ from gateway.coordinator.txn_record import (
     encode_key,
     encode_txn,
 )
-from gateway.coordinator.txn_state import (
+from kledger.gateway.coordinator.txn_state import (
     NOBODY,
     AbortsFirst,
     Becomes,
@@ -35,21 +35,21 @@ from gateway.coordinator.txn_state import (
     Refused,
     Stays,
 )
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerError
-from offsets import CommittedOffset, Place
-from runtime.containment import Unit
-from runtime.keyed_locks import KeyedLocks
-from topics import TopicsError
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError
+from kledger.offsets import CommittedOffset, Place
+from kledger.runtime.containment import Unit
+from kledger.runtime.keyed_locks import KeyedLocks
+from kledger.topics import TopicsError
 
 if TYPE_CHECKING:
-    from gateway.config import GatewayConfig
-    from gateway.coordinator.group_offsets import GroupOffsets
-    from gateway.coordinator.producer_ids import ProducerIds
-    from ledger import LedgerStore
-    from runtime.clock import Clock
-    from runtime.tasks import Supervisor
-    from runtime.timers import TimerHandle, Timers
+    from kledger.gateway.config import GatewayConfig
+    from kledger.gateway.coordinator.group_offsets import GroupOffsets
+    from kledger.gateway.coordinator.producer_ids import ProducerIds
+    from kledger.ledger import LedgerStore
+    from kledger.runtime.clock import Clock
+    from kledger.runtime.tasks import Supervisor
+    from kledger.runtime.timers import TimerHandle, Timers
 
 logger = logging.getLogger(__name__)
 

@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from gateway.coordinator.txn_state import Identity
-from gateway.missing_logs import open_by_name
-from offsets import Place
-from topics import PartitionLog, TopicsError, UnknownPartition, UnknownTopic
-from topics.errors import InvalidProducerEpoch
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.missing_logs import open_by_name
+from kledger.offsets import Place
+from kledger.topics import PartitionLog, TopicsError, UnknownPartition, UnknownTopic
+from kledger.topics.errors import InvalidProducerEpoch
 
 if TYPE_CHECKING:
-    from topics import AppendResult, TopicRegistry
+    from kledger.topics import AppendResult, TopicRegistry
 
 COORDINATOR_EPOCH: Final = 0
 """There is one coordinator, and it never moves."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from offsets import Place
+from kledger.offsets import Place
 
 KEY_PREFIX: Final = b"txn\x01"
 VALUE_VERSION: Final = 1

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
-from gateway.coordinator.txn_record import NO_EPOCH, NO_ID, NO_TIME, TxnRecord, TxnState
-from gateway.wire.error_codes import ErrorCode
-from offsets import Place
+from kledger.gateway.coordinator.txn_record import NO_EPOCH, NO_ID, NO_TIME, TxnRecord, TxnState
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.offsets import Place
 
 EPOCH_MAX: Final = 32_767
 EPOCH_EXHAUSTED: Final = EPOCH_MAX - 1

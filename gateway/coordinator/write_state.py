@@ -6,12 +6,12 @@ Must not know: rows, the storage's errors.
 
 from dataclasses import dataclass
 
-from gateway.coordinator.group_messages import JoinResult, Protocols, SyncResult
-from gateway.coordinator.group_state import ClassicGroup, GroupState, session_timer
-from gateway.coordinator.member_state import Member
-from gateway.coordinator.outcome import Effect, Turn
-from gateway.coordinator.records import GroupRecord
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_messages import JoinResult, Protocols, SyncResult
+from kledger.gateway.coordinator.group_state import ClassicGroup, GroupState, session_timer
+from kledger.gateway.coordinator.member_state import Member
+from kledger.gateway.coordinator.outcome import Effect, Turn
+from kledger.gateway.coordinator.records import GroupRecord
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

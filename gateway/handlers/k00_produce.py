@@ -23,27 +23,27 @@ Version notes:
 from collections.abc import Container, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from batches.header import CODEC_MASK, FLAGS_AT
-from gateway.missing_logs import Missing, MissingLogs
-from gateway.produce_appends import ProduceAppends
-from gateway.produce_heads import ProduceHeads
-from gateway.produce_slot import ProduceSlot
-from gateway.produce_transactions import ProduceTransactions, has_transaction
-from gateway.topic_lookup import TopicLookup
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.produce_codec import (
+from kledger.batches.header import CODEC_MASK, FLAGS_AT
+from kledger.gateway.missing_logs import Missing, MissingLogs
+from kledger.gateway.produce_appends import ProduceAppends
+from kledger.gateway.produce_heads import ProduceHeads
+from kledger.gateway.produce_slot import ProduceSlot
+from kledger.gateway.produce_transactions import ProduceTransactions, has_transaction
+from kledger.gateway.topic_lookup import TopicLookup
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
     PartitionRecords,
     ProduceRequest,
     find_single,
     parse_produce_request,
 )
-from topics import PartitionLog
-from topics.topic_names import is_internal, resolve_name
+from kledger.topics import PartitionLog
+from kledger.topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
-    from gateway.services import Services
+    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.services import Services
 
 KEY = 0
 MIN_VERSION = 3

@@ -22,23 +22,23 @@ Version notes:
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from gateway.fetch_plan import ISOLATION_LEVELS, NONE
-from gateway.fetch_session import SessionFetchSlot, SessionPartition
-from gateway.fetch_session_state import FINAL_EPOCH, INITIAL_EPOCH
-from gateway.fetch_sessions import FetchSessions
-from gateway.fetch_slot import FetchSlot, Found, gone_code
-from gateway.missing_logs import Missing, MissingLogs
-from gateway.topic_lookup import TopicLookup
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.fetch_codec import (
+from kledger.gateway.fetch_plan import ISOLATION_LEVELS, NONE
+from kledger.gateway.fetch_session import SessionFetchSlot, SessionPartition
+from kledger.gateway.fetch_session_state import FINAL_EPOCH, INITIAL_EPOCH
+from kledger.gateway.fetch_sessions import FetchSessions
+from kledger.gateway.fetch_slot import FetchSlot, Found, gone_code
+from kledger.gateway.missing_logs import Missing, MissingLogs
+from kledger.gateway.topic_lookup import TopicLookup
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
     fetch_response_frame,
     parse_fetch_request,
 )
 
 if TYPE_CHECKING:
-    from gateway.router import ResponsePort
-    from gateway.services import Services
+    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.services import Services
 
 KEY = 1
 MIN_VERSION = 4

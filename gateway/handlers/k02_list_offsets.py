@@ -19,19 +19,19 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from gateway.context import RequestContext
-from gateway.error_map import error_code_of
-from gateway.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
-from gateway.missing_logs import open_together
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
+from kledger.gateway.missing_logs import open_together
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from topics import PartitionLog, Topic, TopicsError
+from kledger.topics import PartitionLog, Topic, TopicsError
 
 KEY = 2
 MIN_VERSION = 1

@@ -21,26 +21,26 @@ Version notes:
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gateway.authorized_operations import CLUSTER_OPERATIONS
-from gateway.context import RequestContext
-from gateway.metadata_blocks import (
+from kledger.gateway.authorized_operations import CLUSTER_OPERATIONS
+from kledger.gateway.context import RequestContext
+from kledger.gateway.metadata_blocks import (
     MetadataHead,
     MetadataTail,
     encode_head,
     encode_topic,
     join_parts,
 )
-from gateway.metadata_topics import absence, described, each_once, refused
-from gateway.wire.messages.k03_metadata import (
+from kledger.gateway.metadata_topics import absence, described, each_once, refused
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponseBroker,
 )
-from gateway.wire.primitives import ZERO_UUID
-from topics import Topic, TopicsError
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.topics import Topic, TopicsError
 
 if TYPE_CHECKING:
-    from gateway.services import Services
+    from kledger.gateway.services import Services
 
 KEY = 3
 MIN_VERSION = 0

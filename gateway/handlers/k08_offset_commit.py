@@ -15,11 +15,11 @@ Version notes:
 - v10 names topics by id.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import Sender
-from gateway.offset_commits import commit_error, committed_offset
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.offset_commits import commit_error, committed_offset
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -27,8 +27,8 @@ from gateway.wire.messages.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from offsets import NO_EXPIRY, CommittedOffset, Place
-from topics import Topic
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.topics import Topic
 
 KEY = 8
 MIN_VERSION = 2

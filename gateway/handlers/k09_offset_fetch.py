@@ -17,9 +17,9 @@ Version notes:
 from collections.abc import Iterable
 from uuid import UUID
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k09_offset_fetch import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -30,8 +30,8 @@ from gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from offsets import CommittedOffset, Place
-from topics import Topic
+from kledger.offsets import CommittedOffset, Place
+from kledger.topics import Topic
 
 KEY = 9
 MIN_VERSION = 1

@@ -15,14 +15,14 @@ Version notes:
 
 from functools import partial
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import JoinCommand, JoinResult
-from gateway.wire.messages.k11_join_group import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import JoinCommand, JoinResult
+from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from runtime.later import Later
+from kledger.runtime.later import Later
 
 KEY = 11
 MIN_VERSION = 0

@@ -8,9 +8,9 @@ Version notes:
 - v3 adds the instance id (KIP-345).
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import Sender
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 KEY = 12
 MIN_VERSION = 0

@@ -10,10 +10,10 @@ Version notes:
 - v5 adds a reason (KIP-800), which is not kept.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import Leaver
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k13_leave_group import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import Leaver
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k13_leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberResponse,

@@ -10,11 +10,11 @@ Version notes:
   those of the generation (KIP-559).
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import SyncCommand, SyncResult
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-from runtime.later import Later
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import SyncCommand, SyncResult
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kledger.runtime.later import Later
 
 KEY = 14
 MIN_VERSION = 0

@@ -10,11 +10,11 @@ Version notes:
 - v6: an unknown group is an error too, GROUP_ID_NOT_FOUND (KIP-1043).
 """
 
-from gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import GroupDescription
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k15_describe_groups import (
+from kledger.gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import GroupDescription
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,

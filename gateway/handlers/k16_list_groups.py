@@ -8,8 +8,8 @@ Version notes:
 - v4 adds states and their filter (KIP-518), v5 types and theirs (KIP-848).
 """
 
-from gateway.context import RequestContext
-from gateway.wire.messages.k16_list_groups import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.messages.k16_list_groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,

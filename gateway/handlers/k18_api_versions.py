@@ -20,12 +20,12 @@ Version notes:
 import re
 from functools import cache
 
-from gateway.context import UNKNOWN_SOFTWARE, RequestContext
-from gateway.features import FEATURES, FEATURES_EPOCH
-from gateway.handlers import HANDLERS, HANDLERS_BY_KEY
-from gateway.wire.codec import encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k18_api_versions import (
+from kledger.gateway.context import UNKNOWN_SOFTWARE, RequestContext
+from kledger.gateway.features import FEATURES, FEATURES_EPOCH
+from kledger.gateway.handlers import HANDLERS, HANDLERS_BY_KEY
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k18_api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

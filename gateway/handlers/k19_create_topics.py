@@ -16,12 +16,12 @@ Version notes:
   (KIP-599), v7 has the topic's id (KIP-516).
 """
 
-from gateway.config_entries import topic_entries
-from gateway.context import RequestContext
-from gateway.mutation_quota import MutationQuota
-from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k19_create_topics import (
+from kledger.gateway.config_entries import topic_entries
+from kledger.gateway.context import RequestContext
+from kledger.gateway.mutation_quota import MutationQuota
+from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k19_create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicConfigs,
@@ -29,7 +29,7 @@ from gateway.wire.messages.k19_create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from topics import InvalidConfig, InvalidReplicationFactor, TopicsError
+from kledger.topics import InvalidConfig, InvalidReplicationFactor, TopicsError
 
 KEY = 19
 MIN_VERSION = 2

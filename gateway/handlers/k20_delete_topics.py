@@ -16,18 +16,18 @@ Version notes:
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-from gateway.context import RequestContext
-from gateway.mutation_quota import MutationQuota
-from gateway.refusals import Refused, refusal_of
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k20_delete_topics import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.mutation_quota import MutationQuota
+from kledger.gateway.refusals import Refused, refusal_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from gateway.wire.primitives import ZERO_UUID
-from topics import Topic, TopicsError
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.topics import Topic, TopicsError
 
 KEY = 20
 MIN_VERSION = 1

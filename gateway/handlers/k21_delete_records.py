@@ -8,18 +8,18 @@ Behaviour:
   OFFSET_OUT_OF_RANGE. A topic that is compacted and nothing else refuses with POLICY_VIOLATION.
 """
 
-from gateway.context import RequestContext
-from gateway.error_map import error_code_of
-from gateway.missing_logs import Opened, open_by_name
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k21_delete_records import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from topics import TopicsError
+from kledger.topics import TopicsError
 
 KEY = 21
 MIN_VERSION = 0

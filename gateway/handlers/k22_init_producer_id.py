@@ -14,15 +14,15 @@ Version notes:
 - v6 (two-phase commit, KIP-939) is unstable in Kafka 4.3 and not offered.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_state import Identity, InitRequest
-from gateway.error_map import without_fencing
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k22_init_producer_id import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_state import Identity, InitRequest
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k22_init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from ledger import LedgerError
+from kledger.ledger import LedgerError
 
 KEY = 22
 MIN_VERSION = 0

@@ -10,18 +10,18 @@ Version notes:
 - v3 carries the replica id, which is ignored: only consumers ask.
 """
 
-from gateway.context import RequestContext
-from gateway.error_map import error_code_of
-from gateway.fetch_plan import leader_epoch_error
-from gateway.missing_logs import Opened, open_by_name
-from gateway.wire.messages.k23_offset_for_leader_epoch import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.fetch_plan import leader_epoch_error
+from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from topics import TopicsError
+from kledger.topics import TopicsError
 
 KEY = 23
 MIN_VERSION = 2

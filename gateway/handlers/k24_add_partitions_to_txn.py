@@ -14,11 +14,11 @@ Version notes:
 
 from collections.abc import Sequence
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import without_fencing
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k24_add_partitions_to_txn import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -27,7 +27,7 @@ from gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from offsets import Place
+from kledger.offsets import Place
 
 KEY = 24
 MIN_VERSION = 0

@@ -9,11 +9,11 @@ Version notes:
   TRANSACTION_ABORTABLE (KIP-890). Clients of transaction.version 2 never send this.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import without_fencing
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k25_add_offsets_to_txn import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k25_add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )

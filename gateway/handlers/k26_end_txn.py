@@ -10,11 +10,11 @@ Version notes:
   producer id and epoch to go on with; an abort of nothing is allowed.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import without_fencing
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 KEY = 26
 MIN_VERSION = 0

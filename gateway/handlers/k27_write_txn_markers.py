@@ -10,12 +10,12 @@ Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_markers import TxnMarkers
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import error_code_of
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k27_write_txn_markers import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_markers import TxnMarkers
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -23,8 +23,8 @@ from gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from offsets import Place
-from topics import TopicsError
+from kledger.offsets import Place
+from kledger.topics import TopicsError
 
 KEY = 27
 MIN_VERSION = 1

@@ -11,19 +11,19 @@ Version notes:
   (transaction.version 2, KIP-890) adds it to the transaction by itself.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.txn_state import Identity
-from gateway.error_map import without_fencing
-from gateway.offset_commits import commit_error, committed_offset
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k28_txn_offset_commit import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.error_map import without_fencing
+from kledger.gateway.offset_commits import commit_error, committed_offset
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from offsets import CommittedOffset, Place
+from kledger.offsets import CommittedOffset, Place
 
 KEY = 28
 MIN_VERSION = 0

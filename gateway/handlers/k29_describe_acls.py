@@ -5,10 +5,13 @@ Behaviour:
   without one.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import NO_AUTHORIZER
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k29_describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import NO_AUTHORIZER
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k29_describe_acls import (
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 
 KEY = 29
 MIN_VERSION = 1

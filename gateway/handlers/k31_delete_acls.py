@@ -5,10 +5,10 @@ Behaviour:
   Apache Kafka answers without one.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import NO_AUTHORIZER
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k31_delete_acls import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import NO_AUTHORIZER
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k31_delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,

@@ -14,16 +14,16 @@ Version notes:
 - v1 adds synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
 """
 
-from gateway.config_targets import find_target
-from gateway.context import RequestContext
-from gateway.refusals import Refused, refusal_of
-from gateway.wire.messages.k32_describe_configs import (
+from kledger.gateway.config_targets import find_target
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import Refused, refusal_of
+from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from topics import TopicsError
+from kledger.topics import TopicsError
 
 KEY = 32
 MIN_VERSION = 1

@@ -8,14 +8,14 @@ Behaviour:
   `gateway.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
-from gateway.config_resources import (
+from kledger.gateway.config_resources import (
     alter_each,
     refuse_repeated_names,
     value_of,
 )
-from gateway.config_targets import find_alterable
-from gateway.context import RequestContext
-from gateway.wire.messages.k33_alter_configs import (
+from kledger.gateway.config_targets import find_alterable
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

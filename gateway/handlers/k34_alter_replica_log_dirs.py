@@ -7,9 +7,9 @@ Behaviour:
 - Each topic gets one entry per folder that names it.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k34_alter_replica_log_dirs import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

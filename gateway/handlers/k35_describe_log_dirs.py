@@ -14,18 +14,18 @@ Version notes:
 
 import shutil
 
-from gateway.context import RequestContext
-from gateway.error_map import error_code_of
-from gateway.missing_logs import Opened, open_together
-from gateway.wire.messages.k35_describe_log_dirs import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.missing_logs import Opened, open_together
+from kledger.gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from topics import Topic, TopicsError, UnknownPartition
-from topics.stored_sizes import stored_sizes
+from kledger.topics import Topic, TopicsError, UnknownPartition
+from kledger.topics.stored_sizes import stored_sizes
 
 KEY = 35
 MIN_VERSION = 1

@@ -8,17 +8,17 @@ Behaviour:
   checked; version 3 refuses what is over the quota (KIP-599).
 """
 
-from gateway.context import RequestContext
-from gateway.mutation_quota import MutationQuota
-from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k37_create_partitions import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.mutation_quota import MutationQuota
+from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from topics import TopicsError, UnknownTopic
+from kledger.topics import TopicsError, UnknownTopic
 
 KEY = 37
 MIN_VERSION = 0

@@ -8,10 +8,10 @@ Version notes:
 - v3 names the owner and who asks (KIP-373).
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import ANONYMOUS, USER
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k38_create_delegation_token import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import ANONYMOUS, USER
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k38_create_delegation_token import (
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )

@@ -5,9 +5,9 @@ Behaviour:
   authentication, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k40_expire_delegation_token import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k40_expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )

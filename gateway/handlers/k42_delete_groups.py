@@ -6,8 +6,8 @@ Behaviour:
 - Each name asked for gets one entry; a name that stands twice is deleted once.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.messages.k42_delete_groups import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.messages.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

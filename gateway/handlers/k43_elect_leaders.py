@@ -12,9 +12,9 @@ Version notes:
 - v1 adds the type of election (KIP-460): preferred (0) and unclean (1).
 """
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k43_elect_leaders import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,

@@ -15,17 +15,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
-from gateway.config_resources import (
+from kledger.gateway.config_resources import (
     alter_each,
     refuse_repeated_names,
     value_of,
 )
-from gateway.config_targets import Target, current_list, find_alterable
-from gateway.context import RequestContext
-from gateway.refusals import Refused
-from gateway.services import Services
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k44_incremental_alter_configs import (
+from kledger.gateway.config_targets import Target, current_list, find_alterable
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import Refused
+from kledger.gateway.services import Services
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,

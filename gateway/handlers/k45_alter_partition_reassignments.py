@@ -10,10 +10,10 @@ Version notes:
 - v1 can forbid to change the replication factor (KIP-860), which is 1 before and after.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k45_alter_partition_reassignments import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,

@@ -5,8 +5,8 @@ Behaviour:
   Kafka.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.messages.k46_list_partition_reassignments import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

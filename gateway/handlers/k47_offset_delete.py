@@ -9,15 +9,15 @@ Behaviour:
 - A partition that exists but was never committed is deleted successfully.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k47_offset_delete import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from offsets import Place
+from kledger.offsets import Place
 
 KEY = 47
 MIN_VERSION = 0

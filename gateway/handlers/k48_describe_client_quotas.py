@@ -10,12 +10,12 @@ Behaviour:
 
 from enum import IntEnum
 
-from gateway.context import RequestContext
-from gateway.quota_entities import ENTITY_TYPES
-from gateway.quota_state import IP, Entity
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k48_describe_client_quotas import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.quota_entities import ENTITY_TYPES
+from kledger.gateway.quota_state import IP, Entity
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k48_describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,

@@ -8,17 +8,17 @@ Behaviour:
 - With ``validate_only`` nothing changes. To remove what is not set is no mistake.
 """
 
-from gateway.context import RequestContext
-from gateway.quota_entities import changed, entity_of
-from gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
-from gateway.wire.messages.k49_alter_client_quotas import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.quota_entities import changed, entity_of
+from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.wire.messages.k49_alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlteredEntry,
     EntityData,
     EntryData,
 )
-from topics import TopicsError
+from kledger.topics import TopicsError
 
 KEY = 49
 MIN_VERSION = 0

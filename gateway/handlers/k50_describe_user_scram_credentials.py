@@ -5,10 +5,10 @@ Behaviour:
   DUPLICATE_RESOURCE when he is named twice; he gets one entry then.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import first_of_each
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k50_describe_user_scram_credentials import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import first_of_each
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,

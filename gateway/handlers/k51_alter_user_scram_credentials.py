@@ -7,10 +7,10 @@ Behaviour:
   UNACCEPTABLE_CREDENTIAL; with a mechanism that does not exist: UNSUPPORTED_SASL_MECHANISM.
 """
 
-from gateway.context import RequestContext
-from gateway.refusals import first_of_each
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k51_alter_user_scram_credentials import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.refusals import first_of_each
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

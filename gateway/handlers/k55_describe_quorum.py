@@ -12,9 +12,9 @@ Version notes:
 - v2 adds directory ids, zero here, and where voters listen (KIP-853): this node's one listener.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k55_describe_quorum import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k55_describe_quorum import (
     DescribedPartition,
     DescribedTopic,
     DescribeQuorumRequest,

@@ -10,11 +10,11 @@ Version notes:
 - Up to v1 each feature that was set gets an entry (KIP-1022).
 """
 
-from gateway.context import RequestContext
-from gateway.features import FEATURES
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k57_update_features import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.features import FEATURES
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k57_update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,

@@ -9,10 +9,10 @@ Version notes:
 - v1 adds the endpoint type (KIP-919), v2 fenced brokers (KIP-1073): none here.
 """
 
-from gateway.authorized_operations import CLUSTER_OPERATIONS
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k60_describe_cluster import (
+from kledger.gateway.authorized_operations import CLUSTER_OPERATIONS
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -7,18 +7,18 @@ Behaviour:
   topic can have is INVALID_TOPIC_EXCEPTION.
 """
 
-from gateway.context import RequestContext
-from gateway.error_map import error_code_of
-from gateway.metadata_topics import absence
-from gateway.missing_logs import Opened, open_by_name
-from gateway.wire.messages.k61_describe_producers import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.metadata_topics import absence
+from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from topics import TopicsError, UnknownTopic
+from kledger.topics import TopicsError, UnknownTopic
 
 KEY = 61
 MIN_VERSION = 0

@@ -7,10 +7,10 @@ Behaviour:
   topic for them.
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_record import TxnRecord
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k65_describe_transactions import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_record import TxnRecord
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,

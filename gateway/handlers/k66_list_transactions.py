@@ -11,11 +11,11 @@ Version notes:
   transactional id (KIP-1152).
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.txn_record import NO_TIME, TxnState
-from gateway.expressions import InvalidExpression, compile_expression
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k66_list_transactions import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.txn_record import NO_TIME, TxnState
+from kledger.gateway.expressions import InvalidExpression, compile_expression
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k66_list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,

@@ -12,14 +12,14 @@ Version notes:
 - v1 adds the expression, in RE2's syntax, and members make up their own ids (KIP-1082).
 """
 
-from gateway.context import RequestContext
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     BeatCommand,
     BeatResult,
     TopicPartition,
 )
-from gateway.wire.messages.k68_consumer_group_heartbeat import (
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

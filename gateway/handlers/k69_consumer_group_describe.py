@@ -10,11 +10,11 @@ Version notes:
 - v1 adds the protocol that a member speaks (KIP-1099).
 """
 
-from gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
-from gateway.context import RequestContext
-from gateway.coordinator.consumer_member_state import ConsumerMember, Partitions
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k69_consumer_group_describe import (
+from kledger.gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
+from kledger.gateway.context import RequestContext
+from kledger.gateway.coordinator.consumer_member_state import ConsumerMember, Partitions
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k69_consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -8,10 +8,10 @@ Behaviour:
 - Counters are wanted as differences between two pushes, as Kafka wants them.
 """
 
-from gateway.context import RequestContext
-from gateway.telemetry_state import ACCEPTED_CODECS
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k71_get_telemetry_subscriptions import (
+from kledger.gateway.context import RequestContext
+from kledger.gateway.telemetry_state import ACCEPTED_CODECS
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )

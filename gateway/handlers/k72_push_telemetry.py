@@ -9,8 +9,11 @@ Behaviour:
   decompressed is TELEMETRY_TOO_LARGE.
 """
 
-from gateway.context import RequestContext
-from gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.messages.k72_push_telemetry import (
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
 
 KEY = 72
 MIN_VERSION = 0

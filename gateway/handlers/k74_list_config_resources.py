@@ -9,11 +9,11 @@ Version notes:
 - v0 lists client metrics alone.
 """
 
-from gateway.config_resources import ResourceType
-from gateway.config_targets import configured_names
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k74_list_config_resources import (
+from kledger.gateway.config_resources import ResourceType
+from kledger.gateway.config_targets import configured_names
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k74_list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,

@@ -13,17 +13,17 @@ Behaviour:
 
 from collections.abc import Iterator
 
-from gateway.authorized_operations import TOPIC_OPERATIONS
-from gateway.context import RequestContext
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k75_describe_topic_partitions import (
+from kledger.gateway.authorized_operations import TOPIC_OPERATIONS
+from kledger.gateway.context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from topics import InvalidTopicName, Topic, check_name
+from kledger.topics import InvalidTopicName, Topic, check_name
 
 KEY = 75
 MIN_VERSION = 0

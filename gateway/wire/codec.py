@@ -13,11 +13,11 @@ Must not know: connections, handlers, what a message means.
 
 from typing import Any, NoReturn, TypeVar
 
-from gateway.wire.decode_source import compile_decoder
-from gateway.wire.encode_source import compile_encoder
-from gateway.wire.errors import MalformedMessage, UnsupportedVersion
-from gateway.wire.primitives import Buffer
-from gateway.wire.schema import Message
+from kledger.gateway.wire.decode_source import compile_decoder
+from kledger.gateway.wire.encode_source import compile_encoder
+from kledger.gateway.wire.errors import MalformedMessage, UnsupportedVersion
+from kledger.gateway.wire.primitives import Buffer
+from kledger.gateway.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
 

@@ -23,11 +23,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from gateway.wire import primitives
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.primitives import Refused
-from gateway.wire.schema import Field, Message, Struct, WireType
-from gateway.wire.source import Place, Source, fields_in, has_records, size_min
+from kledger.gateway.wire import primitives
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.primitives import Refused
+from kledger.gateway.wire.schema import Field, Message, Struct, WireType
+from kledger.gateway.wire.source import Place, Source, fields_in, has_records, size_min
 
 FAULTS = (Refused, struct.error, IndexError, UnicodeDecodeError)
 _TAG_COUNT = "tagged fields"

@@ -12,10 +12,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from gateway.wire import primitives
-from gateway.wire.errors import UnencodableMessage
-from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
-from gateway.wire.source import Place, Source, fields_in
+from kledger.gateway.wire import primitives
+from kledger.gateway.wire.errors import UnencodableMessage
+from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.source import Place, Source, fields_in
 
 FAULTS = (struct.error, AttributeError, TypeError, ValueError, IndexError)
 

@@ -20,8 +20,8 @@ from operator import itemgetter
 from struct import Struct, error
 from typing import Final, NoReturn
 
-from gateway.wire.codec import explain_fault
-from gateway.wire.primitives import (
+from kledger.gateway.wire.codec import explain_fault
+from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
     Buffer,
     Refused,
@@ -102,7 +102,7 @@ def parse_fetch_request(buf: memoryview, version: int, pos: int = 0) -> FetchReq
 
 def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoReturn:
     """Let the compiled codec find the same fault and name the field."""
-    from gateway.wire.messages import k01_fetch  # noqa: PLC0415 (for the unhappy case only)
+    from kledger.gateway.wire.messages import k01_fetch  # noqa: PLC0415 (for the unhappy case only)
 
     explain_fault(k01_fetch.FetchRequest, version, buf, pos, fault)
 

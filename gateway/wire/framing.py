@@ -18,7 +18,7 @@ import mmap
 from struct import Struct
 from typing import Final
 
-from gateway.wire.errors import InvalidFrameSize
+from kledger.gateway.wire.errors import InvalidFrameSize
 
 FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 SCRATCH_BYTES: Final = 256 * 1024

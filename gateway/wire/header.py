@@ -19,8 +19,8 @@ Must not know: which keys are served.
 from struct import Struct, error
 from typing import Final
 
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.primitives import Buffer, Refused, read_uvarint, skip_tags, wrong_length
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.primitives import Buffer, Refused, read_uvarint, skip_tags, wrong_length
 
 API_VERSIONS_KEY: Final = 18
 NEVER: Final = 0x7FFF

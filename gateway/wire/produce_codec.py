@@ -22,8 +22,8 @@ from operator import itemgetter
 from struct import Struct, error
 from typing import Final, NamedTuple, NoReturn
 
-from gateway.wire.codec import explain_fault
-from gateway.wire.primitives import (
+from kledger.gateway.wire.codec import explain_fault
+from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
     Refused,
     encode_uvarint,
@@ -121,7 +121,7 @@ def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> Produc
 
 def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoReturn:
     """Let the compiled codec find the same fault and name the field."""
-    from gateway.wire.messages import k00_produce  # noqa: PLC0415 (for the unhappy case only)
+    from kledger.gateway.wire.messages import k00_produce  # noqa: PLC0415 (if it fails)
 
     explain_fault(k00_produce.ProduceRequest, version, buf, pos, fault)
 

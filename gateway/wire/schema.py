@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
-from gateway.wire.primitives import Buffer
+from kledger.gateway.wire.primitives import Buffer
 
 Int8 = Annotated[int, "int8"]
 Int16 = Annotated[int, "int16"]

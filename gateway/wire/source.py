@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from gateway.wire.schema import Field, Struct, WireType, fields_of
+from kledger.gateway.wire.schema import Field, Struct, WireType, fields_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from functools import cache
 from struct import Struct
 
-from gateway.wire.primitives import Buffer
-from gateway.wire.schema import Message, fields_of
+from kledger.gateway.wire.primitives import Buffer
+from kledger.gateway.wire.schema import Message, fields_of
 
 FIELD = "throttle_time_ms"
 _TIME = Struct(">i")

@@ -14,7 +14,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runtime.metrics import Family, Metrics
+from kledger.runtime.metrics import Family, Metrics
 
 PREFIX: Final = "kledger_"
 OPENMETRICS: Final = "application/openmetrics-text"

@@ -16,8 +16,8 @@ from typing import Final
 from aiohttp import web
 
 from kledger.admin.exposition import Exposition
-from ledger import StorageHealth, StorageTrouble
-from runtime.metrics import Metrics
+from kledger.ledger import StorageHealth, StorageTrouble
+from kledger.runtime.metrics import Metrics
 
 CONNECTIONS_MAX: Final = 100
 """Connections at a time; one more is closed at once."""

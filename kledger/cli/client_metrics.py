@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from kledger.cli import live
 from kledger.cli.live import tell
 from kledger.cli.plain_text import quoted, table
-from native.client import Client
-from native.errors import InvalidArgument
-from native.seam import MetricsClient
+from kledger.native.client import Client
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import MetricsClient
 
 if TYPE_CHECKING:
     from kledger.cli.measured import Measured

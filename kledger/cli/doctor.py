@@ -7,9 +7,9 @@ folder is only read.
 import argparse
 
 from kledger.cli import EXIT_FAILURE, mistake
-from ledger import LedgerError, StoreInUse, StoreUnusable
-from ledger.inspection import Inspection, Problem, inspect_folder
-from topics.inspection import BatchCheck, partition_of
+from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
+from kledger.ledger.inspection import Inspection, Problem, inspect_folder
+from kledger.topics.inspection import BatchCheck, partition_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,9 @@ from kledger.cli.doctor import described
 from kledger.cli.ledger_dump import FORMATS, Place, Request
 from kledger.cli.ledger_text import details, listed
 from kledger.cli.plain_text import table
-from ledger import LedgerError, StoreInUse, StoreUnusable
-from ledger.inspection import Problem, StoppedStore, StoredManagedLedger
-from topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
+from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
+from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
+from kledger.topics.inspection import BatchCheck, PartitionName, StoredTopics, partition_of
 
 _VERBS = {
     "list": "every managed ledger, one a line",

@@ -13,15 +13,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from batches.errors import BatchError
-from batches.header import BatchHeader
-from batches.reader import iterate_records
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader
+from kledger.batches.reader import iterate_records
 from kledger.cli.doctor import described
 from kledger.cli.ledger_text import entry_line, record_line
-from ledger import EARLIEST, Entry, Position
-from ledger.inspection import Problem, StoppedStore, StoredManagedLedger
-from topics.inspection import PartitionName, StoredTopics, check_batch
-from topics.segment_export import SegmentExport
+from kledger.ledger import EARLIEST, Entry, Position
+from kledger.ledger.inspection import Problem, StoppedStore, StoredManagedLedger
+from kledger.topics.inspection import PartitionName, StoredTopics, check_batch
+from kledger.topics.segment_export import SegmentExport
 
 FORMATS = ("text", "raw", "kafka")
 

@@ -7,13 +7,13 @@ Must not know: arguments, where lines go.
 from datetime import UTC, datetime
 from typing import Any
 
-from batches.errors import BatchError
-from batches.header import BatchHeader, read_header
-from batches.record import Record
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.record import Record
 from kledger.cli.plain_text import part, quoted, shown
-from ledger import Entry, Position
-from ledger.inspection import LedgerRecord, StoppedStore, StoredManagedLedger
-from topics.inspection import PartitionName, StoredTopics, partition_of
+from kledger.ledger import Entry, Position
+from kledger.ledger.inspection import LedgerRecord, StoppedStore, StoredManagedLedger
+from kledger.topics.inspection import PartitionName, StoredTopics, partition_of
 
 _NEWEST_MS = 253_402_300_799_999
 """The end of the year 9999; what is later has no date."""

@@ -16,16 +16,16 @@ from typing import TypeAlias
 
 import kledger
 from kledger.cli import add_verbs, failure, mistake
-from kledger.setting_values import SettingError, split_address
-from native.client import Client
-from native.errors import (
+from kledger.native.client import Client
+from kledger.native.errors import (
     InvalidArgument,
     KledgerError,
     SubscriptionNotFound,
     TopicExists,
     TopicNotFound,
 )
-from native.message_id import MessageId
+from kledger.native.message_id import MessageId
+from kledger.setting_values import SettingError, split_address
 
 DEFAULT_ADDRESS = "127.0.0.1:9093"
 MISTAKES = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)

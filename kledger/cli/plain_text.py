@@ -6,7 +6,7 @@ Must not know: what is shown.
 
 from collections.abc import Iterator, Sequence
 
-from batches.buffers import Buffer
+from kledger.batches.buffers import Buffer
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:

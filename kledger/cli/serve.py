@@ -19,11 +19,11 @@ import uvloop
 
 from kledger import quick_start
 from kledger.cli import EXIT_FAILURE, failure, mistake
+from kledger.ledger import LedgerError
 from kledger.service_variables import service_variables
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load, own_names, variable_of
 from kledger.wiring import CannotStart, Server
-from ledger import LedgerError
 
 logger = logging.getLogger("kledger")
 

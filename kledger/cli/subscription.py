@@ -9,9 +9,9 @@ import argparse
 from kledger.cli import live
 from kledger.cli.live import tell
 from kledger.cli.plain_text import part, quoted, table
-from native.client import Client
-from native.message import Message
-from native.seam import SubscriptionStats
+from kledger.native.client import Client
+from kledger.native.message import Message
+from kledger.native.seam import SubscriptionStats
 
 _VERBS = {
     "list": "the durable subscriptions of a topic, one a line",

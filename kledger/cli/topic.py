@@ -17,12 +17,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from kledger.cli import live, mistake
 from kledger.cli.live import tell
 from kledger.cli.plain_text import table
-from native.client import Client
-from native.errors import KledgerError, Unavailable
-from native.rpc_client import RpcClient
-from native.topic_forwarder import ForwardRequest, TopicForwarder
-from runtime.clock import SystemClock
-from runtime.entropy import SystemEntropy
+from kledger.native.client import Client
+from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.rpc_client import RpcClient
+from kledger.native.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.entropy import SystemEntropy
 
 logger = logging.getLogger(__name__)
 

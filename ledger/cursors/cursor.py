@@ -10,26 +10,26 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ledger.cursors.cursor_door import CursorDoor
-from ledger.cursors.cursor_reads import CursorReads, ReadLimits
-from ledger.cursors.cursor_revision_state import NOT_POSSIBLE
-from ledger.cursors.cursor_state import CursorState
-from ledger.cursors.cursor_stats import CursorStats
-from ledger.cursors.cursor_writer import CursorWriter
-from ledger.cursors.entry_part import EntryPart
-from ledger.entry import Entry
-from ledger.errors import (
+from kledger.ledger.cursors.cursor_door import CursorDoor
+from kledger.ledger.cursors.cursor_reads import CursorReads, ReadLimits
+from kledger.ledger.cursors.cursor_revision_state import NOT_POSSIBLE
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_stats import CursorStats
+from kledger.ledger.cursors.cursor_writer import CursorWriter
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import (
     AlreadyClosed,
     ConcurrentFind,
     InvalidArgument,
     LedgerError,
     ResetInProgress,
 )
-from ledger.ledger_list_state import LedgerListState
-from ledger.ledger_reader import LedgerReader
-from ledger.operations import RowsDone, submitted
-from ledger.position import EARLIEST, LATEST, Position
-from ledger.services import StoreServices
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.operations import RowsDone, submitted
+from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.services import StoreServices
 
 ACTIVE_BACKLOG_MAX = 1_000
 """With more behind it a cursor does not keep up; as in Pulsar."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap
 
-from ledger.cursors.cursor_records import CursorRecord
-from ledger.cursors.position_ranges import PositionRanges
-from ledger.position import Position
+from kledger.ledger.cursors.cursor_records import CursorRecord
+from kledger.ledger.cursors.position_ranges import PositionRanges
+from kledger.ledger.position import Position
 
 CHANGES_MAX = 10_000
 """More entries, or batches, than this between two rows, and the whole cursor is written."""

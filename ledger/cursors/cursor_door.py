@@ -7,11 +7,11 @@ Must not know: what the shell does.
 
 from collections.abc import Callable
 
-from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
-from ledger.cursors.entry_part import EntryPart
-from ledger.position import Position
-from runtime.metrics import Counter
+from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.position import Position
+from kledger.runtime.metrics import Counter
 
 
 class CursorDoor(CursorStateRevisionController[CursorState]):

@@ -8,9 +8,9 @@ Must not know: how metrics are shown. For operators: README.md, "Watch it".
 
 from collections.abc import Callable
 
-from ledger.cursors.cursor import Cursor
-from ledger.revision_counts import ABOUT, RevisionCounts
-from runtime.metrics import Counter, Metrics
+from kledger.ledger.cursors.cursor import Cursor
+from kledger.ledger.revision_counts import ABOUT, RevisionCounts
+from kledger.runtime.metrics import Counter, Metrics
 
 EPOCH_INCREASE_COUNT = "pulsar_cursor_epoch_increase_count"
 EPOCH_INCREASE_TASK_STATE = "pulsar_cursor_epoch_increase_task_state"

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from ledger.cursors.cursor_state import CursorState
-from ledger.entry import Entry
-from ledger.errors import (
+from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import (
     AlreadyClosed,
     ConcurrentWait,
     InvalidArgument,
@@ -23,10 +23,10 @@ from ledger.errors import (
     NonRecoverable,
     ResetInProgress,
 )
-from ledger.ledger_list_state import LedgerListState
-from ledger.ledger_reader import LedgerReader
-from ledger.position import Position
-from runtime.signal import Signal
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.position import Position
+from kledger.runtime.signal import Signal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 
 from crc32c import crc32c
 
-from ledger.errors import Corrupt
-from ledger.position import Position
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.position import Position
 
 _VERSION = 2
 _GUARD = struct.Struct(">BI")

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from ledger.cursors.cursor_records import CursorRecord, decode_cursor
-from ledger.errors import Corrupt
+from kledger.ledger.cursors.cursor_records import CursorRecord, decode_cursor
+from kledger.ledger.errors import Corrupt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ Must not know: reads, storage, who edits. Theory: PIP-269, CursorStateRevisionCo
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from ledger.position import Position
+from kledger.ledger.position import Position
 
 NOT_POSSIBLE = -1
 """What `start` returns while a revision runs, and `end` while none does."""

@@ -12,7 +12,7 @@ Must not know: keys, what is acknowledged.
 
 from collections.abc import Sized
 
-from ledger.position import Position
+from kledger.ledger.position import Position
 
 SMALL_PARTS_MAX = 64
 """A cursor with so many entries and batches acknowledged alone is written as a whole each time."""

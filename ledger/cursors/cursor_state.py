@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pyroaring import BitMap
 
-from ledger.cursors.cursor_changes import CursorChanges
-from ledger.cursors.cursor_records import CursorRecord
-from ledger.cursors.entry_part import EntryPart
-from ledger.cursors.partial_batches import PartialBatches
-from ledger.cursors.position_ranges import PositionRanges
-from ledger.entry import Entry
-from ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
-from ledger.ledger_list_state import LedgerListState
-from ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.cursors.cursor_changes import CursorChanges
+from kledger.ledger.cursors.cursor_records import CursorRecord
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.partial_batches import PartialBatches
+from kledger.ledger.cursors.position_ranges import PositionRanges
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.position import EARLIEST, LATEST, Position
 
 READ_GAP_MAX = 16
 """So many acknowledged entries in a row are read along and left out: cheaper than a read more."""

@@ -19,18 +19,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from ledger import keys
-from ledger.cursors.cursor_records import encode_cursor
-from ledger.cursors.cursor_rows_state import CursorRowsState
-from ledger.cursors.cursor_state import CursorState
-from ledger.cursors.persist_pace_state import PersistPaceState
-from ledger.errors import AlreadyClosed, LedgerError, StorageFailed
-from ledger.operations import Row, RowsDone, nobody_waits, submitted
-from ledger.position import Position
-from ledger.services import StoreServices
-from runtime.containment import Unit
-from runtime.logs import RateLimitedLog
-from runtime.timers import TimerHandle
+from kledger.ledger import keys
+from kledger.ledger.cursors.cursor_records import encode_cursor
+from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.persist_pace_state import PersistPaceState
+from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
+from kledger.ledger.operations import Row, RowsDone, nobody_waits, submitted
+from kledger.ledger.position import Position
+from kledger.ledger.services import StoreServices
+from kledger.runtime.containment import Unit
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 

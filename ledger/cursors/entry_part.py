@@ -7,8 +7,8 @@ Must not know: cursors.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from ledger.errors import InvalidArgument
-from ledger.position import Position
+from kledger.ledger.errors import InvalidArgument
+from kledger.ledger.position import Position
 
 
 class EntryPart(NamedTuple):

@@ -9,7 +9,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable
 
-from ledger.position import Position
+from kledger.ledger.position import Position
 
 STEPS_MAX = 100_000
 """Beyond so many steps the oldest ledgers are forgotten."""

@@ -7,11 +7,11 @@ Must not know: appends, states.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 
-from ledger.cursors.cursor import Cursor
-from ledger.cursors.entry_part import EntryPart
-from ledger.cursors.registry import CursorRegistry
-from ledger.errors import CursorNotFound
-from ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.cursors.cursor import Cursor
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.registry import CursorRegistry
+from kledger.ledger.errors import CursorNotFound
+from kledger.ledger.position import EARLIEST, LATEST, Position
 
 
 class CursorHolder:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap
 
-from ledger.position import Position
+from kledger.ledger.position import Position
 
 
 class PartialBatches:

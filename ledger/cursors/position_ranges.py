@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from ledger.position import EARLIEST, Position
+from kledger.ledger.position import EARLIEST, Position
 
 ENTRY_ID_END = (1 << 32) - 1
 """No entry id of a ledger comes here: Roaring bitmaps hold 32-bit numbers."""

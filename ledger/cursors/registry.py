@@ -12,22 +12,22 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from ledger import keys
-from ledger.cursors.cursor import Cursor, CursorHost
-from ledger.cursors.cursor_metrics import CursorMetrics
-from ledger.cursors.cursor_records import encode_cursor
-from ledger.cursors.cursor_recovery_plan import StoredCursor
-from ledger.cursors.cursor_rows_state import CursorRowsState
-from ledger.cursors.cursor_state import CursorState
-from ledger.cursors.cursor_writer import CursorWriter
-from ledger.cursors.entry_part import EntryPart
-from ledger.cursors.entry_times import EntryTimes
-from ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
-from ledger.ledger_list_state import LedgerListState
-from ledger.ledger_reader import LedgerReader
-from ledger.operations import nobody_waits, submitted
-from ledger.position import EARLIEST, LATEST, Position
-from ledger.services import StoreServices
+from kledger.ledger import keys
+from kledger.ledger.cursors.cursor import Cursor, CursorHost
+from kledger.ledger.cursors.cursor_metrics import CursorMetrics
+from kledger.ledger.cursors.cursor_records import encode_cursor
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_writer import CursorWriter
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.entry_times import EntryTimes
+from kledger.ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.operations import nobody_waits, submitted
+from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.services import StoreServices
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from ledger.engine.entry_log import Place
+from kledger.ledger.engine.entry_log import Place
 
 ATTEMPTS_MAX = 50
 

@@ -17,8 +17,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from ledger.engine.errors import FULL_ERRORS, FolderUnusable, StorageError, StorageWriteFailed
-from ledger.engine.log_files import number_in
+from kledger.ledger.engine.errors import (
+    FULL_ERRORS,
+    FolderUnusable,
+    StorageError,
+    StorageWriteFailed,
+)
+from kledger.ledger.engine.log_files import number_in
 
 LOCK = "lock"
 LOG = "log"

@@ -17,10 +17,10 @@ from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
-from ledger.engine.base import Buffer, CommitGroup
-from ledger.engine.errors import FULL_ERRORS, StorageWriteFailed, SyncFailed
-from ledger.engine.frames import GroupEncoder
-from ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.engine.errors import FULL_ERRORS, StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.frames import GroupEncoder
+from kledger.ledger.engine.log_files import LogFiles
 
 FILE_BYTES_MAX = 256 * 1024 * 1024
 """A file takes no further group when it has reached this size."""

@@ -21,10 +21,10 @@ from collections.abc import Callable
 from threading import Event, Lock
 from typing import Literal, TypeAlias
 
-from ledger.engine.base import Buffer, CommitGroup, TwoStepEngine
-from ledger.engine.errors import FULL_ERRORS, StorageError, StorageWriteFailed, SyncFailed
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.base import Buffer, CommitGroup, TwoStepEngine
+from kledger.ledger.engine.errors import FULL_ERRORS, StorageError, StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.memory import MemoryEngine
 
 Operation: TypeAlias = Literal["commit", "read", "sync"]
 OPERATIONS: tuple[Operation, ...] = ("commit", "read", "sync")

@@ -9,8 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from ledger.engine import data_folder
-from ledger.engine.errors import FolderInUse
+from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.errors import FolderInUse
 
 
 class FolderLock:

@@ -43,7 +43,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from ledger.engine.base import Buffer, CommitGroup, Move, Row
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move, Row
 
 VERSION = 1
 ENTRY, ROWS, DROP, COMMIT, MOVES = 1, 2, 3, 4, 5

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 from rocksdict import WriteBatch
 
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_keys import (
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_keys import (
     ENTRY_PREFIX,
     ROW_PREFIX,
     WATERMARK_KEY,
@@ -23,9 +23,9 @@ from ledger.engine.index_keys import (
     place_value,
     space_key,
 )
-from ledger.engine.recovery_plan import Watermark
-from ledger.engine.rocksdb_table import new_batch
-from ledger.engine.space_plan import LogSpace
+from kledger.ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.rocksdb_table import new_batch
+from kledger.ledger.engine.space_plan import LogSpace
 
 FRAME_WEIGHT = 4096
 

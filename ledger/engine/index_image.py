@@ -11,9 +11,9 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from ledger.engine.errors import StorageError
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_keys import (
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_keys import (
     ENTRY_END,
     ENTRY_PREFIX,
     EntryPlace,
@@ -22,10 +22,10 @@ from ledger.engine.index_keys import (
     ledger_id_in,
     ledger_range,
 )
-from ledger.engine.log_index import LogIndex
-from ledger.engine.log_scan import LogScan
-from ledger.engine.rocksdb_table import RocksdbTable
-from ledger.engine.space_plan import LogSpace
+from kledger.ledger.engine.log_index import LogIndex
+from kledger.ledger.engine.log_scan import LogScan
+from kledger.ledger.engine.rocksdb_table import RocksdbTable
+from kledger.ledger.engine.space_plan import LogSpace
 
 _LEFT_BEHIND = {"LOCK", "LOG"}
 _EVERYTHING = b"", b"\xff"

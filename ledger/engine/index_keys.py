@@ -15,7 +15,7 @@ Must not know: the database.
 from struct import Struct
 from typing import NamedTuple
 
-from ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.recovery_plan import Watermark
 
 WATERMARK_KEY = b"w"
 ROW_PREFIX = b"r"

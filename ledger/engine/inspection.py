@@ -22,18 +22,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from ledger.engine import data_folder
-from ledger.engine.errors import FolderUnusable, StorageError
-from ledger.engine.folder_lock import FolderLock
-from ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
-from ledger.engine.index_image import IndexImage
-from ledger.engine.index_keys import EntryPlace
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_scan import LogScan
-from ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
-from ledger.engine.read_plan import Span, plan_spans
-from ledger.engine.recovery_plan import CutOff, Refuse, Watermark, plan_recovery
-from ledger.engine.salvage import Salvage
+from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.errors import FolderUnusable, StorageError
+from kledger.ledger.engine.folder_lock import FolderLock
+from kledger.ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
+from kledger.ledger.engine.index_image import IndexImage
+from kledger.ledger.engine.index_keys import EntryPlace
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_scan import LogScan
+from kledger.ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
+from kledger.ledger.engine.read_plan import Span, plan_spans
+from kledger.ledger.engine.recovery_plan import CutOff, Refuse, Watermark, plan_recovery
+from kledger.ledger.engine.salvage import Salvage
 
 PLACES_COUNT = 1000
 NOTHING = Watermark(1, 0, 0)

@@ -21,11 +21,11 @@ from itertools import islice
 from threading import Lock
 from typing import Protocol
 
-from ledger.engine.base import Move
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_batch import EntryIds, IndexBatch
-from ledger.engine.index_keys import (
+from kledger.ledger.engine.base import Move
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_batch import EntryIds, IndexBatch
+from kledger.ledger.engine.index_keys import (
     ENTRY_PREFIX,
     ROW_PREFIX,
     SPACE_END,
@@ -38,9 +38,9 @@ from ledger.engine.index_keys import (
     entry_key,
     ledger_range,
 )
-from ledger.engine.recovery_plan import Watermark
-from ledger.engine.rocksdb_table import RocksdbTable
-from ledger.engine.space_plan import LogSpace
+from kledger.ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.rocksdb_table import RocksdbTable
+from kledger.ledger.engine.space_plan import LogSpace
 
 WAITING_WEIGHT_MAX = 1024 * 1024
 """Waiting groups keep their data in memory; 256 small frames, or 1 MiB of data, make a batch."""

@@ -13,14 +13,14 @@ from contextlib import suppress
 from threading import Lock
 from typing import TypeAlias
 
-from ledger.engine.base import Buffer, CommitGroup, Move
-from ledger.engine.entry_log import Place
-from ledger.engine.errors import EntryCorrupt
-from ledger.engine.index_keys import EntryPlace
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_index import LogIndex
-from ledger.engine.read_plan import Span, plan_spans
-from ledger.engine.space_plan import FileSpace, plan_rewrite
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move
+from kledger.ledger.engine.entry_log import Place
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.engine.index_keys import EntryPlace
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_index import LogIndex
+from kledger.ledger.engine.read_plan import Span, plan_spans
+from kledger.ledger.engine.space_plan import FileSpace, plan_rewrite
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from ledger.engine import crash_image, data_folder
-from ledger.engine.base import Buffer, CommitGroup
-from ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
-from ledger.engine.errors import (
+from kledger.ledger.engine import crash_image, data_folder
+from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
+from kledger.ledger.engine.errors import (
     EntryCorrupt,
     EntryMissing,
     LogCorrupt,
@@ -25,16 +25,16 @@ from ledger.engine.errors import (
     StorageWriteFailed,
     SyncFailed,
 )
-from ledger.engine.folder_lock import FolderLock
-from ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
-from ledger.engine.index_keys import EntryPlace
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_index import LogIndex
-from ledger.engine.log_rewrite import LogRewrite
-from ledger.engine.log_scan import LogScan
-from ledger.engine.read_plan import Span, plan_spans
-from ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
-from ledger.engine.rocksdb_table import RocksdbTable
+from kledger.ledger.engine.folder_lock import FolderLock
+from kledger.ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
+from kledger.ledger.engine.index_keys import EntryPlace
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_index import LogIndex
+from kledger.ledger.engine.log_rewrite import LogRewrite
+from kledger.ledger.engine.log_scan import LogScan
+from kledger.ledger.engine.read_plan import Span, plan_spans
+from kledger.ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
+from kledger.ledger.engine.rocksdb_table import RocksdbTable
 
 logger = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from crc32c import crc32c
 
-from ledger.engine import frames
-from ledger.engine.base import CommitGroup
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
-from ledger.engine.log_files import LogFiles
-from ledger.engine.recovery_plan import Damage, LaterCommit, Watermark
+from kledger.ledger.engine import frames
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.recovery_plan import Damage, LaterCommit, Watermark
 
 WINDOW_BYTES = 1024 * 1024
 

@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
-from ledger.engine import frames
-from ledger.engine.base import CommitGroup
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
-from ledger.engine.log_scan import LogWindow, find_commits, take_frame
+from kledger.ledger.engine import frames
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.frames import COMMIT, COMMIT_SIZE, HEADER_SIZE, CommitFrame, FrameDamaged
+from kledger.ledger.engine.log_scan import LogWindow, find_commits, take_frame
 
 TakeGroup: TypeAlias = Callable[[PlacedGroup], None]
 """Gets what can be read of a group that has a commit frame, as long as it stands without a gap from

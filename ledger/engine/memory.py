@@ -9,8 +9,8 @@ from collections import deque
 from contextlib import suppress
 from threading import Lock
 
-from ledger.engine.base import Buffer, CommitGroup
-from ledger.engine.errors import EntryMissing, StorageError
+from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.engine.errors import EntryMissing, StorageError
 
 
 class MemoryEngine:

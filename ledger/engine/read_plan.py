@@ -7,8 +7,8 @@ Must not know: files.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_keys import EntryPlace
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_keys import EntryPlace
 
 GAP_BYTES_MAX = 32 * 1024
 """Reading this much for nothing costs less than a second call."""

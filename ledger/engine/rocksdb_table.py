@@ -20,7 +20,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from ledger.engine.errors import (
+from kledger.ledger.engine.errors import (
     FolderUnusable,
     IndexCorrupt,
     StorageError,

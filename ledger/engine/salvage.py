@@ -8,12 +8,12 @@ Without an index behind it, the log alone cannot say where moved entries came fr
 new, and ledgers that were dropped anywhere in the log stay dropped.
 """
 
-from ledger.engine.base import CommitGroup
-from ledger.engine.entry_log import PlacedGroup
-from ledger.engine.index_image import IndexImage
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_walk import WalkedFile, walk_file
-from ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.entry_log import PlacedGroup
+from kledger.ledger.engine.index_image import IndexImage
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_walk import WalkedFile, walk_file
+from kledger.ledger.engine.recovery_plan import Watermark
 
 
 class Salvage:

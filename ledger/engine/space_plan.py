@@ -9,7 +9,7 @@ Must not know: files, databases.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ledger.engine.ledger_sizes import LedgerSizes
+from kledger.ledger.engine.ledger_sizes import LedgerSizes
 
 FREE_BYTES_MIN = 32 * 1024 * 1024
 """What must be left on the disk beside the copy of what is alive in a file."""

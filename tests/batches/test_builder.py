@@ -2,8 +2,8 @@
 
 import pytest
 
-from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from batches.header import check
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from kledger.batches.header import check
 from tests.batches.words import NOW_MS
 
 

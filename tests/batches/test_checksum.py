@@ -1,6 +1,6 @@
 """The checksum against known answers."""
 
-from batches.checksum import crc32c
+from kledger.batches.checksum import crc32c
 
 
 def test_crc32c_known_answers() -> None:

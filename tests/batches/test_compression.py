@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka import codec as kafka_codec
 
-from batches.compression import MAPPED_SIZE_MIN, Codec, compress, decompress, release
-from batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
-from batches.pacing import STEPS_PER_PAUSE
+from kledger.batches.compression import MAPPED_SIZE_MIN, Codec, compress, decompress, release
+from kledger.batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from kledger.batches.pacing import STEPS_PER_PAUSE
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 

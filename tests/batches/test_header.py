@@ -4,15 +4,15 @@ import struct
 
 import pytest
 
-from batches.checksum import crc32c
-from batches.errors import (
+from kledger.batches.checksum import crc32c
+from kledger.batches.errors import (
     BatchError,
     BatchTooLarge,
     CorruptBatch,
     InvalidBatch,
     UnsupportedCompression,
 )
-from batches.header import (
+from kledger.batches.header import (
     BATCH_OVERHEAD,
     FLAGS_AT,
     HEADER_STRUCT,
@@ -30,7 +30,7 @@ from batches.header import (
     set_producer,
     verify_checksum,
 )
-from batches.reader import iterate_times
+from kledger.batches.reader import iterate_times
 from tests.batches.words import NOW_MS, batch
 
 FIELDS = {  # name: (offset, format)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from batches.pacing import STEPS_PER_PAUSE, no_pause, paced
+from kledger.batches.pacing import STEPS_PER_PAUSE, no_pause, paced
 
 STEPS = STEPS_PER_PAUSE
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaBuilder
 
-from batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
-from batches.errors import CorruptBatch
-from batches.header import check, patch_base_offset, read_header, refresh_checksum
-from batches.reader import RecordTime, iterate_batches, iterate_records, iterate_times
-from batches.record import ATTRIBUTES_MAX, Record
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.header import check, patch_base_offset, read_header, refresh_checksum
+from kledger.batches.reader import RecordTime, iterate_batches, iterate_records, iterate_times
+from kledger.batches.record import ATTRIBUTES_MAX, Record
 from tests.batches.words import NOW_MS, batch
 
 TIMES = st.integers(0, 2**42)

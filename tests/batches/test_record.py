@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batches.errors import CorruptBatch
-from batches.record import (
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.record import (
     Record,
     append_record,
     headers_start,

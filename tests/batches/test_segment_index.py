@@ -2,9 +2,9 @@
 
 from struct import iter_unpack
 
-from batches.builder import NewRecord, build_batch
-from batches.header import BatchHeader, read_header
-from batches.segment_index import POSITION_MAX, RELATIVE_OFFSET_MAX, SegmentIndex
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.segment_index import POSITION_MAX, RELATIVE_OFFSET_MAX, SegmentIndex
 
 
 def header(offset: int, count: int = 1, *, time: int = 1000, size: int = 100) -> BatchHeader:

@@ -5,11 +5,11 @@ import tracemalloc
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.errors import CorruptBatch, InvalidBatch, InvalidTimestamp
-from batches.header import BATCH_OVERHEAD, check, refresh_checksum, set_max_timestamp
-from batches.pacing import STEPS_PER_PAUSE
-from batches.validation import RECORD_ERRORS_MAX, RecordRules, check_records
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.errors import CorruptBatch, InvalidBatch, InvalidTimestamp
+from kledger.batches.header import BATCH_OVERHEAD, check, refresh_checksum, set_max_timestamp
+from kledger.batches.pacing import STEPS_PER_PAUSE
+from kledger.batches.validation import RECORD_ERRORS_MAX, RecordRules, check_records
 from tests.batches.words import NOW_MS, batch
 
 

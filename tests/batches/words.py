@@ -1,7 +1,7 @@
 """Words to build batches with in tests: `batch("a", "b", producer=9, sequence=3)`."""
 
-from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from batches.header import BATCH_OVERHEAD, HEADER_STRUCT, LENGTH_FIELD_END, refresh_checksum
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from kledger.batches.header import BATCH_OVERHEAD, HEADER_STRUCT, LENGTH_FIELD_END, refresh_checksum
 
 NOW_MS = 1_700_000_000_000
 LAST_OFFSET_DELTA = 4

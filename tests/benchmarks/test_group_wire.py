@@ -4,8 +4,8 @@ from importlib import import_module
 from typing import Any
 
 from benchmarks import group_wire as wire
-from gateway.wire.codec import decode, encode
-from gateway.wire.header import decode_request_header
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.header import decode_request_header
 
 LEADER = wire.Joined(0, 5, "a", "a", ["a", "b"])
 
@@ -14,7 +14,7 @@ def read(stem: str, request: bytes) -> Any:
     """Decode a framed request."""
     frame = memoryview(request)[4:]
     header = decode_request_header(frame)
-    message = import_module(f"gateway.wire.messages.{stem}").REQUEST
+    message = import_module(f"kledger.gateway.wire.messages.{stem}").REQUEST
     return decode(message, header.api_version, frame, header.body_start)
 
 
@@ -38,7 +38,7 @@ def test_leader_assigns_to_all_and_a_follower_to_nobody() -> None:
 
 
 def test_answer_to_a_join_is_read() -> None:
-    messages = import_module("gateway.wire.messages.k11_join_group")
+    messages = import_module("kledger.gateway.wire.messages.k11_join_group")
     members = [
         messages.JoinGroupResponseMember(member_id=each, group_instance_id=None, metadata=b"xyz")
         for each in LEADER.members

@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks import transaction_wire as wire
 from benchmarks.wire import record_batch
-from gateway.wire.codec import decode, encode
-from gateway.wire.header import decode_request_header
-from gateway.wire.produce_codec import parse_produce_request
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.header import decode_request_header
+from kledger.gateway.wire.produce_codec import parse_produce_request
 
 PRODUCER = wire.Producer("tx", 7, 3)
 
@@ -18,13 +18,13 @@ def read(stem: str, request: bytes) -> Any:
     """Decode a framed request; all of it must be used."""
     frame = memoryview(request)[4:]
     header = decode_request_header(frame)
-    message = import_module(f"gateway.wire.messages.{stem}").REQUEST
+    message = import_module(f"kledger.gateway.wire.messages.{stem}").REQUEST
     return decode(message, header.api_version, frame, header.body_start)
 
 
 def answer(stem: str, version: int, **fields: Any) -> bytes:
     """Encode the body of an answer, behind the tags of its header."""
-    message = import_module(f"gateway.wire.messages.{stem}").RESPONSE
+    message = import_module(f"kledger.gateway.wire.messages.{stem}").RESPONSE
     return encode(message(**fields), version)
 
 

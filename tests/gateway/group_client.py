@@ -4,20 +4,23 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from gateway.wire.messages.k11_join_group import (
+from kledger.gateway.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from gateway.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from gateway.wire.messages.k14_sync_group import (
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kledger.gateway.wire.messages.k14_sync_group import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
     SyncGroupResponse,

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from gateway.connection_state import ByteBudget, ConnectionState, Slot
-from gateway.router import Reply
+from kledger.gateway.connection_state import ByteBudget, ConnectionState, Slot
+from kledger.gateway.router import Reply
 
 
 class OpenMeter:

@@ -6,26 +6,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from uuid import UUID
 
-from batches.builder import NewRecord, build_batch
-from gateway.config import GatewayConfig
-from gateway.opening import open_services
-from gateway.server import ConnectionMaker, GatewayServer
-from gateway.services import Services
-from gateway.wire.messages.k00_produce import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.opening import open_services
+from kledger.gateway.server import ConnectionMaker, GatewayServer
+from kledger.gateway.services import Services
+from kledger.gateway.wire.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from gateway.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
-from gateway.wire.primitives import ZERO_UUID
-from ledger import LedgerStore, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from ledger.threads import StoreThreads
-from runtime.entropy import SeededEntropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.gateway.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.entropy import SeededEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.topics import Topic, TopicDefaults, TopicRegistry
 from tests.gateway.wire_client import WireClient
-from topics import Topic, TopicDefaults, TopicRegistry
 
 START_MS = 1_700_000_000_000
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.wire.messages.k01_fetch import FetchRequest, FetchResponse
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest, FetchResponse
 from tests.gateway.running import RunningGateway, batch, fetch, produce
 from tests.gateway.wire_client import WireClient
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from gateway.expressions import Expression
-from gateway.telemetry_state import TelemetryClient
+from kledger.gateway.expressions import Expression
+from kledger.gateway.telemetry_state import TelemetryClient
 
 ID = UUID("f1234567-89ab-cdef-8123-456789abcdef")
 CLIENT = TelemetryClient(

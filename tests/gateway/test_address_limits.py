@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.address_limits import is_address, parse_overrides
+from kledger.gateway.address_limits import is_address, parse_overrides
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Authorized operations; the fields are those that Apache Kafka 4.3 sends without an authorizer."""
 
-from gateway.authorized_operations import (
+from kledger.gateway.authorized_operations import (
     CLUSTER_OPERATIONS,
     GROUP_OPERATIONS,
     OPERATIONS_NOT_ASKED_FOR,

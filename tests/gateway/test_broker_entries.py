@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.broker_entries import all_nodes_entries, node_entries, plaintext
-from gateway.broker_keys import LISTED
-from gateway.config import GatewayConfig
-from gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from kledger.gateway.broker_entries import all_nodes_entries, node_entries, plaintext
+from kledger.gateway.broker_keys import LISTED
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from kledger.topics import TopicDefaults
 from tests.gateway.running import RunningGateway, running_gateway
-from topics import TopicDefaults
 
 NODE, ALL_NODES, STATIC, DEFAULT = 2, 3, 4, 5
 UNKNOWN, BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, PASSWORD = 0, 1, 2, 3, 4, 5, 6, 7, 9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.broker_keys import (
+from kledger.gateway.broker_keys import (
     BROKER_KEYS,
     LISTED,
     THROTTLES,
@@ -10,10 +10,10 @@ from gateway.broker_keys import (
     find_key,
     without_listener,
 )
-from gateway.config import GatewayConfig
-from topics import CONFIG_KEYS, ConfigType
-from topics.config_keys import NO_EFFECT
-from topics.config_values import parse
+from kledger.gateway.config import GatewayConfig
+from kledger.topics import CONFIG_KEYS, ConfigType
+from kledger.topics.config_keys import NO_EFFECT
+from kledger.topics.config_values import parse
 
 
 def test_every_name_of_kafka_stands_once_in_order() -> None:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.broker_entries import node_entries
-from gateway.broker_keys import BROKER_KEYS, THROTTLES, UNLIMITED
-from gateway.broker_settings import ALL_NODES, FIELDS
-from gateway.config import GatewayConfig
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from ledger.testing import FaultyEngine
+from kledger.gateway.broker_entries import node_entries
+from kledger.gateway.broker_keys import BROKER_KEYS, THROTTLES, UNLIMITED
+from kledger.gateway.broker_settings import ALL_NODES, FIELDS
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed
 from tests.gateway.running import RunningGateway, running_gateway
-from topics.errors import StorageFailed
 
 NODE = "1"
 SIZE, AGE = "message.max.bytes", "log.retention.ms"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.client_metrics import ClientMetrics, ClientMetricsSubscription
-from gateway.refusals import Refused, refusal_of
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
+from kledger.gateway.client_metrics import ClientMetrics, ClientMetricsSubscription
+from kledger.gateway.refusals import Refused, refusal_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import TopicsError
+from kledger.topics.errors import StorageFailed
 from tests.gateway.running import running_gateway
-from topics import TopicsError
-from topics.errors import StorageFailed
 
 INVALID_REQUEST, INVALID_CONFIG = ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 EVERYTHING = {

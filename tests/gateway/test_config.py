@@ -1,6 +1,6 @@
 """Settings under Kafka's names."""
 
-from gateway.config import GatewayConfig
+from kledger.gateway.config import GatewayConfig
 
 
 def test_kafka_items_show_every_setting_under_its_dotted_name() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.config_entries import topic_entries
-from gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
-from topics import TopicDefaults
+from kledger.gateway.config_entries import topic_entries
+from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from kledger.topics import TopicDefaults
 
 TOPIC, STATIC, DEFAULT = 1, 4, 5
 LONG = 5

@@ -1,13 +1,13 @@
 """The page says what the tables say."""
 
-from gateway.broker_keys import BROKER_KEYS, UpdateMode
-from gateway.config_page import PAGE, PARTS, has_effect, page
-from gateway.group_keys import GROUP_KEYS
-from topics.config_keys import CONFIG_KEYS
+from kledger.gateway.broker_keys import BROKER_KEYS, UpdateMode
+from kledger.gateway.config_page import PAGE, PARTS, has_effect, page
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.topics.config_keys import CONFIG_KEYS
 
 
 def test_the_page_is_the_one_that_the_tables_make() -> None:
-    assert page() == PAGE.read_text("utf-8"), "write it anew: python -m gateway.config_page"
+    assert page() == PAGE.read_text("utf-8"), "write it anew: python -m kledger.gateway.config_page"
 
 
 def test_every_setting_stands_once_and_internal_ones_do_not() -> None:

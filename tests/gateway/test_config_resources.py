@@ -4,17 +4,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.config_resources import (
+from kledger.gateway.config_resources import (
     Outcome,
     alter_each,
     refuse_repeated_names,
     value_of,
 )
-from gateway.context import Peer, RequestContext
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics import InvalidConfig
 from tests.gateway.running import RunningGateway
-from topics import InvalidConfig
 
 TOPIC = 2
 

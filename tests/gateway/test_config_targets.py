@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.config_targets import (
+from kledger.gateway.config_targets import (
     CONFIGURABLE,
     BrokerTarget,
     ClientMetricsTarget,
@@ -14,11 +14,11 @@ from gateway.config_targets import (
     find_alterable,
     find_target,
 )
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics import InvalidConfig, InvalidTopicName, TopicsError, UnknownTopic
 from tests.gateway.running import running_gateway
 from tests.gateway.test_config_resources import Named, context_of
-from topics import InvalidConfig, InvalidTopicName, TopicsError, UnknownTopic
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 LIMIT = "share.delivery.count.limit"

@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.fetch_slot import FetchSlot
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.fetch_slot import FetchSlot
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
 
 PRODUCE_V = 9
@@ -174,7 +174,7 @@ async def test_row_11_any_client_id_is_accepted(client_id: str | None) -> None:
 async def test_row_130_truncated_body_closes_with_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.WARNING, "gateway.connection")
+    caplog.set_level(logging.WARNING, "kledger.gateway.connection")
     async with running_gateway() as gateway:
         await gateway.create_topic()
         for request, version in (
@@ -202,7 +202,7 @@ async def test_row_130_garbage_of_every_length_harms_nobody() -> None:
 
 
 async def test_warnings_about_peers_are_rate_limited(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING, "gateway.connection")
+    caplog.set_level(logging.WARNING, "kledger.gateway.connection")
     async with running_gateway() as gateway:
         for _ in range(40):
             async with gateway.client() as client:

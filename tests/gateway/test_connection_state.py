@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.connection_state import HOLD_SATURATED, ByteBudget, ConnectionState, Slot
+from kledger.gateway.connection_state import HOLD_SATURATED, ByteBudget, ConnectionState, Slot
 
 
 def make_state(limit: int = 1_000_000) -> ConnectionState:

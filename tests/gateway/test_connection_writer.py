@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import AsyncExitStack
 
-from gateway.config import MIB, GatewayConfig
-from gateway.connection_writer import ConnectionWriter
+from kledger.gateway.config import MIB, GatewayConfig
+from kledger.gateway.connection_writer import ConnectionWriter
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
 PRODUCE_V, FETCH_V = 9, 12

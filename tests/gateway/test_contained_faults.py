@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.connection import Connection
-from gateway.connection_state import Slot
-from gateway.fetch_session import SessionPartition
-from gateway.fetch_slot import FetchSlot, WantedPartition
-from gateway.produce_slot import ProduceSlot
-from gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.connection import Connection
+from kledger.gateway.connection_state import Slot
+from kledger.gateway.fetch_session import SessionPartition
+from kledger.gateway.fetch_slot import FetchSlot, WantedPartition
+from kledger.gateway.produce_slot import ProduceSlot
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.contained import Contained
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
 from tests.gateway.session_client import Session, write

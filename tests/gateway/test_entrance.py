@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 import pytest
 import uvloop
 
-from gateway import entrance
-from gateway.config import GatewayConfig
-from gateway.quota_state import IP
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kledger.gateway import entrance
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.quota_state import IP
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.wire_client import WireClient
 

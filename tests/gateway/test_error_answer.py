@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.error_answer import CODES, NoPlaceForError, error_answer
-from gateway.handlers import HANDLERS, HandlerSpec
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages import (
+from kledger.gateway.error_answer import CODES, NoPlaceForError, error_answer
+from kledger.gateway.handlers import HANDLERS, HandlerSpec
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages import (
     k00_produce,
     k01_fetch,
     k03_metadata,
@@ -21,7 +21,7 @@ from gateway.wire.messages import (
     k42_delete_groups,
     k49_alter_client_quotas,
 )
-from gateway.wire.schema import Message, Struct, fields_of
+from kledger.gateway.wire.schema import Message, Struct, fields_of
 from tests.gateway.running import fetch, produce
 from tests.gateway.wire.random_messages import sample, settle
 
@@ -51,7 +51,7 @@ def answer(module: Any, request: Message, version: int) -> Any:
 
 @pytest.mark.parametrize("spec", HANDLERS, ids=lambda spec: spec.module)
 def test_every_api_says_the_error_in_every_version(spec: HandlerSpec) -> None:
-    module = import_module(f"gateway.wire.messages.{spec.module}")
+    module = import_module(f"kledger.gateway.wire.messages.{spec.module}")
     for version in range(spec.min_version, spec.max_version + 1):
         said = answer(module, settle(sample(module.REQUEST), version), version)
         read = decode(module.RESPONSE, version, encode(said, version))

@@ -4,15 +4,15 @@ import inspect
 
 import pytest
 
-import ledger
-import topics.errors
-from gateway.error_map import error_code_of, record_errors_of
-from gateway.wire.error_codes import ErrorCode
-from topics.errors import InvalidRecord, TopicsError, UnknownTopic
+import kledger.topics.errors
+from kledger import ledger
+from kledger.gateway.error_map import error_code_of, record_errors_of
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.topics.errors import InvalidRecord, TopicsError, UnknownTopic
 
 TOPICS_ERRORS = [
     kind
-    for _, kind in inspect.getmembers(topics.errors, inspect.isclass)
+    for _, kind in inspect.getmembers(kledger.topics.errors, inspect.isclass)
     if issubclass(kind, TopicsError) and kind is not TopicsError
 ]
 
@@ -28,7 +28,7 @@ def test_storage_errors_make_clients_try_again() -> None:
 
 
 def test_terminated_topic_makes_producers_give_up() -> None:
-    assert ErrorCode.POLICY_VIOLATION is error_code_of(topics.errors.TopicTerminated("t"))
+    assert ErrorCode.POLICY_VIOLATION is error_code_of(kledger.topics.errors.TopicTerminated("t"))
 
 
 def test_unforeseen_error_is_unknown_server_error() -> None:

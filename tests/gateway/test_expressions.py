@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.expressions import InvalidExpression, compile_expression
+from kledger.gateway.expressions import InvalidExpression, compile_expression
 
 
 @pytest.mark.parametrize("text", ["(", "[", "a(?=b)", r"(a)\1", "*"])

@@ -7,13 +7,13 @@ from threading import Thread
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.faulty_requests import KNOWN_APIS, RequestFaults, RequestHold, api_key_of
-from gateway.handlers import HANDLERS
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.messages.k03_metadata import MetadataRequest
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.faulty_requests import KNOWN_APIS, RequestFaults, RequestHold, api_key_of
+from kledger.gateway.handlers import HANDLERS
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
 
 PRODUCE_V, FETCH_V, METADATA_V, HEARTBEAT_V = 9, 12, 12, 4

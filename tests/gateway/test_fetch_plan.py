@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.fetch_plan import (
+from kledger.gateway.fetch_plan import (
     FetchBudget,
     FetchWait,
     leader_epoch_error,

@@ -1,6 +1,6 @@
 """What one fetch session looks at, waits for and tells."""
 
-from gateway.wire.messages.k01_fetch import ForgottenTopic
+from kledger.gateway.wire.messages.k01_fetch import ForgottenTopic
 from tests.gateway.running import running_gateway
 from tests.gateway.session_client import BY_NAME, Session, write
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.fetch_session_state import (
+from kledger.gateway.fetch_session_state import (
     EPOCH_MAX,
     EVICTION_MS,
     SessionEntry,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway import fetch_sessions
-from gateway.config import GatewayConfig
-from gateway.fetch_session_state import EVICTION_MS
-from gateway.wire.messages.k01_fetch import ForgottenTopic
+from kledger.gateway import fetch_sessions
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.fetch_session_state import EVICTION_MS
+from kledger.gateway.wire.messages.k01_fetch import ForgottenTopic
 from tests.gateway.running import fetch, running_gateway
 from tests.gateway.session_client import BY_ID, BY_NAME, Session, write
 from tests.gateway.wire_client import WireClient

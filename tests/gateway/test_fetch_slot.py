@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.fetch_slot import FetchSlot, WantedPartition
-from gateway.wire.codec import decode
-from gateway.wire.fetch_codec import FetchRequest
-from gateway.wire.messages.k01_fetch import FetchResponse
+from kledger.gateway.fetch_slot import FetchSlot, WantedPartition
+from kledger.gateway.wire.codec import decode
+from kledger.gateway.wire.fetch_codec import FetchRequest
+from kledger.gateway.wire.messages.k01_fetch import FetchResponse
+from kledger.topics import AppendResult, PartitionLog
 from tests.gateway.recording_port import RecordingPort
 from tests.gateway.running import RunningGateway, batch, running_gateway, until
-from topics import AppendResult, PartitionLog
 
 VERSION = 12
 BODY = b"the request's bytes"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.group_keys import GROUP_KEYS
-from topics import InvalidConfig
-from topics.config_values import parse
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.topics import InvalidConfig
+from kledger.topics.config_values import parse
 
 KAFKAS = {
     "consumer.session.timeout.ms": "45000",

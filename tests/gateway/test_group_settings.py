@@ -4,17 +4,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
-from gateway.group_settings import GroupSettings
-from gateway.refusals import Refused
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
+from kledger.gateway.group_settings import GroupSettings
+from kledger.gateway.refusals import Refused
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import InvalidConfig
+from kledger.topics.errors import StorageFailed
 from tests.gateway.coordinator.consumer_words import join_command
 from tests.gateway.coordinator.shell_words import settle
 from tests.gateway.running import RunningGateway, running_gateway, until
-from topics import InvalidConfig
-from topics.errors import StorageFailed
 
 SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 OF_ALL = ConsumerTimes(45_000, 5_000)

@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from gateway.handlers import HANDLERS, HandlerSpec
-from gateway.wire.header import is_flexible
-from gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.handlers import HANDLERS, HandlerSpec
+from kledger.gateway.wire.header import is_flexible
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import RunningGateway, batch, produce, running_gateway
 from tests.gateway.test_sweep import no_faults, request_class
 from tests.gateway.wire.lengths import STEPPED_OVER_BY_FETCH, SampleBody

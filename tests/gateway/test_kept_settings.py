@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.kept_settings import KeptSettings
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
-from topics import InvalidConfig
-from topics.errors import StorageFailed
+from kledger.gateway.kept_settings import KeptSettings
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import InvalidConfig
+from kledger.topics.errors import StorageFailed
 
 
 class Words(KeptSettings):

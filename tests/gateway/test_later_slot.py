@@ -1,8 +1,8 @@
 """A response that is made at the end of the turn in which its result came."""
 
-from gateway.later_slot import LaterSlot
-from gateway.wire.header import RequestHeader
-from runtime.later import Later
+from kledger.gateway.later_slot import LaterSlot
+from kledger.gateway.wire.header import RequestHeader
+from kledger.runtime.later import Later
 from tests.gateway.recording_port import RecordingPort
 
 HEADER = RequestHeader(12, 0, 7, None, 0)

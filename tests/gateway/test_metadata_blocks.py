@@ -4,15 +4,15 @@ from uuid import UUID
 
 import pytest
 
-from gateway.metadata_blocks import (
+from kledger.gateway.metadata_blocks import (
     MetadataHead,
     MetadataTail,
     encode_head,
     encode_topic,
     join_parts,
 )
-from gateway.wire.codec import encode
-from gateway.wire.messages.k03_metadata import (
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

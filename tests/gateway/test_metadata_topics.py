@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from gateway.metadata_topics import absence, each_once, refused
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k03_metadata import MetadataRequestTopic
+from kledger.gateway.metadata_topics import absence, each_once, refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequestTopic
 
 SOME_ID = UUID(int=5)
 

@@ -1,17 +1,17 @@
 """Partitions that must be opened first, and what becomes of those that cannot be."""
 
-from gateway.missing_logs import (
+from kledger.gateway.missing_logs import (
     OPENED_TOGETHER_MAX,
     Missing,
     MissingLogs,
     open_by_name,
     open_together,
 )
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
-from topics import TopicRegistry, UnknownPartition, UnknownTopic
-from topics.errors import StorageFailed
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import TopicRegistry, UnknownPartition, UnknownTopic
+from kledger.topics.errors import StorageFailed
 
 
 async def test_a_failure_is_told_until_a_request_goes_through() -> None:

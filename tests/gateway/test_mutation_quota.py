@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gateway.quota_state import CLIENT_ID
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from gateway.wire.messages.k37_create_partitions import (
+from kledger.gateway.quota_state import CLIENT_ID
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.offset_commits import commit_error, committed_offset
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k08_offset_commit import OffsetCommitRequestPartition
-from offsets import NO_EXPIRY
+from kledger.gateway.offset_commits import commit_error, committed_offset
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k08_offset_commit import OffsetCommitRequestPartition
+from kledger.offsets import NO_EXPIRY
 from tests.gateway.running import running_gateway
 
 

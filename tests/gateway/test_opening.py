@@ -1,16 +1,16 @@
 """What handlers ask for, built over a store."""
 
-from gateway.config import GatewayConfig
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.txn_state import InitRequest
-from gateway.opening import open_services
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine, ManualClock
-from offsets import NO_EXPIRY, CommittedOffset, Place
-from runtime.entropy import SeededEntropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from topics.registry import TopicRegistry
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.txn_state import InitRequest
+from kledger.gateway.opening import open_services
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.runtime.entropy import SeededEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.topics.registry import TopicRegistry
 
 
 async def test_groups_and_transactions_are_there_again_after_a_restart() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.otlp import DEPTH_MAX, PIECE_BYTES_MAX, InvalidMetrics, check_metrics
+from kledger.gateway.otlp import DEPTH_MAX, PIECE_BYTES_MAX, InvalidMetrics, check_metrics
 from tests.gateway.telemetry_words import metrics_data
 
 

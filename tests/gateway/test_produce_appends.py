@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
-from ledger.threads import StoreThreads
+from kledger.batches.builder import NO_PRODUCER, BatchProducer, NewRecord, build_batch
+from kledger.ledger.threads import StoreThreads
 from tests.gateway.running import START_MS, RunningGateway, batch, produce, running_gateway, until
 from tests.runtime.held_pool import HeldPool
 

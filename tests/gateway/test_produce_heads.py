@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batches.header import FLAGS_AT, TRANSACTIONAL_BIT
-from gateway.produce_heads import HEADS_MAX, ProduceHeads
-from gateway.wire.codec import encode
-from gateway.wire.produce_codec import ProduceRequest, find_single, parse_produce_request
-from ledger import LedgerStore
+from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
+from kledger.gateway.produce_heads import HEADS_MAX, ProduceHeads
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.produce_codec import ProduceRequest, find_single, parse_produce_request
+from kledger.ledger import LedgerStore
+from kledger.topics import PartitionLog, Topic, TopicRegistry
 from tests.gateway.running import batch, produce
-from topics import PartitionLog, Topic, TopicRegistry
 
 VERSION = 9
 BATCH = batch(b"v")

@@ -1,12 +1,12 @@
 """One Produce response, put together batch by batch."""
 
-from gateway.produce_slot import ProduceSlot
-from gateway.wire.codec import decode
-from gateway.wire.messages.k00_produce import PartitionProduceResponse, ProduceResponse
-from gateway.wire.produce_codec import ProduceRequest
+from kledger.gateway.produce_slot import ProduceSlot
+from kledger.gateway.wire.codec import decode
+from kledger.gateway.wire.messages.k00_produce import PartitionProduceResponse, ProduceResponse
+from kledger.gateway.wire.produce_codec import ProduceRequest
+from kledger.topics import AppendResult
+from kledger.topics.errors import InvalidRecord, StorageFailed
 from tests.gateway.recording_port import RecordingPort
-from topics import AppendResult
-from topics.errors import InvalidRecord, StorageFailed
 
 VERSION = 9
 

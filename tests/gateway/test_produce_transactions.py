@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from gateway.coordinator.transactions import TransactionCoordinator
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
-from offsets import Place
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.gateway.coordinator.transactions import TransactionCoordinator
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.offsets import Place
 from tests.gateway.running import batch, produce, running_gateway
 from tests.gateway.txn_client import NEW, TxnClient, read, settled
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway import pushed_metrics_state
-from gateway.pushed_metrics_state import Push, PushedMetrics
+from kledger.gateway import pushed_metrics_state
+from kledger.gateway.pushed_metrics_state import Push, PushedMetrics
 from tests.gateway.telemetry_words import CLIENT, numbered
 
 

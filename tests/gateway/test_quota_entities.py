@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from gateway.quota_entities import changed, entity_of
-from gateway.quota_state import Entity
-from gateway.refusals import Refused
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k49_alter_client_quotas import EntityData
+from kledger.gateway.quota_entities import changed, entity_of
+from kledger.gateway.quota_state import Entity
+from kledger.gateway.refusals import Refused
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k49_alter_client_quotas import EntityData
 
 RATE = "producer_byte_rate"
 CLIENT: Entity = (("client-id", "a"),)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from gateway import quota_state
-from gateway.quota_state import (
+from kledger.gateway import quota_state
+from kledger.gateway.quota_state import (
     CLIENT_ID,
     CONNECTION_CREATION_RATE,
     CONTROLLER_MUTATION_RATE,

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.quota_state import CLIENT_ID, USER, Entity
-from gateway.quotas import Quotas
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine, ManualClock
-from topics.errors import StorageFailed
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.quota_state import CLIENT_ID, USER, Entity
+from kledger.gateway.quotas import Quotas
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.topics.errors import StorageFailed
 
 DEFAULT: Entity = ((CLIENT_ID, None), (USER, "ü"))
 ALL = {

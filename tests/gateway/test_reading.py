@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.reading import Reading
+from kledger.gateway.reading import Reading
 
 
 class Transport(asyncio.Transport):

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.refusals import Refused, find_topic, first_of_each, refusal_of, refuse_repeated
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from topics import InvalidConfig, InvalidTopicName, TopicRegistry, UnknownTopic
+from kledger.gateway.refusals import Refused, find_topic, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.topics import InvalidConfig, InvalidTopicName, TopicRegistry, UnknownTopic
 
 
 def test_first_of_each_keeps_the_order_and_counts() -> None:

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from gateway.quota_state import CLIENT_ID, Entity
-from gateway.request_meter import RequestMeter
-from gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.quota_state import CLIENT_ID, Entity
+from kledger.gateway.request_meter import RequestMeter
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
 from tests.gateway.wire_client import WireClient
 

@@ -1,7 +1,7 @@
 """From key and version to a handler."""
 
-from gateway.router import Router, encode_reply
-from gateway.wire.messages.k12_heartbeat import HeartbeatResponse
+from kledger.gateway.router import Router, encode_reply
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatResponse
 from tests.gateway.running import running_gateway
 
 

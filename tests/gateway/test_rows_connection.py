@@ -7,18 +7,18 @@ import asyncio
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from gateway.config import GatewayConfig
-from gateway.handlers import HANDLERS
-from gateway.handlers.k18_api_versions import TELEMETRY
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.handlers import HANDLERS
+from kledger.gateway.handlers.k18_api_versions import TELEMETRY
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
 from tests.gateway.group_client import clients, make_stable, waiting
 from tests.gateway.running import START_MS, batch, fetch, produce, running_gateway, until
 

@@ -7,29 +7,29 @@ from typing import Any
 
 import pytest
 
-from batches.header import read_header
-from batches.reader import iterate_batches, iterate_records
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from gateway.wire.messages.k21_delete_records import (
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from gateway.wire.messages.k23_offset_for_leader_epoch import (
+from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ledger import ManagedLedgerConfig
-from ledger.testing import FaultyEngine
+from kledger.ledger import ManagedLedgerConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.partition_open import managed_ledger_name
 from tests.batches.words import cleaned
 from tests.gateway.running import batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
-from topics.partition_open import managed_ledger_name
 
 PRODUCE_V = 9
 FETCH_V = 12

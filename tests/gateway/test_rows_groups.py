@@ -6,11 +6,11 @@ that a client sees it, and that time and lost connections reach the group.
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
-from gateway.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
-from gateway.wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
-from ledger.testing import FaultyEngine
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.messages.k10_find_coordinator import FindCoordinatorRequest
+from kledger.gateway.wire.messages.k13_leave_group import LeaveGroupRequest, MemberIdentity
+from kledger.gateway.wire.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.group_client import (
     REBALANCE_MS,
     SESSION_MS,

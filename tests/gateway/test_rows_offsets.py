@@ -7,15 +7,15 @@ import struct
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.wire.messages.k09_offset_fetch import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
-from gateway.wire.messages.k47_offset_delete import (
+from kledger.gateway.wire.messages.k42_delete_groups import DeleteGroupsRequest
+from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

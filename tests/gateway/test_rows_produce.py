@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from batches.header import read_header
-from gateway.wire.messages.k00_produce import PartitionProduceResponse
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.batches.header import read_header
+from kledger.gateway.wire.messages.k00_produce import PartitionProduceResponse
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from gateway.wire.messages.k21_delete_records import (
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from ledger.testing import FaultyEngine
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import START_MS, batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
 

@@ -8,14 +8,14 @@ import struct
 
 import pytest
 
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from gateway.wire.schema import Message
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.wire.schema import Message
 from tests.gateway.running import batch, fetch, produce, running_gateway
 
 CLIENT_ID = struct.pack(">h4s", 4, b"test")

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.server import GatewayServer
-from gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.server import GatewayServer
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
 
@@ -31,7 +31,7 @@ async def test_listener_on_every_address_advertises_this_machine_and_warns(
     caplog: pytest.LogCaptureFixture, host_set: str, told: str | None
 ) -> None:
     """0.0.0.0 is nothing that a client can connect to; an address that was set is left alone."""
-    caplog.set_level(logging.WARNING, "gateway.server")
+    caplog.set_level(logging.WARNING, "kledger.gateway.server")
     async with running_gateway() as gateway:
         config = gateway.services.config
         config.advertised_host, config.advertised_port = host_set, 0

@@ -1,6 +1,6 @@
 """What a server has, as its metrics tell it."""
 
-from gateway.service_metrics import show_services
+from kledger.gateway.service_metrics import show_services
 from tests.gateway.group_client import GroupClient
 from tests.gateway.running import batch, produce, running_gateway
 from tests.gateway.txn_client import TxnClient

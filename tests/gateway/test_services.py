@@ -2,10 +2,10 @@
 
 import base64
 
-from gateway.services import load_cluster_id
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
-from runtime.entropy import SeededEntropy
+from kledger.gateway.services import load_cluster_id
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.runtime.entropy import SeededEntropy
 
 
 async def test_cluster_id_is_made_once_and_stays() -> None:

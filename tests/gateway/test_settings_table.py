@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway import settings_table
-from gateway.refusals import Refused
-from gateway.settings_table import SettingsTable, changed
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore
-from ledger.testing import FaultyEngine
-from topics import InvalidConfig
-from topics.errors import StorageFailed
+from kledger.gateway import settings_table
+from kledger.gateway.refusals import Refused
+from kledger.gateway.settings_table import SettingsTable, changed
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import InvalidConfig
+from kledger.topics.errors import StorageFailed
 
 PREFIX = b"test/"
 

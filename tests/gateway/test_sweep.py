@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.config import GatewayConfig
-from gateway.handlers import HANDLERS, HandlerSpec
-from gateway.wire.messages.k00_produce import ProduceRequest
-from gateway.wire.messages.k03_metadata import MetadataRequest
-from gateway.wire.schema import Message
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.handlers import HANDLERS, HandlerSpec
+from kledger.gateway.wire.messages.k00_produce import ProduceRequest
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.wire.schema import Message
 from tests.gateway.running import RunningGateway, running_gateway
 from tests.gateway.wire.random_messages import message_of, settle
 from tests.gateway.wire_client import WireClient
@@ -49,7 +49,7 @@ def no_faults() -> Iterator[None]:
 
 
 def request_class(spec: HandlerSpec) -> type[Message]:
-    found: type[Message] = import_module(f"gateway.wire.messages.{spec.module}").REQUEST
+    found: type[Message] = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
     return found
 
 

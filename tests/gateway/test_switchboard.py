@@ -1,7 +1,7 @@
 """What connections share."""
 
-from gateway.connection_state import Slot
-from gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.connection_state import Slot
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
 

@@ -10,15 +10,15 @@ from uuid import UUID
 
 import pytest
 
-from batches.compression import Codec, compress
-from gateway import telemetry as module
-from gateway.config import GatewayConfig
-from gateway.context import Peer, RequestContext
-from gateway.pushed_metrics_state import KEPT_MS
-from gateway.telemetry import PLAIN_BYTES_FACTOR, SWEEP_MS, SeenClient, Telemetry
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.primitives import ZERO_UUID
-from ledger.threads import StoreThreads
+from kledger.batches.compression import Codec, compress
+from kledger.gateway import telemetry as module
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.pushed_metrics_state import KEPT_MS
+from kledger.gateway.telemetry import PLAIN_BYTES_FACTOR, SWEEP_MS, SeenClient, Telemetry
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.ledger.threads import StoreThreads
 from tests.gateway.running import START_MS, RunningGateway, running_gateway, until
 from tests.gateway.telemetry_words import ID, metrics_data, numbered
 from tests.runtime.held_pool import HeldPool

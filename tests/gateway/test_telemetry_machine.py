@@ -4,9 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway import telemetry_state
-from gateway.telemetry_state import INSTANCES_MAX, Instance, TelemetryState
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway import telemetry_state
+from kledger.gateway.telemetry_state import INSTANCES_MAX, Instance, TelemetryState
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.telemetry_words import CLIENT, Wish, numbered
 
 FEW = 3

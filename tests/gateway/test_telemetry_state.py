@@ -5,16 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from batches.compression import Codec
-from gateway import telemetry_state
-from gateway.expressions import compile_expression
-from gateway.telemetry_state import (
+from kledger.batches.compression import Codec
+from kledger.gateway import telemetry_state
+from kledger.gateway.expressions import compile_expression
+from kledger.gateway.telemetry_state import (
     Instance,
     TelemetryState,
     subscription_id_of,
     wanted_of,
 )
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.telemetry_words import CLIENT, ID, Wish, numbered
 
 OTHER_ID = UUID("01234567-89ab-cdef-8123-456789abcdef")

@@ -1,8 +1,8 @@
 """Topics by the bytes of the wire."""
 
-from gateway.topic_lookup import TopicLookup
-from ledger import LedgerStore
-from topics import TopicRegistry
+from kledger.gateway.topic_lookup import TopicLookup
+from kledger.ledger import LedgerStore
+from kledger.topics import TopicRegistry
 
 
 async def test_lookup_follows_the_registry() -> None:

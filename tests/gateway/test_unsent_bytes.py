@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway.config import MIB, GatewayConfig
-from gateway.unsent_bytes import CALM_PERIOD_MS, LOOK_PERIOD_MS, UnsentBytes
-from gateway.unsent_state import STALLED_MS
-from runtime.free_memory import PERIOD_MS
+from kledger.gateway.config import MIB, GatewayConfig
+from kledger.gateway.unsent_bytes import CALM_PERIOD_MS, LOOK_PERIOD_MS, UnsentBytes
+from kledger.gateway.unsent_state import STALLED_MS
+from kledger.runtime.free_memory import PERIOD_MS
 from tests.gateway.running import RunningGateway, running_gateway, until
 
 LIMIT = 256 * MIB

@@ -5,8 +5,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.config import MIB
-from gateway.unsent_state import FALL_BYTES_MIN, FETCH_BYTES_MIN, STALLED_MS, UnsentState
+from kledger.gateway.config import MIB
+from kledger.gateway.unsent_state import FALL_BYTES_MIN, FETCH_BYTES_MIN, STALLED_MS, UnsentState
 
 LIMIT = 64 * MIB
 

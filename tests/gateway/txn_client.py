@@ -2,29 +2,29 @@
 
 from typing import Any
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from gateway.wire.messages.k01_fetch import PartitionData
-from gateway.wire.messages.k09_offset_fetch import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.gateway.wire.messages.k01_fetch import PartitionData
+from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from gateway.wire.messages.k24_add_partitions_to_txn import (
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
-from gateway.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from gateway.wire.messages.k26_end_txn import EndTxnRequest
-from gateway.wire.messages.k28_txn_offset_commit import (
+from kledger.gateway.wire.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest
+from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.topics import Topic
 from tests.gateway.running import RunningGateway, fetch, produce, until
 from tests.gateway.wire_client import WireClient
-from topics import Topic
 
 OLD, NEW = 4, 5
 """Versions of EndTxn: the epoch stays, or rises with every end."""

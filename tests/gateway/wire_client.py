@@ -12,10 +12,10 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.handlers import HANDLERS_BY_KEY
-from gateway.wire.codec import decode, encode
-from gateway.wire.header import encode_request_header, response_body_start
-from gateway.wire.schema import Message
+from kledger.gateway.handlers import HANDLERS_BY_KEY
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.header import encode_request_header, response_body_start
+from kledger.gateway.wire.schema import Message
 
 TIMEOUT_S = 120.0
 """Ends a test that hangs, and nothing waits for it otherwise."""
@@ -83,7 +83,7 @@ class WireClient:
         frame = await self.receive_frame()
         assert correlation_id == int.from_bytes(frame[:4], "big")
         start = response_body_start(frame, key, version)
-        module = import_module(f"gateway.wire.messages.{HANDLERS_BY_KEY[key].module}")
+        module = import_module(f"kledger.gateway.wire.messages.{HANDLERS_BY_KEY[key].module}")
         return decode(module.RESPONSE, version, frame, start)
 
     async def receive_frame(self) -> bytes:

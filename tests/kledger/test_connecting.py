@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kledger
+from kledger.native.operations import OPERATION_TIMEOUT_MS
 from kledger.testing import Server
-from native.operations import OPERATION_TIMEOUT_MS
 
 
 @pytest.mark.parametrize(

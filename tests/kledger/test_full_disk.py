@@ -14,26 +14,29 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from batches.reader import iterate_batches, iterate_records
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.cli import run
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
-from gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest
-from gateway.wire.messages.k37_create_partitions import (
+from kledger.gateway.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kledger.gateway.wire.messages.k20_delete_topics import DeleteTopicsRequest
+from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from gateway.wire.messages.k44_incremental_alter_configs import (
+from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from kledger.cli import run
 from kledger.process import ServerProcess
 from tests.gateway.running import batch, fetch, produce
 from tests.gateway.wire_client import WireClient

@@ -1,9 +1,9 @@
 """A gateway's clients in the words of the native façade."""
 
-from gateway.context import Peer, RequestContext
-from gateway.wire.uuid_text import uuid_text
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.kafka_clients import GatewayClients
-from native.seam import ClientMetrics, MetricsClient
+from kledger.native.seam import ClientMetrics, MetricsClient
 from tests.gateway.running import START_MS, RunningGateway, running_gateway
 from tests.gateway.telemetry_words import ID, metrics_data, numbered
 

@@ -1,7 +1,9 @@
-"""Another folder of a room's name is noticed before anything is taken from it."""
+"""One package is imported and shipped; its parts are the folders of the repository."""
 
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,63 +12,84 @@ import kledger
 from tests.tidy.sources import ROOMS, ROOT
 
 
-def import_beside(folder: Path, module: str) -> subprocess.CompletedProcess[str]:
-    """Import ours as a program does whose own folder comes first on the path."""
-    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import {module}"
-    return subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+def build(source: Path, target: str, folder: Path) -> Path:
+    """Return the archive that hatchling builds from a source tree."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    [built] = folder.iterdir()
+    return built
+
+
+def content(wheel: Path) -> dict[str, int]:
+    """Return the names in a wheel and the checksums of their bytes, without its list of itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {
+            each.filename: each.CRC
+            for each in archive.infolist()
+            if not each.filename.endswith("/RECORD")
+        }
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+def test_every_folder_is_a_package_of_kledger() -> None:
+    links = {each.name: each for each in (ROOT / "kledger").iterdir() if each.is_symlink()}
+    assert set(ROOMS) - {"kledger"} == set(links)
+    for name, link in links.items():
+        assert Path("..") / name == link.readlink()
+
+
+def test_wheel_holds_the_one_package_and_all_of_it(wheel: Path) -> None:
+    names = content(wheel)
+    assert {"kledger", f"kledger-{kledger.__version__}.dist-info"} == {
+        name.partition("/")[0] for name in names
+    }
+    for room in set(ROOMS) - {"kledger"}:
+        expected = {f"kledger/{each.relative_to(ROOT)}" for each in (ROOT / room).rglob("*.py")}
+        assert expected == {
+            name for name in names if name.startswith(f"kledger/{room}/") and name.endswith(".py")
+        }
+
+
+def test_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build(ROOT, "sdist", tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    [source] = (tmp_path / "source").iterdir()
+    assert content(wheel) == content(build(source, "wheel", tmp_path / "again"))
+
+
+def test_installed_wheel_is_whole_beside_other_packages_of_the_same_names(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """A program with packages `ledger` and `runtime` of its own takes nothing of ours for them."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    for name in ("ledger", "runtime"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("balance = 3\n")
+    program = (
+        "import ledger, runtime, kledger.wiring, kledger.testing, kledger.ledger\n"
+        "assert ledger.balance == runtime.balance == 3\n"
+        "print(kledger.ledger.LedgerStore.__module__, kledger.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (f"kledger.ledger.store {tmp_path}/kledger/__init__.py\n", "") == (
+        done.stdout,
+        done.stderr,
     )
 
 
-@pytest.fixture
-def foreign(tmp_path: Path) -> Path:
-    """Return the folder of a program that has a package `ledger` of its own."""
-    (tmp_path / "ledger").mkdir()
-    (tmp_path / "ledger" / "__init__.py").touch()
-    return tmp_path
-
-
-def test_hiding_folder_is_named_at_once(foreign: Path) -> None:
-    done = import_beside(foreign, "kledger")
-    assert 0 == done.returncode
-    assert f"{foreign}/ledger hides kledger's own package 'ledger'" in done.stderr
-    assert "python -P -m kledger serve" in done.stderr
-
-
-@pytest.mark.parametrize("module", ["kledger.testing", "kledger.settings"])
-def test_what_needs_the_rooms_refuses_to_work(foreign: Path, module: str) -> None:
-    done = import_beside(foreign, module)
-    assert 1 == done.returncode
-    assert f"ImportError: {foreign}/ledger hides kledger's own package" in done.stderr
-
-
-def test_what_starts_a_process_works(foreign: Path) -> None:
-    """The fixture of the pytest plugin must not take a whole test run down."""
-    assert 0 == import_beside(foreign, "kledger.pytest_plugin, kledger.process").returncode
-
-
-def test_folder_that_is_no_package_hides_nothing(tmp_path: Path) -> None:
-    (tmp_path / "ledger").mkdir()
-    done = import_beside(tmp_path, "kledger")
-    assert (0, "") == (done.returncode, done.stderr)
-
-
-def test_missing_room_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kledger, "ROOMS", ("no_such_room_of_ours",))
-    assert "no_such_room_of_ours is missing" in str(kledger.problem_with_rooms(ROOT))
-    monkeypatch.setattr(kledger, "_problem", "something is missing")
-    with pytest.raises(ImportError, match="something is missing"):
-        kledger.require_rooms()
-
-
-def test_rooms_of_this_checkout_are_its_own() -> None:
-    assert kledger.problem_with_rooms(ROOT) is None
-    kledger.require_rooms()
-
-
-def test_list_of_rooms_is_complete() -> None:
-    existing = {room for room in ROOMS if (ROOT / room / "__init__.py").is_file()}
-    assert existing - {"kledger"} == set(kledger.ROOMS)
+def test_every_promised_name_is_there() -> None:
+    for name in kledger.__all__:
+        assert getattr(kledger, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing_of_ours'"):
+        _ = kledger.nothing_of_ours
 
 
 def test_version_is_that_of_the_project() -> None:

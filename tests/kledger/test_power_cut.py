@@ -14,13 +14,13 @@ from uuid import UUID
 
 import pytest
 
-from ledger import LedgerError, StoreConfig
-from ledger.engine.faulty import Operation
-from ledger.testing import FaultyEngine
-from offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+from kledger.ledger import LedgerError, StoreConfig
+from kledger.ledger.engine.faulty import Operation
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+from kledger.topics import TopicsError
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, all_values, house, outcome, submit
-from topics import TopicsError
 
 PARTITIONS = 2
 STEPS = 5

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kledger.healthcheck import check
+from kledger.native.rpc_client import RpcClient
 from kledger.process import ServerNotReady, ServerProcess, arguments_for
-from native.rpc_client import RpcClient
 
 
 def is_running(pid: int) -> bool:

@@ -3,8 +3,8 @@
 import pytest
 
 from kledger.healthcheck import check
+from kledger.native.rpc_client import RpcClient
 from kledger.testing import FaultyServer
-from native.rpc_client import RpcClient
 
 pytest_plugins = ["pytester"]
 
@@ -19,29 +19,6 @@ async def test_fixture_for_native_clients_is_an_address_to_connect_to(
     client = RpcClient(kledger_native_server.removeprefix("kledger://"))
     await client.connect(timeout_ms=60_000)
     await client.close()
-
-
-def test_fixture_works_beside_folders_with_our_names(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A project that has a folder `ledger` of its own must still be able to use the fixture."""
-    monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
-    (pytester.path / "ledger").mkdir()
-    (pytester.path / "ledger" / "__init__.py").write_text("balance = 3\n")
-    pytester.makepyfile(
-        """
-        import socket
-        import ledger
-
-        def test_server(kledger_server):
-            assert ledger.balance == 3
-            host, port = kledger_server.split(":")
-            socket.create_connection((host, int(port))).close()
-        """
-    )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(passed=1)
 
 
 def test_broker_in_this_process_answers(kledger_broker: FaultyServer) -> None:
@@ -87,14 +64,50 @@ def test_broker_serves_both_kinds_of_programs_where_warnings_are_errors(
     result.assert_outcomes(passed=4)
 
 
-def test_broker_says_which_folder_hides_its_packages(
+def test_project_with_folders_of_our_names_where_warnings_are_errors(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A project's own `ledger` and `runtime` are its own, beside every fixture and face of ours."""
     monkeypatch.delenv("COV_CORE_SOURCE", raising=False)
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function")
-    (pytester.path / "ledger").mkdir()
-    (pytester.path / "ledger" / "__init__.py").write_text("balance = 3\n")
-    pytester.makepyfile("import ledger\n\ndef test_server(kledger_broker): pass")
+    pytester.makeini(
+        "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
+        "filterwarnings = error\npythonpath = ."
+    )
+    for name in ("ledger", "runtime"):
+        (pytester.path / name).mkdir()
+        (pytester.path / name / "__init__.py").write_text("balance = 3\n")
+        (pytester.path / name / "clock.py").write_text("hands = 2\n")
+    pytester.makepyfile(
+        """
+        import socket
+
+        import ledger.clock
+        import runtime.clock
+
+        import kledger
+        import kledger.ledger
+
+
+        def test_server_in_a_process_of_its_own(kledger_server):
+            host, port = kledger_server.split(":")
+            socket.create_connection((host, int(port))).close()
+
+
+        def test_broker_in_this_process(kledger_broker):
+            import kledger.healthcheck
+
+            assert kledger.healthcheck.check(kledger_broker.kafka_address, 60) is None
+
+
+        async def test_native_client_and_ledger(tmp_path):
+            async with kledger.embedded(None) as client:
+                async with await client.create_producer("orders") as producer:
+                    await producer.send(b"one")
+            async with kledger.ledger.LedgerStore.open(tmp_path / "data") as store:
+                await store.open_managed_ledger("m")
+            assert (3, 2) == (ledger.balance, ledger.clock.hands)
+            assert (3, 2) == (runtime.balance, runtime.clock.hands)
+        """
+    )
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*ImportError: *ledger* hides kledger's own package 'ledger'*"])
+    result.assert_outcomes(passed=3)

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
+from kledger.ledger import StoreConfig
 from kledger.setting_names import RENAMED, translate
 from kledger.setting_values import ConfigText, convert
 from kledger.settings import (
@@ -19,8 +20,7 @@ from kledger.settings import (
     variable_of,
 )
 from kledger.settings_page import PAGE, PARTS, page, words_of
-from ledger import StoreConfig
-from topics.config_keys import CONFIG_KEYS
+from kledger.topics.config_keys import CONFIG_KEYS
 
 KINDS = own_names()
 TOPIC_DEFAULTS = {

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from urllib.request import urlopen
 
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k03_metadata import MetadataRequest
-from gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.wire.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from kledger.process import ServerProcess
 from tests.gateway.running import batch, fetch, produce
 from tests.gateway.wire_client import WireClient

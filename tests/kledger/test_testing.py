@@ -9,10 +9,10 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 from aiokafka.structs import TopicPartition
 
 from kledger.healthcheck import check
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.native.rpc_client import RpcClient
 from kledger.setting_values import SettingError
 from kledger.testing import FaultyServer, Server, ServerThread
-from ledger.testing import FaultyEngine, ManualClock
-from native.rpc_client import RpcClient
 
 
 async def produce(address: str, values: list[bytes]) -> None:

@@ -11,14 +11,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
-from batches.builder import NewRecord, build_batch
+from kledger.batches.builder import NewRecord, build_batch
 from kledger.healthcheck import check
+from kledger.ledger import Corrupt
+from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
+from kledger.native.rpc_client import RpcClient
+from kledger.runtime.manual_clock import ManualClock
 from kledger.settings import Settings, load
 from kledger.wiring import CannotStart, Server
-from ledger import Corrupt
-from native.errors import KledgerError, TopicNotFound, Unavailable
-from native.rpc_client import RpcClient
-from runtime.manual_clock import ManualClock
 from tests.contained import Contained
 
 YEAR_2100_MS = 4_102_444_800_000
@@ -179,11 +179,16 @@ async def test_stopping_ends_native_links_first(tmp_path: Path) -> None:
 
 def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
     """Every start of a server that is there for Kafka alone would pay for it."""
-    program = "import sys, kledger.cli.serve; print([m for m in sys.modules if m[:6] == 'native'])"
+    program = (
+        "import sys, kledger.cli.serve\n"
+        "print([each for each in sys.modules if each.startswith('kledger.native')])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert "['native', 'native.config']\n" == done.stdout, "its settings, and nothing else"
+    assert "['kledger.native', 'kledger.native.config']\n" == done.stdout, (
+        "its settings, and nothing else"
+    )
 
 
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ledger.cold_reads import ColdReads
-from ledger.config import StoreConfig
-from ledger.engine.base import Buffer, CommitGroup
-from ledger.testing import FaultyEngine, ManualClock
-from runtime.blocking import BlockingPool, BlockingRunner
-from runtime.tasks import Supervisor
+from kledger.ledger.cold_reads import ColdReads
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.blocking import BlockingPool, BlockingRunner
+from kledger.runtime.tasks import Supervisor
 from tests.ledger.words import settled
 
 SIZE = 10

@@ -4,17 +4,17 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from ledger.committer import Committer
-from ledger.engine.base import CommitGroup, StorageEngine
-from ledger.engine.memory import MemoryEngine
-from ledger.errors import LedgerError
-from ledger.operations import Operation
-from ledger.position import Position
-from ledger.storage_health import StorageHealth
-from ledger.testing import ManualClock
-from runtime.blocking import BlockingPool
-from runtime.metrics import Metrics
-from runtime.tasks import Supervisor
+from kledger.ledger.committer import Committer
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import LedgerError
+from kledger.ledger.operations import Operation
+from kledger.ledger.position import Position
+from kledger.ledger.storage_health import StorageHealth
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
 
 IN_MEMORY = 1 << 60
 

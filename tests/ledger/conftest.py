@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import LedgerStore, ManagedLedger, Position, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger import LedgerStore, ManagedLedger, Position, StoreConfig
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import COLD, SMALL, TWO, OpenStore, add_all, numbers, written
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from ledger.cold_reads import ENDS_MAX, SHARED_READS
-from ledger.engine.base import Buffer
-from ledger.engine.errors import EntryCorrupt
-from ledger.errors import Corrupt, NonRecoverable, StorageFailed, TooManyRequests
-from ledger.testing import ManualClock
+from kledger.ledger.cold_reads import ENDS_MAX, SHARED_READS
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.errors import Corrupt, NonRecoverable, StorageFailed, TooManyRequests
+from kledger.ledger.testing import ManualClock
 from tests.ledger.cold_words import COUNT, SIZE, AllResident, bench, entries
 from tests.ledger.words import settled
 
@@ -131,7 +131,7 @@ async def test_missing_entry_is_told() -> None:
 
 async def test_what_is_resident_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Up to a limit in each turn of the loop; the rest is read in threads."""
-    monkeypatch.setattr("ledger.cold_reads.RESIDENT_BYTES_PER_TURN", 3 * SIZE)
+    monkeypatch.setattr("kledger.ledger.cold_reads.RESIDENT_BYTES_PER_TURN", 3 * SIZE)
     async with bench(engine=AllResident(None)) as on:
         for turn, at in enumerate((0, 4, 8)):
             assert entries(at, at + 1) == await on.read(at)

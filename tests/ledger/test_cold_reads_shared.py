@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.engine.base import Buffer
-from ledger.engine.errors import EntryCorrupt
-from ledger.errors import AlreadyClosed, Corrupt, StorageFailed
-from ledger.testing import FaultyEngine, ManualClock
-from runtime.blocking import InlinePool
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.errors import AlreadyClosed, Corrupt, StorageFailed
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.blocking import InlinePool
 from tests.ledger.cold_words import COUNT, SIZE, AllResident, bench, entries
 from tests.ledger.words import settled
 

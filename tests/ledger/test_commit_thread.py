@@ -3,10 +3,10 @@
 import threading
 from queue import SimpleQueue
 
-from ledger.commit_thread import CommitThread
-from ledger.engine.base import CommitGroup
-from ledger.engine.errors import StorageWriteFailed
-from ledger.engine.faulty import FaultyEngine
+from kledger.ledger.commit_thread import CommitThread
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.engine.faulty import FaultyEngine
 
 
 def group(entry_id: int) -> CommitGroup:

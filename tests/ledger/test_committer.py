@@ -5,16 +5,16 @@ import threading
 
 import pytest
 
-from ledger.committer import LAZY_ROWS_MAX, Committer
-from ledger.engine.base import CommitGroup, Move
-from ledger.engine.errors import StorageWriteFailed, SyncFailed
-from ledger.engine.memory import MemoryEngine
-from ledger.errors import Fenced, LedgerError, StorageFailed
-from ledger.storage_health import StorageHealth
-from ledger.testing import FaultyEngine, ManualClock
-from runtime.blocking import BlockingPool
-from runtime.metrics import Metrics
-from runtime.tasks import Supervisor
+from kledger.ledger.committer import LAZY_ROWS_MAX, Committer
+from kledger.ledger.engine.base import CommitGroup, Move
+from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import Fenced, LedgerError, StorageFailed
+from kledger.ledger.storage_health import StorageHealth
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
 from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, bench
 from tests.ledger.words import settled
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from ledger.engine.errors import StorageWriteFailed
-from ledger.engine.memory import MemoryEngine
-from ledger.errors import Fenced, LedgerError
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import Fenced, LedgerError
+from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.ledger.committer_bench import IN_MEMORY, Recorder, bench
 

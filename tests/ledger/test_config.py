@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger.config import ManagedLedgerConfig, StoreConfig
-from ledger.errors import InvalidArgument
+from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
+from kledger.ledger.errors import InvalidArgument
 from tests.ledger.words import with_limits
 
 

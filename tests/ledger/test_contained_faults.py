@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from ledger import EARLIEST, Fenced, LedgerError, Position, StorageFailed
-from ledger.cursors import cursor_writer
-from ledger.engine.errors import StorageWriteFailed
-from ledger.ledger_list_state import LedgerListState
-from ledger.roll_timer import RollTimer
-from ledger.testing import FaultyEngine
+from kledger.ledger import EARLIEST, Fenced, LedgerError, Position, StorageFailed
+from kledger.ledger.cursors import cursor_writer
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.roll_timer import RollTimer
+from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.ledger.words import SMALL, OpenStore, add_all, numbers
 

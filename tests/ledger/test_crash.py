@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LedgerError,
     LedgerState,
@@ -20,8 +20,8 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
 )
-from ledger.engine.faulty import Operation
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.engine.faulty import Operation
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import datas
 
 NAMES = ("orders", "payments")

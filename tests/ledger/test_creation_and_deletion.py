@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledger import Fenced, LedgerError, LedgerState, Position, StorageFailed
-from ledger.engine.errors import StorageError
-from ledger.keys import ID_COUNTER
-from ledger.testing import FaultyEngine
+from kledger.ledger import Fenced, LedgerError, LedgerState, Position, StorageFailed
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Fenced,
@@ -22,9 +22,9 @@ from ledger import (
     StorageFailed,
     StoreConfig,
 )
-from ledger.engine.errors import EntryMissing
-from ledger.ownership import Ownership
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.errors import EntryMissing
+from kledger.ledger.ownership import Ownership
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import COLD, SMALL, OpenStore, add_all, append, datas, numbers
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger.engine.base import Buffer
-from ledger.entry import Entry
-from ledger.position import Position
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.entry import Entry
+from kledger.ledger.position import Position
 
 
 @pytest.mark.parametrize("buffer", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]])

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ledger.entry_cache import OBJECT_BYTES, VIEW_BYTES, EntryCache
+from kledger.ledger.entry_cache import OBJECT_BYTES, VIEW_BYTES, EntryCache
 
 
 def room(*sizes: int) -> int:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import (
+from kledger.ledger import (
     Entry,
     Fenced,
     LedgerStore,
@@ -16,10 +16,10 @@ from ledger import (
     Position,
     StorageFailed,
 )
-from ledger.engine.base import Buffer
-from ledger.engine.errors import EntryCorrupt
-from ledger.engine.memory import MemoryEngine
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import COLD, OpenStore, written
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger import errors
-from ledger.engine import errors as engine_errors
+from kledger.ledger import errors
+from kledger.ledger.engine import errors as engine_errors
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ closed stayed in memory until a collection of everything, which holds up the loo
 
 import asyncio
 
-from ledger import EARLIEST, LATEST, LedgerStore, ManagedLedger, Position
-from ledger.config import ManagedLedgerConfig
-from ledger.errors import LedgerError
+from kledger.ledger import EARLIEST, LATEST, LedgerStore, ManagedLedger, Position
+from kledger.ledger.config import ManagedLedgerConfig
+from kledger.ledger.errors import LedgerError
 from tests.freed import Freed, without_collection
 from tests.ledger.words import SMALL, add_all, numbers
 

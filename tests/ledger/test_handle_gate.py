@@ -4,9 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.errors import AlreadyClosed, Deleted, Fenced, LedgerError, StorageFailed, Terminated
-from ledger.handle_gate import HandleGate
-from ledger.ledger_state import LedgerState
+from kledger.ledger.errors import (
+    AlreadyClosed,
+    Deleted,
+    Fenced,
+    LedgerError,
+    StorageFailed,
+    Terminated,
+)
+from kledger.ledger.handle_gate import HandleGate
+from kledger.ledger.ledger_state import LedgerState
 
 
 def outcome(check: Callable[[], None]) -> type[LedgerError] | None:

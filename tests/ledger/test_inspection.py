@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger import LedgerStore, Position, StoreInUse, StoreUnusable
-from ledger.inspection import inspect_folder
+from kledger.ledger import LedgerStore, Position, StoreInUse, StoreUnusable
+from kledger.ledger.inspection import inspect_folder
 from tests.ledger.words import nothing_wrong
 
 

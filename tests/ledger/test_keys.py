@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import keys
+from kledger.ledger import keys
 
 IDS = st.integers(min_value=0, max_value=(1 << 63) - 1)
 

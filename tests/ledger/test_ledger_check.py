@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from ledger import Position, keys
-from ledger.cursors.cursor_records import CursorRecord, encode_cursor
-from ledger.engine.base import CommitGroup
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.inspection import Inspection, Problem, inspect_folder
-from ledger.records import (
+from kledger.ledger import Position, keys
+from kledger.ledger.cursors.cursor_records import CursorRecord, encode_cursor
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.inspection import Inspection, Problem, inspect_folder
+from kledger.ledger.records import (
     LedgerRecord,
     decode_managed_ledger,
     encode_counter,

@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
-from ledger.ledger_list_state import LedgerInfo, LedgerListState
-from ledger.position import EARLIEST, LATEST, Position
-from ledger.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.ledger_list_state import LedgerInfo, LedgerListState
+from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
 IDS = (2, 4, 5)

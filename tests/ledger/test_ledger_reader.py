@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Corrupt,
@@ -20,11 +20,11 @@ from ledger import (
     StorageFailed,
     StoreConfig,
 )
-from ledger.engine.errors import EntryCorrupt, EntryMissing
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.entry_cache import OBJECT_BYTES
-from ledger.ledger_reader import STEP_ENTRIES_MAX
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.errors import EntryCorrupt, EntryMissing
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.entry_cache import OBJECT_BYTES
+from kledger.ledger.ledger_reader import STEP_ENTRIES_MAX
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import COLD, SMALL, OpenStore, datas, numbers, pos, written
 
 

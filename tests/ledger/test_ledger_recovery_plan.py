@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ledger.ledger_list_state import MetadataChange
-from ledger.ledger_recovery_plan import plan_recovery
-from ledger.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.ledger_list_state import MetadataChange
+from kledger.ledger.ledger_recovery_plan import plan_recovery
+from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord
 from tests.ledger.words import closed, opened, pos
 
 HEAD = ManagedLedgerRecord(managed_ledger_id=1, version=7, properties={"a": "b"})

@@ -2,8 +2,21 @@
 
 import pytest
 
-from ledger.errors import AlreadyClosed, Deleted, Fenced, LedgerError, StorageFailed, Terminated
-from ledger.ledger_state import UNREADABLE, LedgerState, deleted_error, read_error, write_error
+from kledger.ledger.errors import (
+    AlreadyClosed,
+    Deleted,
+    Fenced,
+    LedgerError,
+    StorageFailed,
+    Terminated,
+)
+from kledger.ledger.ledger_state import (
+    UNREADABLE,
+    LedgerState,
+    deleted_error,
+    read_error,
+    write_error,
+)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger import EARLIEST, LATEST, ManagedLedger, Position
+from kledger.ledger import EARLIEST, LATEST, ManagedLedger, Position
 from tests.ledger.words import add_all
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     Fenced,
     InvalidArgument,
@@ -17,7 +17,7 @@ from ledger import (
     Position,
     StorageFailed,
 )
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import add_all, append, datas, numbers, settled
 
 FULL = OSError(28, "no space left on device")

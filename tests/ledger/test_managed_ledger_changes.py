@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     AlreadyClosed,
     Fenced,
@@ -19,7 +19,7 @@ from ledger import (
     StoreConfig,
     Terminated,
 )
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import OpenStore, add_all, append, datas, numbers, settled
 
 # Deletion

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Fenced,
@@ -22,8 +22,8 @@ from ledger import (
     StoreConfig,
     Terminated,
 )
-from ledger.retention_plan import plan_trim
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.retention_plan import plan_trim
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import datas
 
 Result = TypeVar("Result")

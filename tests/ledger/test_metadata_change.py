@@ -1,12 +1,12 @@
 """A change of metadata: its rows, and the door through which it takes effect."""
 
-from ledger import keys
-from ledger.errors import Fenced, LedgerError
-from ledger.ledger_list_state import MetadataChange
-from ledger.metadata_change import ChangeTicket, change_rows
-from ledger.operations import Operation
-from ledger.position import EARLIEST
-from ledger.records import ManagedLedgerRecord, decode_ledger, decode_managed_ledger
+from kledger.ledger import keys
+from kledger.ledger.errors import Fenced, LedgerError
+from kledger.ledger.ledger_list_state import MetadataChange
+from kledger.ledger.metadata_change import ChangeTicket, change_rows
+from kledger.ledger.operations import Operation
+from kledger.ledger.position import EARLIEST
+from kledger.ledger.records import ManagedLedgerRecord, decode_ledger, decode_managed_ledger
 from tests.ledger.words import closed, opened
 
 HEAD = ManagedLedgerRecord(managed_ledger_id=3, version=8, properties={"a": "b"})

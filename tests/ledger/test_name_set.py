@@ -5,7 +5,7 @@ import gc
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ledger.name_set import BUFFERS, NameSet
+from kledger.ledger.name_set import BUFFERS, NameSet
 
 # Few letters, so that names are parts of each other and come again.
 NAMES = st.text("ab\0ÿ-\ud800", max_size=3)

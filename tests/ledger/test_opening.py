@@ -2,18 +2,18 @@
 
 import pytest
 
-from ledger import keys
-from ledger.engine.base import CommitGroup
-from ledger.engine.memory import MemoryEngine
-from ledger.errors import Corrupt
-from ledger.opening import (
+from kledger.ledger import keys
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.opening import (
     Snapshot,
     load_deletions,
     load_snapshot,
     load_store,
     recovered_state,
 )
-from ledger.records import (
+from kledger.ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
     encode_counter,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger.errors import Fenced, LedgerError
-from ledger.operations import Operation, RowsTicket, submitted
-from ledger.position import EARLIEST
+from kledger.ledger.errors import Fenced, LedgerError
+from kledger.ledger.operations import Operation, RowsTicket, submitted
+from kledger.ledger.position import EARLIEST
 
 
 def told(ticket_of: list[LedgerError | None]) -> RowsTicket:

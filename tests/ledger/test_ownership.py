@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     AlreadyClosed,
@@ -25,10 +25,10 @@ from ledger import (
     StoreConfig,
     StoreInUse,
 )
-from ledger.engine.base import CommitGroup
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.keys import ID_COUNTER
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, numbers
 
@@ -208,7 +208,7 @@ async def test_an_append_that_fills_a_ledger_of_somebody_else_is_the_last_one(
 
 OWNER = """
 import asyncio, sys
-from ledger import LedgerStore
+from kledger.ledger import LedgerStore
 
 async def own(path):
     async with LedgerStore.open(path) as store:

@@ -4,7 +4,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ledger.piece_shelf import Piece, PieceShelf
+from kledger.ledger.piece_shelf import Piece, PieceShelf
 
 
 def piece(first: int, *sizes: int, ledger_id: int = 1) -> Piece:

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.position import EARLIEST, LATEST, Position
 
 
 def test_positions_are_ordered_by_ledger_then_entry() -> None:

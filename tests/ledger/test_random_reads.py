@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Entry,
@@ -19,7 +19,7 @@ from ledger import (
     Position,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 
 LIMITS = ManagedLedgerConfig(max_entries_per_ledger=9, max_bytes_per_ledger=300)
 READS_PER_CHANGE = 40

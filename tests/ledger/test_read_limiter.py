@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ledger.errors import TooManyRequests
-from ledger.read_limiter import ReadLimiter
-from ledger.testing import ManualClock
+from kledger.ledger.errors import TooManyRequests
+from kledger.ledger.read_limiter import ReadLimiter
+from kledger.ledger.testing import ManualClock
 from tests.ledger.words import settled
 
 

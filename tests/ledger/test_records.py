@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import Corrupt
-from ledger.position import Position
-from ledger.records import (
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.position import Position
+from kledger.ledger.records import (
     LedgerRecord,
     ManagedLedgerRecord,
     decode_counter,

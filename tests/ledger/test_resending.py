@@ -2,11 +2,11 @@
 
 import pytest
 
-from ledger.engine.base import Buffer
-from ledger.errors import Fenced, LedgerError, StorageFailed
-from ledger.operations import AppendDone
-from ledger.position import Position
-from ledger.resending import RESENDS_MAX, Resending, Resends
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import Fenced, LedgerError, StorageFailed
+from kledger.ledger.operations import AppendDone
+from kledger.ledger.position import Position
+from kledger.ledger.resending import RESENDS_MAX, Resending, Resends
 from tests.ledger.words import pos
 
 

@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from ledger.ledger_list_state import LedgerInfo
-from ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.retention_plan import plan_trim, plan_trim_before, plan_truncate
 from tests.ledger.words import pos
 
 

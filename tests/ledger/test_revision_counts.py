@@ -1,6 +1,6 @@
 """Which counts are kept, and for how long."""
 
-from ledger.revision_counts import RevisionCounts
+from kledger.ledger.revision_counts import RevisionCounts
 
 
 def test_a_count_stays_as_long_as_its_cursor() -> None:

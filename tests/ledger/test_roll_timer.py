@@ -2,12 +2,12 @@
 
 import pytest
 
-from ledger.config import ManagedLedgerConfig
-from ledger.roll_timer import RollTimer
-from ledger.testing import ManualClock
-from ledger.write_tail_state import WriteTailState
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.ledger.config import ManagedLedgerConfig
+from kledger.ledger.roll_timer import RollTimer
+from kledger.ledger.testing import ManualClock
+from kledger.ledger.write_tail_state import WriteTailState
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.ledger.words import pos, settled
 
 CONFIG = ManagedLedgerConfig(max_rollover_ms=1_000_000, inactive_rollover_ms=100)

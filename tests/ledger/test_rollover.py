@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LedgerError,
     LedgerState,
@@ -14,8 +14,8 @@ from ledger import (
     Position,
     StorageFailed,
 )
-from ledger.roll_timer import RETRY_MS
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.roll_timer import RETRY_MS
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import UNLIMITED, add_all, all_of, append, numbers, settled, with_limits
 
 FOREVER = ManagedLedgerConfig(max_entries_per_ledger=-1, max_rollover_ms=-1)

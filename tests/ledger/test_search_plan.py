@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.ledger_list_state import LedgerInfo
-from ledger.search_plan import EntryNumbers, NewestSearch
+from kledger.ledger.ledger_list_state import LedgerInfo
+from kledger.ledger.search_plan import EntryNumbers, NewestSearch
 from tests.ledger.words import pos
 
 

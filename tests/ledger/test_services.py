@@ -2,10 +2,17 @@
 
 from pathlib import Path
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig, keys
-from ledger.entry_cache import OBJECT_BYTES
-from ledger.records import decode_counter
-from ledger.services import IdCounter, MetadataVersions
+from kledger.ledger import (
+    EARLIEST,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    StoreConfig,
+    keys,
+)
+from kledger.ledger.entry_cache import OBJECT_BYTES
+from kledger.ledger.records import decode_counter
+from kledger.ledger.services import IdCounter, MetadataVersions
 
 
 def test_ids_are_given_out_once_and_the_row_covers_them() -> None:

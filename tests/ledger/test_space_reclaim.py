@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
-from ledger.engine.base import CommitGroup
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.errors import Fenced, StorageFailed
-from ledger.space_reclaim import FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
-from ledger.testing import FaultyEngine, ManualClock
-from ledger.threads import StoreThreads
-from runtime.blocking import BlockingPool
+from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.errors import Fenced, StorageFailed
+from kledger.ledger.space_reclaim import FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.blocking import BlockingPool
 from tests.contained import Contained
 from tests.ledger.words import OpenStore, all_of
 

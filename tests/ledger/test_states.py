@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     AlreadyClosed,
     Deleted,
@@ -20,7 +20,7 @@ from ledger import (
     StoreConfig,
     Terminated,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, datas, numbers
 
 State = LedgerState

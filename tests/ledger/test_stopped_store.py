@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     Entry,
     LedgerStore,
     Position,
@@ -12,10 +12,10 @@ from ledger import (
     StoreUnusable,
     keys,
 )
-from ledger.engine.base import CommitGroup
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.inspection import Problem, StoppedStore, StoredState
-from ledger.records import LedgerRecord, encode_ledger
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.inspection import Problem, StoppedStore, StoredState
+from kledger.ledger.records import LedgerRecord, encode_ledger
 from tests.ledger.words import TWO, add_all, numbers
 
 

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from ledger.engine.errors import (
+from kledger.ledger.engine.errors import (
     EntryCorrupt,
     EntryMissing,
     IndexCorrupt,
@@ -13,16 +13,16 @@ from ledger.engine.errors import (
     StorageError,
     StorageWriteFailed,
 )
-from ledger.errors import AlreadyClosed, Fenced, LedgerError, TooManyRequests, from_engine
-from ledger.storage_health import (
+from kledger.ledger.errors import AlreadyClosed, Fenced, LedgerError, TooManyRequests, from_engine
+from kledger.ledger.storage_health import (
     LOG_INTERVAL_MS,
     RECENT_MS,
     StorageHealth,
     StorageTroubleKind,
     kind_of,
 )
-from ledger.testing import ManualClock
-from runtime.metrics import Metrics
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.metrics import Metrics
 
 Kind = StorageTroubleKind
 START_MS = 1_700_000_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     AlreadyClosed,
     Corrupt,
@@ -21,10 +21,10 @@ from ledger import (
     StoreConfig,
     StoreInUse,
 )
-from ledger.engine.base import CommitGroup
-from ledger.engine.memory import MemoryEngine
-from ledger.keys import ID_COUNTER
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
 
 # Opening and closing

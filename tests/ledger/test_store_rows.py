@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger import Corrupt, Fenced, LedgerError, LedgerStore, StorageFailed
-from ledger.engine.errors import IndexCorrupt, StorageError
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger import Corrupt, Fenced, LedgerError, LedgerStore, StorageFailed
+from kledger.ledger.engine.errors import IndexCorrupt, StorageError
+from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.words import OpenStore
 
 

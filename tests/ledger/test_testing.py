@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger import Fenced, LedgerError, LedgerStore, StoreConfig
-from ledger.engine.base import CommitGroup
-from ledger.engine.faulty import Operation
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger import Fenced, LedgerError, LedgerStore, StoreConfig
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.faulty import Operation
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import OpenStore, add_all, all_of, append, numbers, settled
 
 

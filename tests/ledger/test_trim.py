@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Fenced,
@@ -21,10 +21,10 @@ from ledger import (
     StoreConfig,
     Terminated,
 )
-from ledger.engine.faulty import Operation
-from ledger.entry_cache import OBJECT_BYTES
-from ledger.inspection import Problem, inspect_folder
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.engine.faulty import Operation
+from kledger.ledger.entry_cache import OBJECT_BYTES
+from kledger.ledger.inspection import Problem, inspect_folder
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, UNLIMITED, OpenStore, add_all, all_of, append, numbers
 
 SIZES = (30, 20, 50, 10)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger.config import ManagedLedgerConfig
-from ledger.records import LedgerRecord
-from ledger.write_tail_state import MARK_BYTES, MARK_ENTRIES, TailDue, WriteTailState
+from kledger.ledger.config import ManagedLedgerConfig
+from kledger.ledger.records import LedgerRecord
+from kledger.ledger.write_tail_state import MARK_BYTES, MARK_ENTRIES, TailDue, WriteTailState
 from tests.ledger.words import UNLIMITED, pos, with_limits
 
 

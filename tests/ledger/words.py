@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     Entry,
     LedgerError,
@@ -14,9 +14,9 @@ from ledger import (
     Position,
     StoreConfig,
 )
-from ledger.ledger_list_state import LedgerListState, MetadataChange
-from ledger.records import LedgerRecord, ManagedLedgerRecord
-from ledger.testing import ManualClock
+from kledger.ledger.ledger_list_state import LedgerListState, MetadataChange
+from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.testing import ManualClock
 
 OpenStore = Callable[..., Awaitable[LedgerStore]]
 

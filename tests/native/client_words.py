@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from batches.builder import NewRecord, build_batch
-from ledger import Position
-from native.client_services import ClientServices
-from native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
-from native.operations import Operations
-from runtime.blocking import BlockingRunner, InlinePool
-from runtime.entropy import SeededEntropy
-from runtime.long_calls import LongCalls
-from runtime.manual_clock import ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.model import ALL, Delivery
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import Position
+from kledger.native.client_services import ClientServices
+from kledger.native.message_decoder import STEPS_PER_TICK_MAX, MessageDecoder
+from kledger.native.operations import Operations
+from kledger.runtime.blocking import BlockingRunner, InlinePool
+from kledger.runtime.entropy import SeededEntropy
+from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.model import ALL, Delivery
 from tests.native.recording_broker import RecordingBroker
 
 

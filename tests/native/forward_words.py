@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from batches.builder import NewRecord, build_batch
-from batches.reader import iterate_records
-from ledger import Buffer, Cursor, LedgerError, ManagedLedger, Position
-from native.errors import InvalidArgument, KledgerError, Unavailable
-from native.forward_source import CursorSource
-from native.forwarder_state import Failure, ForwardLimits, SourceEntry
-from subscriptions.model import ALL
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Buffer, Cursor, LedgerError, ManagedLedger, Position
+from kledger.native.errors import InvalidArgument, KledgerError, Unavailable
+from kledger.native.forward_source import CursorSource
+from kledger.native.forwarder_state import Failure, ForwardLimits, SourceEntry
+from kledger.subscriptions.model import ALL
 
 SECONDS_MAX = 120
 LIMITS = ForwardLimits(

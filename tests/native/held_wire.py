@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from native.rpc_connection import RpcConnection
-from runtime.signal import Signal
+from kledger.native.rpc_connection import RpcConnection
+from kledger.runtime.signal import Signal
 
 
 class HeldWire:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ledger import Buffer, Position
-from native.errors import InvalidArgument, KledgerError
-from native.seam import (
+from kledger.ledger import Buffer, Position
+from kledger.native.errors import InvalidArgument, KledgerError
+from kledger.native.seam import (
     NO_RECORD,
     ClientMetrics,
     ConsumerRequest,
@@ -25,8 +25,8 @@ from native.seam import (
     TopicInfo,
     TopicStats,
 )
-from runtime.signal import Signal
-from subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, Piece
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, Piece
 
 METRICS_CLIENT = MetricsClient(
     instance_id="8SNFZ4mrze-BI0VniavN7w",

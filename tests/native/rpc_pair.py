@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from native.config import NativeConfig
-from native.rpc_client import RpcClient
-from native.rpc_server import RpcServer
-from native.seam import Broker
-from runtime.clock import SystemClock
-from runtime.tasks import Supervisor
+from kledger.native.config import NativeConfig
+from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc_server import RpcServer
+from kledger.native.seam import Broker
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.tasks import Supervisor
 from tests.native.recording_broker import RecordingBroker
 
 TEST_SECONDS = 120

@@ -6,22 +6,22 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from batches.reader import iterate_records
-from ledger import Position, StoreConfig
-from ledger.engine.memory import MemoryEngine
-from ledger.testing import FaultyEngine
-from ledger.threads import StoreThreads
-from native.errors import KledgerError
-from native.partition_directory import PartitionDirectory
-from native.seam import ConsumerLink, ConsumerRequest, Target
-from native.service import NativeService
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.model import Acknowledgement, Delivery, SubscriptionType
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Position, StoreConfig
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.testing import FaultyEngine
+from kledger.ledger.threads import StoreThreads
+from kledger.native.errors import KledgerError
+from kledger.native.partition_directory import PartitionDirectory
+from kledger.native.seam import ConsumerLink, ConsumerRequest, Target
+from kledger.native.service import NativeService
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.model import Acknowledgement, Delivery, SubscriptionType
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.topic_config import TopicDefaults
 from tests.batches.words import batch
 from tests.topics.words import House, append, house
-from topics.partition_log import PartitionLog
-from topics.topic_config import TopicDefaults
 
 
 @dataclass

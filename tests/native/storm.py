@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Awaitable, Sequence
 from random import Random
 
-from batches.header import read_record_count
-from ledger import Position
-from ledger.testing import FaultyEngine
-from native.errors import KledgerError
-from native.seam import ConsumerLink, ConsumerRequest, MessagePlace, ProducerLink, Target
-from subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from kledger.batches.header import read_record_count
+from kledger.ledger import Position
+from kledger.ledger.testing import FaultyEngine
+from kledger.native.errors import KledgerError
+from kledger.native.seam import ConsumerLink, ConsumerRequest, MessagePlace, ProducerLink, Target
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from kledger.topics.errors import TopicsError
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, Serving, turns
 from tests.topics.words import append
-from topics.errors import TopicsError
-from topics.partition_log import PartitionLog
 
 TOPICS = ("a", "b")
 PARTITIONS = 2

@@ -5,10 +5,10 @@ from collections.abc import Coroutine
 
 import pytest
 
-from ledger import Position
-from native.acknowledgement_group import AcknowledgementGroup
-from native.errors import AlreadyClosed, InvalidArgument, Unavailable
-from subscriptions.model import Acknowledgement
+from kledger.ledger import Position
+from kledger.native.acknowledgement_group import AcknowledgementGroup
+from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
+from kledger.subscriptions.model import Acknowledgement
 from tests.native.client_words import Rig, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
 

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Position
-from native.acknowledgements_state import AcknowledgementsState
-from subscriptions.model import ALL, Acknowledgement
+from kledger.ledger import Position
+from kledger.native.acknowledgements_state import AcknowledgementsState
+from kledger.subscriptions.model import ALL, Acknowledgement
 
 
 def ack(entry_id: int, records: int, batch_size: int = 4) -> Acknowledgement:

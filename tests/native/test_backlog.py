@@ -2,9 +2,9 @@
 
 import pytest
 
-import native.backlog
-from ledger import EARLIEST, LATEST, Entry, Position
-from native.backlog import count_backlog
+import kledger.native.backlog
+from kledger.ledger import EARLIEST, LATEST, Entry, Position
+from kledger.native.backlog import count_backlog
 from tests.batches.words import batch
 from tests.topics.words import append, house
 
@@ -14,7 +14,7 @@ SIZES = (3, 1, 4, 2, 5)
 async def test_acknowledged_entries_and_parts_of_entries_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(native.backlog, "PIECE_ENTRIES", 2)
+    monkeypatch.setattr(kledger.native.backlog, "PIECE_ENTRIES", 2)
     async with house() as opened:
         log = await opened.log(configs={"internal.segment.bytes": "150"})
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)

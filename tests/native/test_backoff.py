@@ -1,7 +1,7 @@
 """Pauses grow, are spread, and begin again."""
 
-from native.backoff import Backoff
-from runtime.entropy import SeededEntropy
+from kledger.native.backoff import Backoff
+from kledger.runtime.entropy import SeededEntropy
 
 
 def test_pauses_double_up_to_the_limit_and_keep_half_of_themselves() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from native.client import Client
-from native.errors import AlreadyClosed, SubscriptionFenced, Timeout, Unavailable
-from native.seam import Broker
-from runtime.manual_clock import ManualClock
+from kledger.native.client import Client
+from kledger.native.errors import AlreadyClosed, SubscriptionFenced, Timeout, Unavailable
+from kledger.native.seam import Broker
+from kledger.runtime.manual_clock import ManualClock
 from tests.native.client_words import turns
 from tests.native.recording_broker import RecordingBroker
 

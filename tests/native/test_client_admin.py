@@ -2,11 +2,11 @@
 
 import pytest
 
-from ledger import Position
-from native.client import Client
-from native.errors import InvalidArgument
-from native.message_id import MessageId
-from native.seam import MessagePlace
+from kledger.ledger import Position
+from kledger.native.client import Client
+from kledger.native.errors import InvalidArgument
+from kledger.native.message_id import MessageId
+from kledger.native.seam import MessagePlace
 from tests.native.test_client import Server, opened
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from native.closing import ClosedOnLeaving, Closing
+from kledger.native.closing import ClosedOnLeaving, Closing
 from tests.native.client_words import rig, turns
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ledger import Position
-from native.consumer import BATCH_LINGER_MS, STREAK_MAX, Consumer
-from native.errors import (
+from kledger.ledger import Position
+from kledger.native.consumer import BATCH_LINGER_MS, STREAK_MAX, Consumer
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerBusy,
     SubscriptionNotFound,
@@ -18,11 +18,11 @@ from native.errors import (
     Unavailable,
     Unreadable,
 )
-from native.message_id import MessageId
-from native.producer import Producer
-from native.seam import EARLIEST, ConsumerRequest, TopicInfo
-from native.subscribe_options import SubscribeOptions
-from subscriptions.model import Acknowledgement, SubscriptionType
+from kledger.native.message_id import MessageId
+from kledger.native.producer import Producer
+from kledger.native.seam import EARLIEST, ConsumerRequest, TopicInfo
+from kledger.native.subscribe_options import SubscribeOptions
+from kledger.subscriptions.model import Acknowledgement, SubscriptionType
 from tests.native.client_words import Rig, damaged, delivery, long_delivery, rig, turns
 from tests.native.recording_broker import RecordingLink
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from ledger import Position
-from native.consumer_session import ConsumerSession
-from native.errors import Unavailable, Unreadable
-from native.message import Message
-from native.receive_queue import ReceiveQueue
-from native.subscribe_options import DeadLetterPolicy, SubscribeOptions
-from subscriptions.model import ALL, Acknowledgement, Piece, SubscriptionType
+from kledger.ledger import Position
+from kledger.native.consumer_session import ConsumerSession
+from kledger.native.errors import Unavailable, Unreadable
+from kledger.native.message import Message
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.subscribe_options import DeadLetterPolicy, SubscribeOptions
+from kledger.subscriptions.model import ALL, Acknowledgement, Piece, SubscriptionType
 from tests.native.client_words import Rig, damaged, delivery, long_delivery, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
 

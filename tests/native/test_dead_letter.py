@@ -5,15 +5,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from batches.reader import iterate_records
-from native.consumer_session import ConsumerSession
-from native.dead_letter import RETRY_DELAY_MS, DeadLetters
-from native.errors import TopicTerminated, Unavailable
-from native.producer import Producer
-from native.receive_queue import ReceiveQueue
-from native.seam import TopicInfo
-from native.subscribe_options import DeadLetterPolicy, SubscribeOptions
-from subscriptions.model import SubscriptionType
+from kledger.batches.reader import iterate_records
+from kledger.native.consumer_session import ConsumerSession
+from kledger.native.dead_letter import RETRY_DELAY_MS, DeadLetters
+from kledger.native.errors import TopicTerminated, Unavailable
+from kledger.native.producer import Producer
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.seam import TopicInfo
+from kledger.native.subscribe_options import DeadLetterPolicy, SubscribeOptions
+from kledger.subscriptions.model import SubscriptionType
 from tests.native.client_words import Rig, delivery, rig, turns
 from tests.native.recording_broker import Endings, RecordingLink
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native.delivery_window_state import (
+from kledger.native.delivery_window_state import (
     PART_BYTES_MIN,
     RECORD_BYTES_FIRST,
     DeliveryTotal,

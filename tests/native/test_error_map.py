@@ -4,16 +4,21 @@ import inspect
 
 import pytest
 
-import batches.errors
-import ledger
-import subscriptions.errors
-import topics.errors
-from native import errors
-from native.error_map import native_error, translating
+import kledger.batches.errors
+import kledger.subscriptions.errors
+import kledger.topics.errors
+from kledger import ledger
+from kledger.native import errors
+from kledger.native.error_map import native_error, translating
 
 KNOWN = [
     kind
-    for room in (batches.errors, ledger, subscriptions.errors, topics.errors)
+    for room in (
+        kledger.batches.errors,
+        ledger,
+        kledger.subscriptions.errors,
+        kledger.topics.errors,
+    )
     for _, kind in inspect.getmembers(room, inspect.isclass)
     if issubclass(kind, Exception)
 ]
@@ -29,15 +34,15 @@ def test_every_error_is_translated_with_its_message(kind: type[Exception]) -> No
 @pytest.mark.parametrize(
     ("raised", "told"),
     [
-        (topics.errors.UnknownPartition("x"), errors.TopicNotFound),
-        (topics.errors.TopicTerminated("x"), errors.TopicTerminated),
-        (topics.errors.UnreadableRow("x"), errors.Unavailable),
-        (topics.errors.CorruptMessage("x"), errors.InvalidArgument),
-        (subscriptions.errors.ConsumerBusy("x"), errors.ConsumerBusy),
-        (subscriptions.errors.SubscriptionFenced("x"), errors.SubscriptionFenced),
-        (subscriptions.errors.SubscriptionClosed("x"), errors.Unavailable),
+        (kledger.topics.errors.UnknownPartition("x"), errors.TopicNotFound),
+        (kledger.topics.errors.TopicTerminated("x"), errors.TopicTerminated),
+        (kledger.topics.errors.UnreadableRow("x"), errors.Unavailable),
+        (kledger.topics.errors.CorruptMessage("x"), errors.InvalidArgument),
+        (kledger.subscriptions.errors.ConsumerBusy("x"), errors.ConsumerBusy),
+        (kledger.subscriptions.errors.SubscriptionFenced("x"), errors.SubscriptionFenced),
+        (kledger.subscriptions.errors.SubscriptionClosed("x"), errors.Unavailable),
         (ledger.StorageFailed("x"), errors.Unavailable),
-        (batches.errors.CorruptBatch("x"), errors.InvalidArgument),
+        (kledger.batches.errors.CorruptBatch("x"), errors.InvalidArgument),
     ],
 )
 def test_the_nearest_class_decides(raised: Exception, told: type[errors.KledgerError]) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from batches.builder import NewRecord
-from native.flight_plan import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SINGLES_MAX, plan_flight
-from native.message_codec import Outgoing
+from kledger.batches.builder import NewRecord
+from kledger.native.flight_plan import BATCH_BYTES_MAX, BATCH_COUNT_MAX, SINGLES_MAX, plan_flight
+from kledger.native.message_codec import Outgoing
 
 SMALL = Outgoing(NewRecord(b""), None, 10)
 ALONE = Outgoing(NewRecord(b""), None, 10, is_alone=True)

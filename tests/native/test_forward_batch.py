@@ -2,16 +2,16 @@
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
-from batches.compression import Codec
-from batches.errors import CorruptBatch
-from batches.header import check, patch_base_offset, read_header
-from batches.reader import iterate_records
-from batches.record import Record
-from ledger import Buffer, Position
-from native.forward_batch import copied
-from native.forwarder_state import SourceEntry
-from subscriptions.model import ALL
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch, build_control_batch
+from kledger.batches.compression import Codec
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.header import check, patch_base_offset, read_header
+from kledger.batches.reader import iterate_records
+from kledger.batches.record import Record
+from kledger.ledger import Buffer, Position
+from kledger.native.forward_batch import copied
+from kledger.native.forwarder_state import SourceEntry
+from kledger.subscriptions.model import ALL
 
 RECORDS = [
     NewRecord(b"one", b"k", 1_000, (("h", b"1"), ("h", None), ("odd\udcff", b"2")), 3),

@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from ledger import EARLIEST, AlreadyClosed, LedgerStore, Position, ResetInProgress
-from native.errors import ConsumerBusy, TopicNotFound, Unavailable
-from native.forward_source import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import EARLIEST, AlreadyClosed, LedgerStore, Position, ResetInProgress
+from kledger.native.errors import ConsumerBusy, TopicNotFound, Unavailable
+from kledger.native.forward_source import (
     PERMITS_FIRST,
     PERMITS_MAX,
     QUEUE_BYTES_MAX,
     CursorSource,
     LinkSource,
 )
-from native.forwarder_state import SourceEntry
-from native.seam import ConsumerRequest, Ended
-from subscriptions.model import ALL, Deliver, Delivery, SubscriptionType
+from kledger.native.forwarder_state import SourceEntry
+from kledger.native.seam import ConsumerRequest, Ended
+from kledger.subscriptions.model import ALL, Deliver, Delivery, SubscriptionType
 from tests.native.forward_words import add_batches, turns, values_of
 from tests.native.serving import Serving, serving
 

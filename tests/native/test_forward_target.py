@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from batches.header import read_header, set_producer
-from batches.reader import iterate_batches
-from ledger import Buffer
-from native.errors import InvalidArgument, KledgerError, TopicTerminated, Unavailable
-from native.forward_target import LinkTarget
-from native.seam import Ended, ProducerLink, SendReceipt
-from runtime.entropy import SeededEntropy
+from kledger.batches.header import read_header, set_producer
+from kledger.batches.reader import iterate_batches
+from kledger.ledger import Buffer
+from kledger.native.errors import InvalidArgument, KledgerError, TopicTerminated, Unavailable
+from kledger.native.forward_target import LinkTarget
+from kledger.native.seam import Ended, ProducerLink, SendReceipt
+from kledger.runtime.entropy import SeededEntropy
 from tests.native.forward_words import one, value_of
 from tests.native.serving import Serving, serving
 

@@ -5,12 +5,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from batches.errors import CorruptBatch
-from ledger import EARLIEST, Corrupt, LedgerStore, ManagedLedger, ManagedLedgerConfig, StorageFailed
-from ledger.testing import ManualClock
-from native.errors import InvalidArgument, Unavailable
-from native.forwarder import Forwarder, PrepareEntry, as_it_is
-from native.forwarder_state import ForwardLimits, Phase, SourceEntry
+from kledger.batches.errors import CorruptBatch
+from kledger.ledger import (
+    EARLIEST,
+    Corrupt,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    StorageFailed,
+)
+from kledger.ledger.testing import ManualClock
+from kledger.native.errors import InvalidArgument, Unavailable
+from kledger.native.forwarder import Forwarder, PrepareEntry, as_it_is
+from kledger.native.forwarder_state import ForwardLimits, Phase, SourceEntry
 from tests.native.forward_words import (
     HeldSource,
     ListTarget,

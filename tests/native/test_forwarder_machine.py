@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from native.forwarder_state import (
+from kledger.native.forwarder_state import (
     Effect,
     ForwarderState,
     MarkDelete,

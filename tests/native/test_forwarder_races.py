@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     Cursor,
     CursorState,
@@ -25,10 +25,10 @@ from ledger import (
     Position,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine, ManualClock
-from native.errors import Unavailable
-from native.forwarder import Forwarder
-from native.forwarder_state import (
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.native.errors import Unavailable
+from kledger.native.forwarder import Forwarder
+from kledger.native.forwarder_state import (
     Effect,
     Failure,
     ForwarderState,

@@ -1,6 +1,6 @@
 """What a forwarder decides, event by event; the machine is in `test_forwarder_machine`."""
 
-from native.forwarder_state import (
+from kledger.native.forwarder_state import (
     Effect,
     ForwarderState,
     ForwardLimits,

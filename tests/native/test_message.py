@@ -1,9 +1,9 @@
 """A record as a consumer sees it; what is not seen through the codec's tests."""
 
-from batches.record import Header
-from ledger import Position
-from native.message import PRODUCER_NAME, SEQUENCE_ID, Message
-from native.message_id import MessageId
+from kledger.batches.record import Header
+from kledger.ledger import Position
+from kledger.native.message import PRODUCER_NAME, SEQUENCE_ID, Message
+from kledger.native.message_id import MessageId
 
 
 def message(*headers: Header, link: object | None = None) -> Message:

@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.compression import Codec
-from batches.header import patch_base_offset, read_header, set_log_append_time
-from batches.reader import iterate_records
-from ledger import Position
-from native.errors import InvalidArgument, Unreadable
-from native.message import PRODUCER_NAME, SEQUENCE_ID, Message
-from native.message_codec import decode, encode, outgoing, resent
-from native.message_id import MessageId
-from subscriptions.entry_view import DELIVER_AT
-from subscriptions.model import ALL, Delivery
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.compression import Codec
+from kledger.batches.header import patch_base_offset, read_header, set_log_append_time
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument, Unreadable
+from kledger.native.message import PRODUCER_NAME, SEQUENCE_ID, Message
+from kledger.native.message_codec import decode, encode, outgoing, resent
+from kledger.native.message_id import MessageId
+from kledger.subscriptions.entry_view import DELIVER_AT
+from kledger.subscriptions.model import ALL, Delivery
 
 NOTHING: dict[str, Any] = {
     "key": None,

@@ -7,13 +7,13 @@ from threading import Event
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.compression import Codec
-from ledger import Position
-from native.errors import AlreadyClosed, Unreadable
-from native.message import Message
-from native.message_codec import decode
-from native.message_decoder import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.compression import Codec
+from kledger.ledger import Position
+from kledger.native.errors import AlreadyClosed, Unreadable
+from kledger.native.message import Message
+from kledger.native.message_codec import decode
+from kledger.native.message_decoder import (
     BYTES_AT_ONCE_MAX,
     PART_MESSAGES,
     PLAIN_BYTES_AT_ONCE_MAX,
@@ -21,9 +21,9 @@ from native.message_decoder import (
     STEPS_PER_TICK_MAX,
     MessageDecoder,
 )
-from runtime.blocking import BlockingPool
-from runtime.tasks import Supervisor
-from subscriptions.model import ALL, Delivery
+from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import ALL, Delivery
 from tests.native.client_words import damaged, decoder, delivery, long_delivery, turns
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from ledger import Position
-from native.errors import InvalidArgument
-from native.message_id import MessageId
-from native.seam import NO_RECORD, MessagePlace, RecordLocation
-from subscriptions.model import ALL, Acknowledgement
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.message_id import MessageId
+from kledger.native.seam import NO_RECORD, MessagePlace, RecordLocation
+from kledger.subscriptions.model import ALL, Acknowledgement
 
 
 def test_identity_is_the_four_numbers() -> None:

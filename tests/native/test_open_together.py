@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from native.open_together import close_all, open_all
+from kledger.native.open_together import close_all, open_all
 from tests.native.client_words import turns
 
 

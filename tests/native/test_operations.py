@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from native.errors import AlreadyClosed, SubscriptionFenced, Timeout
-from native.operations import Operations
-from runtime.manual_clock import ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.native.errors import AlreadyClosed, SubscriptionFenced, Timeout
+from kledger.native.operations import Operations
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.native.client_words import turns
 
 

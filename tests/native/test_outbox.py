@@ -2,7 +2,7 @@
 
 import asyncio
 
-from native.outbox import ITEM_BYTES, Outbox
+from kledger.native.outbox import ITEM_BYTES, Outbox
 
 
 async def test_items_leave_in_order_and_no_message_is_larger_than_the_goal() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as kafka_murmur2
 
-from native.partition_choice import PartitionChoice, murmur2, partition_of_key
+from kledger.native.partition_choice import PartitionChoice, murmur2, partition_of_key
 
 
 @pytest.mark.parametrize(

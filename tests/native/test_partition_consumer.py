@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ledger import Position
-from native.errors import (
+from kledger.ledger import Position
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerBusy,
     KledgerError,
@@ -17,14 +17,14 @@ from native.errors import (
     TopicNotFound,
     Unavailable,
 )
-from native.message import Message
-from native.message_id import MessageId
-from native.partition_consumer import PartitionConsumer
-from native.receive_queue import ReceiveQueue
-from native.reconnect_plan import BUSY_PATIENCE_MS
-from native.seam import ConsumerRequest, MessagePlace
-from native.subscribe_options import SubscribeOptions
-from subscriptions.model import SubscriptionType
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.native.partition_consumer import PartitionConsumer
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.native.reconnect_plan import BUSY_PATIENCE_MS
+from kledger.native.seam import ConsumerRequest, MessagePlace
+from kledger.native.subscribe_options import SubscribeOptions
+from kledger.subscriptions.model import SubscriptionType
 from tests.native.client_words import Rig, delivery, rig, turns
 from tests.native.recording_broker import RecordingLink
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from native.errors import InvalidArgument, TopicNotFound, Unavailable
-from runtime.tasks import Supervisor
+from kledger.native.errors import InvalidArgument, TopicNotFound, Unavailable
+from kledger.runtime.tasks import Supervisor
 from tests.native.serving import directory
 from tests.topics.words import house
 

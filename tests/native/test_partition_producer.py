@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from batches.builder import NewRecord
-from batches.header import read_header
-from batches.reader import iterate_records
-from ledger import Buffer
-from native.errors import (
+from kledger.batches.builder import NewRecord
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Buffer
+from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
     NotInSequence,
@@ -20,10 +20,10 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.message_codec import Outgoing
-from native.message_id import MessageId
-from native.partition_producer import RESEND_PATIENCE_MS, PartitionProducer, Pending
-from native.seam import SendReceipt
+from kledger.native.message_codec import Outgoing
+from kledger.native.message_id import MessageId
+from kledger.native.partition_producer import RESEND_PATIENCE_MS, PartitionProducer, Pending
+from kledger.native.seam import SendReceipt
 from tests.native.client_words import Rig, rig, turns
 from tests.native.recording_broker import RecordingLink
 

@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from ledger import EARLIEST, Entry, Position
-from native.partition_screen import PartitionScreen
-from subscriptions.screen import Sight
+from kledger.ledger import EARLIEST, Entry, Position
+from kledger.native.partition_screen import PartitionScreen
+from kledger.subscriptions.screen import Sight
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.native.transaction_words import Writer
 from tests.topics.words import append, house
-from topics.partition_log import PartitionLog
 
 
 class Place:

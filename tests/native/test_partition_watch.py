@@ -1,8 +1,8 @@
 """Looking for new partitions."""
 
-from native.errors import Unavailable
-from native.partition_watch import watch_partitions
-from native.seam import TopicInfo
+from kledger.native.errors import Unavailable
+from kledger.native.partition_watch import watch_partitions
+from kledger.native.seam import TopicInfo
 from tests.native.client_words import rig
 from tests.native.recording_broker import RecordingBroker
 

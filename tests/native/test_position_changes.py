@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from native.position_changes import PositionChanges
-from native.seam import ConsumerRequest
-from subscriptions.model import SubscriptionType
+from kledger.native.position_changes import PositionChanges
+from kledger.native.seam import ConsumerRequest
+from kledger.subscriptions.model import SubscriptionType
 
 REQUEST = ConsumerRequest(
     topic="orders", partition=1, subscription="s", type=SubscriptionType.SHARED

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batches.reader import iterate_records
-from native.errors import AlreadyClosed, Full, InvalidArgument, Unavailable
-from native.producer import Producer
-from native.seam import TopicInfo
+from kledger.batches.reader import iterate_records
+from kledger.native.errors import AlreadyClosed, Full, InvalidArgument, Unavailable
+from kledger.native.producer import Producer
+from kledger.native.seam import TopicInfo
 from tests.native.client_words import Rig, rig, turns
 
 

@@ -1,7 +1,7 @@
 """The numbers of an idempotent producer."""
 
-from batches.builder import BatchProducer
-from native.producer_sequence_state import EPOCH_MAX, SEQUENCE_MASK, ProducerSequence
+from kledger.batches.builder import BatchProducer
+from kledger.native.producer_sequence_state import EPOCH_MAX, SEQUENCE_MASK, ProducerSequence
 
 
 def test_numbers_follow_each_other() -> None:

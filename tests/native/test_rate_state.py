@@ -2,7 +2,7 @@
 
 import pytest
 
-from native.rate_state import SPAN_MS, WINDOW_MS, RateState
+from kledger.native.rate_state import SPAN_MS, WINDOW_MS, RateState
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """A reader's place; what it promises is in the contract's tests."""
 
-from ledger import Position
-from native.reader import places_of_latest
-from native.seam import EARLIEST, MessagePlace, RecordLocation
+from kledger.ledger import Position
+from kledger.native.reader import places_of_latest
+from kledger.native.seam import EARLIEST, MessagePlace, RecordLocation
 from tests.native.recording_broker import RecordingBroker
 
 

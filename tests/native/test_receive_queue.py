@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from native.errors import Unreadable
-from native.receive_queue import ReceiveQueue
-from runtime.tasks import Supervisor
-from subscriptions.model import Delivery
+from kledger.native.errors import Unreadable
+from kledger.native.receive_queue import ReceiveQueue
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Delivery
 from tests.native.client_words import damaged, decoder, delivery, long_delivery, rig, turns
 
 

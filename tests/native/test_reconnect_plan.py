@@ -2,7 +2,7 @@
 
 import pytest
 
-from native.errors import (
+from kledger.native.errors import (
     ConsumerBusy,
     KledgerError,
     SubscriptionFenced,
@@ -10,7 +10,7 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.reconnect_plan import BUSY_PATIENCE_MS, may_retry
+from kledger.native.reconnect_plan import BUSY_PATIENCE_MS, may_retry
 
 LONG_MS = 10**9
 

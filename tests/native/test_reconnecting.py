@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable
-from native.reconnecting import is_final, open_patiently
+from kledger.native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable
+from kledger.native.reconnecting import is_final, open_patiently
 from tests.native.client_words import Rig, rig, turns
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger import Position
-from native.errors import InvalidArgument, TopicNotFound
-from native.seam import NO_RECORD, MessagePlace, RecordLocation
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument, TopicNotFound
+from kledger.native.seam import NO_RECORD, MessagePlace, RecordLocation
 from tests.native.serving import serving
 
 

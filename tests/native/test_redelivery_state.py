@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Position
-from native.redelivery_state import TICK_MAX_MS, RedeliveryState
-from subscriptions.model import ALL, Piece
+from kledger.ledger import Position
+from kledger.native.redelivery_state import TICK_MAX_MS, RedeliveryState
+from kledger.subscriptions.model import ALL, Piece
 
 
 def pos(entry_id: int) -> Position:

@@ -1,8 +1,8 @@
 """One timer for all that is to come again."""
 
-from ledger import Position
-from native.redelivery_timer import RedeliveryTimer
-from subscriptions.model import Piece
+from kledger.ledger import Position
+from kledger.native.redelivery_timer import RedeliveryTimer
+from kledger.subscriptions.model import Piece
 from tests.native.client_words import rig
 
 ONE, TWO = Position(5, 1), Position(5, 2)

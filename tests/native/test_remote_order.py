@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from native.client import Client
-from native.config import NativeConfig
-from native.consumer import Consumer
-from native.forward_source import LinkSource
-from native.rpc_client import RpcClient
-from native.seam import Broker, ConsumerLink, ConsumerRequest
-from runtime.signal import Signal
-from subscriptions.model import Delivery, SubscriptionType
+from kledger.native.client import Client
+from kledger.native.config import NativeConfig
+from kledger.native.consumer import Consumer
+from kledger.native.forward_source import LinkSource
+from kledger.native.rpc_client import RpcClient
+from kledger.native.seam import Broker, ConsumerLink, ConsumerRequest
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import Delivery, SubscriptionType
 from tests.native.forward_words import values_of
 from tests.native.held_wire import HeldWire
 from tests.native.recording_broker import Endings

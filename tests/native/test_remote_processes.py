@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 import kledger
+from kledger.native.client import Client
+from kledger.native.consumer import Consumer
+from kledger.native.errors import Unavailable
+from kledger.native.rpc_client import RpcClient
 from kledger.process import ServerProcess, arguments_for
-from native.client import Client
-from native.consumer import Consumer
-from native.errors import Unavailable
-from native.rpc_client import RpcClient
 from tests.native.muted_proxy import muted_proxy
 from tests.native.recording_broker import Endings
 

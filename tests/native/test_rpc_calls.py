@@ -1,7 +1,7 @@
 """Calls with one answer, without a connection in between."""
 
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_calls import UNARY
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_calls import UNARY
 from tests.native.recording_broker import RecordingBroker
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ledger import Position
-from native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
-from native.rpc_client import RpcClient
-from native.rpc_errors import CODES
-from native.seam import EARLIEST, LATEST, Broker, MessagePlace
+from kledger.ledger import Position
+from kledger.native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
+from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc_errors import CODES
+from kledger.native.seam import EARLIEST, LATEST, Broker, MessagePlace
 from tests.native.recording_broker import Endings, RecordingBroker
 from tests.native.rpc_pair import pair
 

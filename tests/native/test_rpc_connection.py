@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 import grpc.aio
 import pytest
 
-from native.errors import AlreadyClosed, KledgerError, NotAllowed, Unavailable
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_client import RpcClient
-from native.rpc_connection import RECONNECT_FIRST_MS, RECONNECT_MAX_MS, RpcConnection
-from runtime.clock import SystemClock
-from runtime.tasks import Supervisor
+from kledger.native.errors import AlreadyClosed, KledgerError, NotAllowed, Unavailable
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc_connection import RECONNECT_FIRST_MS, RECONNECT_MAX_MS, RpcConnection
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.tasks import Supervisor
 from tests.native.recording_broker import Endings, RecordingBroker, batch
 from tests.native.rpc_pair import TEST_SECONDS, PatientClock, serving
 
@@ -182,8 +182,8 @@ async def test_first_connection_waits_for_a_silent_server_as_a_later_one_does(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It failed after the first try, of five seconds; a lost connection is tried for longer."""
-    monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", 50)
-    monkeypatch.setattr("native.rpc_connection.REFUSED_WITHIN_MS", 20)
+    monkeypatch.setattr("kledger.native.rpc_connection.HELLO_TIMEOUT_MS", 50)
+    monkeypatch.setattr("kledger.native.rpc_connection.REFUSED_WITHIN_MS", 20)
     clock = ImpatientClock()
     client = RpcClient(f"127.0.0.1:{port}", clock=clock, operation_timeout_ms=PATIENCE_MS)
     async with asyncio.timeout(TEST_SECONDS):
@@ -191,7 +191,7 @@ async def test_first_connection_waits_for_a_silent_server_as_a_later_one_does(
             connecting = asyncio.ensure_future(client.connect(patience_ms=1))
             await clock.enough.wait()
             assert not connecting.done()
-        monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", 1_000 * TEST_SECONDS)
+        monkeypatch.setattr("kledger.native.rpc_connection.HELLO_TIMEOUT_MS", 1_000 * TEST_SECONDS)
         async with serving(port=port):
             await connecting
             assert ["a", "ü"] == await client.topics()

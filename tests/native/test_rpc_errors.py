@@ -3,10 +3,17 @@
 from grpc import StatusCode
 from grpc.aio import AioRpcError, Metadata
 
-import native.errors
-from native.errors import ConsumerBusy, Full, KledgerError, TopicNotFound, Unavailable, Unreadable
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_errors import (
+import kledger.native.errors
+from kledger.native.errors import (
+    ConsumerBusy,
+    Full,
+    KledgerError,
+    TopicNotFound,
+    Unavailable,
+    Unreadable,
+)
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_errors import (
     CODES,
     ERROR_KEY,
     TEXT_LENGTH_MAX,
@@ -23,7 +30,7 @@ RAISED_BY_CLIENTS = {Full, Unreadable}
 def test_every_error_has_a_code_of_its_own() -> None:
     classes = {
         each
-        for each in vars(native.errors).values()
+        for each in vars(kledger.native.errors).values()
         if isinstance(each, type) and issubclass(each, KledgerError)
     }
     assert classes - RAISED_BY_CLIENTS == {kind for kind, _ in CODES.values()}

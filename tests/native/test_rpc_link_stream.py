@@ -8,10 +8,10 @@ from typing import Any
 import grpc.aio
 import pytest
 
-from native.errors import KledgerError, Unavailable
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_link_stream import answer, fault
-from native.rpc_protocol import CALLS, VERSION_KEY
+from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_link_stream import answer, fault
+from kledger.native.rpc_protocol import CALLS, VERSION_KEY
 from tests.native.recording_broker import RecordingBroker, batch
 from tests.native.rpc_pair import TEST_SECONDS, serving
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from ledger import Position
-from native.errors import (
+from kledger.ledger import Position
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerBusy,
     InvalidArgument,
@@ -15,9 +15,9 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.rpc_links import RpcConsumerLink, RpcProducerLink
-from native.seam import EARLIEST, ConsumerRequest, SendReceipt
-from subscriptions.model import Acknowledgement, Piece, SubscriptionType
+from kledger.native.rpc_links import RpcConsumerLink, RpcProducerLink
+from kledger.native.seam import EARLIEST, ConsumerRequest, SendReceipt
+from kledger.subscriptions.model import Acknowledgement, Piece, SubscriptionType
 from tests.native.held_wire import HeldWire
 from tests.native.recording_broker import Deliveries, Endings, batch, delivery
 from tests.native.rpc_pair import MESSAGE_BYTES_MAX, Pair, pair

@@ -2,11 +2,11 @@
 
 import pytest
 
-from native.errors import NotAllowed
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_calls import UNARY
-from native.rpc_protocol import CALLS, SERVICE, agree, connection_options
-from native.rpc_server import STREAMS
+from kledger.native.errors import NotAllowed
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_calls import UNARY
+from kledger.native.rpc_protocol import CALLS, SERVICE, agree, connection_options
+from kledger.native.rpc_server import STREAMS
 
 
 @pytest.mark.parametrize(

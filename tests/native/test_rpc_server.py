@@ -6,11 +6,11 @@ import socket
 import pytest
 import uvloop
 
-from native.config import NativeConfig
-from native.errors import Unavailable
-from native.rpc_client import RpcClient
-from native.rpc_server import RpcServer
-from runtime.tasks import Supervisor
+from kledger.native.config import NativeConfig
+from kledger.native.errors import Unavailable
+from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc_server import RpcServer
+from kledger.runtime.tasks import Supervisor
 from tests.native.recording_broker import Endings, RecordingBroker, batch
 from tests.native.rpc_pair import GRACE_MS, TEST_SECONDS, PatientClock, pair, serving
 

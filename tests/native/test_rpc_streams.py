@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ledger import Position
-from native.config import NativeConfig
-from native.errors import KledgerError, Unavailable
-from native.proto import kledger_native_pb2 as pb
-from native.rpc_streams import ConsumerStream, ProducerStream
-from native.seam import ConsumerRequest
-from runtime.tasks import Supervisor
-from subscriptions.model import Piece, SubscriptionType
+from kledger.ledger import Position
+from kledger.native.config import NativeConfig
+from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc_streams import ConsumerStream, ProducerStream
+from kledger.native.seam import ConsumerRequest
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Piece, SubscriptionType
 from tests.native.recording_broker import (
     Deliveries,
     Endings,

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Position
-from native import rpc_values as values
-from native.errors import InvalidArgument
-from native.proto import kledger_native_pb2 as pb
-from native.seam import (
+from kledger.ledger import Position
+from kledger.native import rpc_values as values
+from kledger.native.errors import InvalidArgument
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.seam import (
     EARLIEST,
     LATEST,
     ConsumerRequest,
@@ -20,7 +20,7 @@ from native.seam import (
     Target,
     TopicStats,
 )
-from subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
 from tests.native.recording_broker import METRICS_CLIENT
 
 POSITION = Position(7, -1)

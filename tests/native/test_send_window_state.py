@@ -5,7 +5,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native.send_window_state import SendWindow
+from kledger.native.send_window_state import SendWindow
 
 
 def test_who_waits_goes_in_its_order() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from native.errors import KledgerError, TopicNotFound, Unavailable
-from native.seam import EARLIEST
-from runtime.tasks import Supervisor
-from subscriptions.errors import SubscriptionClosed
-from subscriptions.model import Place
+from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
+from kledger.native.seam import EARLIEST
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.errors import SubscriptionClosed
+from kledger.subscriptions.model import Place
 from tests.batches.words import batch
 from tests.freed import without_collection
 from tests.native.serving import Link, ack, directory, serving, turns

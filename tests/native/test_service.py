@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from native.errors import (
+from kledger.native.errors import (
     ConsumerBusy,
     InvalidArgument,
     KledgerError,
@@ -12,12 +12,12 @@ from native.errors import (
     TopicNotFound,
     Unavailable,
 )
-from native.seam import NO_RECORD, MessagePlace, TopicInfo
-from subscriptions.model import SubscriptionType
+from kledger.native.seam import NO_RECORD, MessagePlace, TopicInfo
+from kledger.subscriptions.model import SubscriptionType
+from kledger.topics.results import AppendResult
 from tests.batches.words import batch
 from tests.native.serving import Link, ack, serving, turns
 from tests.topics.words import all_values
-from topics.results import AppendResult
 
 LONG = "persistent://public/default/orders"
 

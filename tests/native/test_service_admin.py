@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger import Position
-from ledger.engine.memory import MemoryEngine
-from native.errors import (
+from kledger.ledger import Position
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.native.errors import (
     ConsumerBusy,
     InvalidArgument,
     SubscriptionFenced,
@@ -16,13 +16,13 @@ from native.errors import (
     TopicNotFound,
     TopicTerminated,
 )
-from native.seam import NO_RECORD, MessagePlace, PartitionStats, RecordLocation, Target
-from native.service_admin import PEEK_ENTRIES_MAX
-from subscriptions.model import SubscriptionType
+from kledger.native.seam import NO_RECORD, MessagePlace, PartitionStats, RecordLocation, Target
+from kledger.native.service_admin import PEEK_ENTRIES_MAX
+from kledger.subscriptions.model import SubscriptionType
+from kledger.topics.errors import TopicTerminated as PartitionTerminated
 from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, Serving, ack, serving, turns
 from tests.topics.words import append
-from topics.errors import TopicTerminated as PartitionTerminated
 
 LONG = "persistent://public/default/orders"
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from native.errors import InvalidArgument
-from native.seam import ConsumerRequest
-from native.service_checks import check_count, check_name, check_request
-from subscriptions.model import SubscriptionType
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import ConsumerRequest
+from kledger.native.service_checks import check_count, check_name, check_request
+from kledger.subscriptions.model import SubscriptionType
 
 GOOD = ConsumerRequest(topic="orders", partition=0, subscription="s", type=SubscriptionType.SHARED)
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger import Position
-from native.errors import InvalidArgument, SubscriptionNotFound, TopicNotFound
-from subscriptions.model import Piece, SubscriptionType
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument, SubscriptionNotFound, TopicNotFound
+from kledger.subscriptions.model import Piece, SubscriptionType
 from tests.native.serving import Link, ack, serving, turns
 
 

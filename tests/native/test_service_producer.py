@@ -5,19 +5,19 @@ from collections.abc import Callable
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.reader import iterate_records
-from ledger import Position, StoreConfig
-from ledger.testing import FaultyEngine
-from ledger.threads import StoreThreads
-from native.errors import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.reader import iterate_records
+from kledger.ledger import Position, StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.ledger.threads import StoreThreads
+from kledger.native.errors import (
     AlreadyClosed,
     InvalidArgument,
     TopicNotFound,
     TopicTerminated,
     Unavailable,
 )
-from native.seam import SendReceipt
+from kledger.native.seam import SendReceipt
 from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, serving, turns
 from tests.runtime.held_pool import HeldPool

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from ledger import StoreConfig
-from ledger.testing import FaultyEngine
-from native.errors import NotAllowed
-from native.seam import ConsumerRequest
-from subscriptions.model import SubscriptionType
+from kledger.ledger import StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.native.errors import NotAllowed
+from kledger.native.seam import ConsumerRequest
+from kledger.subscriptions.model import SubscriptionType
 from tests.native.serving import Link, Serving, serving, turns
 from tests.native.storm import PARTITIONS, SECONDS_MAX, TOPICS, Storm
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from native.seam import NO_RECORD, MessagePlace
-from native.topic_forwarder import ForwardRequest, TopicForwarder
-from runtime.clock import SystemClock
-from runtime.entropy import SystemEntropy
-from subscriptions.model import SubscriptionType
+from kledger.native.seam import NO_RECORD, MessagePlace
+from kledger.native.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.entropy import SystemEntropy
+from kledger.subscriptions.model import SubscriptionType
 from tests.native.serving import Link, Serving, ack, serving, turns
 from tests.native.transaction_words import Writer
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from native import stored_batches
-from native.errors import InvalidArgument, NotInSequence, Unavailable
-from native.seam import ProducerLink, SendReceipt
+from kledger.native import stored_batches
+from kledger.native.errors import InvalidArgument, NotInSequence, Unavailable
+from kledger.native.seam import ProducerLink, SendReceipt
+from kledger.topics.topic_config import TopicDefaults
 from tests.batches.words import batch
 from tests.native.serving import Link, Serving, serving
 from tests.topics.words import append
-from topics.topic_config import TopicDefaults
 
 
 def numbered(sequence: int, *, producer_id: int = 7, epoch: int = 0) -> bytearray:

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from ledger import Position
-from native.errors import InvalidArgument
-from native.message_id import MessageId
-from native.seam import MessagePlace
-from native.subscribe_options import (
+from kledger.ledger import Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.message_id import MessageId
+from kledger.native.seam import MessagePlace
+from kledger.native.subscribe_options import (
     RECEIVER_QUEUE_SIZE_MAX,
     DeadLetterPolicy,
     SubscribeOptions,
@@ -19,7 +19,7 @@ from native.subscribe_options import (
     target_of,
     type_of,
 )
-from subscriptions.model import SubscriptionType
+from kledger.subscriptions.model import SubscriptionType
 
 
 def test_types_by_name() -> None:

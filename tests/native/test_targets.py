@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ledger import LATEST, Position
-from native.errors import InvalidArgument
-from native.seam import MessagePlace, Target
-from native.targets import check_target, find_place
-from subscriptions.model import Place
+from kledger.ledger import LATEST, Position
+from kledger.native.errors import InvalidArgument
+from kledger.native.seam import MessagePlace, Target
+from kledger.native.targets import check_target, find_place
+from kledger.subscriptions.model import Place
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import House, append, house
-from topics.partition_log import PartitionLog
 
 SIZES = (3, 2, 4)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from batches.compression import Codec
-from batches.reader import iterate_records
-from batches.record import Record
-from ledger import Buffer
-from ledger.testing import FaultyEngine, ManualClock
-from native.errors import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.batches.compression import Codec
+from kledger.batches.reader import iterate_records
+from kledger.batches.record import Record
+from kledger.ledger import Buffer
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.native.errors import (
     InvalidArgument,
     KledgerError,
     NotAllowed,
@@ -22,12 +22,12 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.forward_batch import copied
-from native.forwarder_state import SourceEntry
-from native.seam import TopicInfo
-from native.topic_forwarder import ForwardRequest, TopicForwarder
-from runtime.clock import SystemClock
-from runtime.entropy import SystemEntropy
+from kledger.native.forward_batch import copied
+from kledger.native.forwarder_state import SourceEntry
+from kledger.native.seam import TopicInfo
+from kledger.native.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.entropy import SystemEntropy
 from tests.native.forward_words import SECONDS_MAX, until
 from tests.native.serving import Serving, serving, turns
 from tests.topics.words import append

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable
 
-from ledger import Position
+from kledger.ledger import Position
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.results import AppendResult
 from tests.batches.words import batch
-from topics.partition_log import PartitionLog
-from topics.results import AppendResult
 
 
 class Writer:

@@ -5,7 +5,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, Place
 
 TOPIC_ID = uuid.UUID(int=1)
 T0, T1, U0 = Place("t", 0), Place("t", 1), Place("u", 0)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsets import CommittedOffset, Place
-from offsets.records import (
+from kledger.offsets import CommittedOffset, Place
+from kledger.offsets.records import (
     UnknownOffsetVersion,
     decode_key,
     decode_pending_key,

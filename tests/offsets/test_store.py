@@ -6,10 +6,10 @@ import uuid
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ledger import LedgerError, LedgerStore, StoreConfig
-from ledger.testing import FaultyEngine
-from offsets import NO_EXPIRY, CommittedOffset, OffsetsState, OffsetStore, Place
-from runtime.signal import Signal
+from kledger.ledger import LedgerError, LedgerStore, StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetsState, OffsetStore, Place
+from kledger.runtime.signal import Signal
 
 T0, T1 = Place("t", 0), Place("t", 1)
 SETTINGS = StoreConfig(durability="os")

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from runtime.blocking import Arguments, BlockingPool, Result
+from kledger.runtime.blocking import Arguments, BlockingPool, Result
 
 
 class HeldPool:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from runtime.allocator import release_free_memory
+from kledger.runtime.allocator import release_free_memory
 
 MIB = 1024 * 1024
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.blocking import BlockingPool, BlockingRunner, InlinePool, PoolClosed
+from kledger.runtime.blocking import BlockingPool, BlockingRunner, InlinePool, PoolClosed
 
 
 @pytest.fixture(params=[BlockingPool, InlinePool])

@@ -1,6 +1,6 @@
 """The machine's clock keeps the Clock protocol."""
 
-from runtime.clock import Clock, SystemClock
+from kledger.runtime.clock import Clock, SystemClock
 
 
 async def test_system_clock_sleep_lets_monotonic_time_pass() -> None:

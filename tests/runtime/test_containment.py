@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from runtime.containment import Containment, Unit, unit_of
-from runtime.manual_clock import ManualClock
+from kledger.runtime.containment import Containment, Unit, unit_of
+from kledger.runtime.manual_clock import ManualClock
 from tests.contained import Contained
 
 

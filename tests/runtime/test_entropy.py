@@ -1,6 +1,6 @@
 """A seed replays; the machine's randomness does not."""
 
-from runtime.entropy import Entropy, SeededEntropy, SystemEntropy
+from kledger.runtime.entropy import Entropy, SeededEntropy, SystemEntropy
 
 
 def drawn(entropy: Entropy) -> tuple[bytes, str, int]:

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from runtime.free_memory import PERIOD_MS, FreeMemory
-from runtime.manual_clock import ManualClock
-from runtime.tasks import Supervisor
+from kledger.runtime.free_memory import PERIOD_MS, FreeMemory
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.tasks import Supervisor
 
 
 async def test_it_is_given_back_once_in_a_period() -> None:

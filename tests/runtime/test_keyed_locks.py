@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runtime.keyed_locks import KeyedLocks
+from kledger.runtime.keyed_locks import KeyedLocks
 
 
 async def test_holders_of_one_key_follow_each_other() -> None:

@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from runtime.later import Later
+from kledger.runtime.later import Later
 
 
 def test_listener_hears_once_of_the_result() -> None:

@@ -1,8 +1,8 @@
 """Listeners hear one after the other; one that raises suffers alone."""
 
-from runtime.containment import Containment, Unit
-from runtime.listeners import Listeners
-from runtime.manual_clock import ManualClock
+from kledger.runtime.containment import Containment, Unit
+from kledger.runtime.listeners import Listeners
+from kledger.runtime.manual_clock import ManualClock
 from tests.contained import Contained
 
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from runtime.logs import RateLimitedLog
-from runtime.manual_clock import ManualClock
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.manual_clock import ManualClock
 
 
 def test_lines_beyond_the_rate_are_counted_in_the_next_one(

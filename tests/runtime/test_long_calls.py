@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from runtime.blocking import BlockingPool, InlinePool, PoolClosed
-from runtime.long_calls import LongCalls
+from kledger.runtime.blocking import BlockingPool, InlinePool, PoolClosed
+from kledger.runtime.long_calls import LongCalls
 
 
 async def test_calls_of_one_tick_share_an_allowance() -> None:

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.loop_thread import LoopStopped, LoopThread
+from kledger.runtime.loop_thread import LoopStopped, LoopThread
 
 TEST_SECONDS = 60
 
 INTERRUPTED = """
 import asyncio, signal, threading
-from runtime.loop_thread import LoopThread
+from kledger.runtime.loop_thread import LoopThread
 
 runs, ended = threading.Event(), threading.Event()
 

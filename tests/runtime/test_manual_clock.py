@@ -3,7 +3,7 @@
 import asyncio
 from threading import Event, Thread
 
-from runtime.manual_clock import ManualClock
+from kledger.runtime.manual_clock import ManualClock
 
 
 async def turn() -> None:

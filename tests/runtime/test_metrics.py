@@ -2,7 +2,7 @@
 
 import pytest
 
-from runtime.metrics import Counter, Metrics, labelled
+from kledger.runtime.metrics import Counter, Metrics, labelled
 
 
 def test_snapshot_shows_counters_and_gauges_by_name() -> None:

@@ -4,9 +4,9 @@ import asyncio
 
 from asyncio_throttle.throttler import Throttler
 
-from runtime.clock import SystemClock
-from runtime.manual_clock import ManualClock
-from runtime.pace import pace_by
+from kledger.runtime.clock import SystemClock
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.pace import pace_by
 
 
 async def test_one_piece_comes_in_every_period() -> None:

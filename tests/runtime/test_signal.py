@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runtime.signal import Signal
+from kledger.runtime.signal import Signal
 
 
 async def turn() -> None:

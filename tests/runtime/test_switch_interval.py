@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runtime.switch_interval import SHORT_S, SwitchInterval
+from kledger.runtime.switch_interval import SHORT_S, SwitchInterval
 
 
 @pytest.fixture(autouse=True)

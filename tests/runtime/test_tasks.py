@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runtime.containment import Unit
-from runtime.tasks import Supervisor
+from kledger.runtime.containment import Unit
+from kledger.runtime.tasks import Supervisor
 from tests.contained import Contained
 
 

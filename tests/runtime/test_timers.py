@@ -5,10 +5,10 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.containment import Unit
-from runtime.manual_clock import ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import STALE_MIN, Timers, TimerTable
+from kledger.runtime.containment import Unit
+from kledger.runtime.manual_clock import ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import STALE_MIN, Timers, TimerTable
 from tests.contained import Contained
 from tests.freed import without_collection
 

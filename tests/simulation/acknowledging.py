@@ -8,7 +8,7 @@ Must not know: how it becomes durable.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ledger import (
+from kledger.ledger import (
     AlreadyClosed,
     AlreadyMarkDeleted,
     Fenced,

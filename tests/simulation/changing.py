@@ -8,7 +8,7 @@ Must not know: how the model checks it.
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 
-from ledger import (
+from kledger.ledger import (
     AlreadyClosed,
     Corrupt,
     Fenced,

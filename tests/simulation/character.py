@@ -12,7 +12,7 @@ from random import Random
 from typing import Literal, TypeVar
 from unittest.mock import patch
 
-from ledger import ManagedLedgerConfig, StoreConfig
+from kledger.ledger import ManagedLedgerConfig, StoreConfig
 from tests.simulation.schedule import Pace
 
 Choice = TypeVar("Choice")
@@ -31,25 +31,25 @@ FAULT_RATES = {
     "deliver": (0.0, 0.02, 0.3),
 }
 SMALL_NUMBERS = {
-    "runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be left out
-    "ledger.cold_reads.ENDS_MAX": 6,
-    "ledger.cold_reads.RESIDENT_BYTES_PER_TURN": 100,
-    "ledger.committer.LAZY_ROWS_MAX": 6,
-    "ledger.cursors.cursor_changes.CHANGES_MAX": 4,
-    "ledger.cursors.cursor_rows_state.CHANGE_BYTES_MIN": 200,
-    "ledger.cursors.cursor_rows_state.CHANGE_ROWS_MAX": 3,
-    "ledger.cursors.cursor_rows_state.SMALL_PARTS_MAX": 1,
-    "ledger.cursors.cursor_rows_state.SPARE_PARTS": 2,
-    "ledger.cursors.cursor_state.READ_GAP_MAX": 2,
-    "ledger.cursors.cursor_writer.SNAPSHOT_RANGES_MAX": 2,
-    "ledger.entry_cache._FORGOTTEN_MIN": 3,
-    "ledger.ledger_reader.STEPS_PER_TURN": 2,
-    "ledger.ledger_reader.STEP_BYTES_MAX": 150,
-    "ledger.ledger_reader.STEP_ENTRIES_MAX": 3,
-    "ledger.opening.COUNT_STEP_BYTES": 60,
-    "ledger.opening.SMALL_GROUP_BYTES": 250,
-    "ledger.write_tail_state.MARK_BYTES": 200,
-    "ledger.write_tail_state.MARK_ENTRIES": 5,
+    "kledger.runtime.containment.FAULTS_PER_SECOND": 1 << 30,  # none may be left out
+    "kledger.ledger.cold_reads.ENDS_MAX": 6,
+    "kledger.ledger.cold_reads.RESIDENT_BYTES_PER_TURN": 100,
+    "kledger.ledger.committer.LAZY_ROWS_MAX": 6,
+    "kledger.ledger.cursors.cursor_changes.CHANGES_MAX": 4,
+    "kledger.ledger.cursors.cursor_rows_state.CHANGE_BYTES_MIN": 200,
+    "kledger.ledger.cursors.cursor_rows_state.CHANGE_ROWS_MAX": 3,
+    "kledger.ledger.cursors.cursor_rows_state.SMALL_PARTS_MAX": 1,
+    "kledger.ledger.cursors.cursor_rows_state.SPARE_PARTS": 2,
+    "kledger.ledger.cursors.cursor_state.READ_GAP_MAX": 2,
+    "kledger.ledger.cursors.cursor_writer.SNAPSHOT_RANGES_MAX": 2,
+    "kledger.ledger.entry_cache._FORGOTTEN_MIN": 3,
+    "kledger.ledger.ledger_reader.STEPS_PER_TURN": 2,
+    "kledger.ledger.ledger_reader.STEP_BYTES_MAX": 150,
+    "kledger.ledger.ledger_reader.STEP_ENTRIES_MAX": 3,
+    "kledger.ledger.opening.COUNT_STEP_BYTES": 60,
+    "kledger.ledger.opening.SMALL_GROUP_BYTES": 250,
+    "kledger.ledger.write_tail_state.MARK_BYTES": 200,
+    "kledger.ledger.write_tail_state.MARK_ENTRIES": 5,
 }
 """Constants of the ledger, made so small that a short run reaches what lies behind them."""
 

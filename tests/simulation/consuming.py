@@ -9,13 +9,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-import ledger
-from ledger import EARLIEST, LATEST, AlreadyClosed, Cursor, LedgerError, ResetInProgress
-from subscriptions import errors
-from subscriptions.model import Acknowledgement, ConsumerOptions, Delivery, Piece, SubscriptionType
-from subscriptions.model import Place as Beginning
-from subscriptions.partition_subscriptions import PartitionSubscriptions
-from subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger import ledger
+from kledger.ledger import EARLIEST, LATEST, AlreadyClosed, Cursor, LedgerError, ResetInProgress
+from kledger.subscriptions import errors
+from kledger.subscriptions.model import (
+    Acknowledgement,
+    ConsumerOptions,
+    Delivery,
+    Piece,
+    SubscriptionType,
+)
+from kledger.subscriptions.model import Place as Beginning
+from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
+from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.simulation import cursors
 from tests.simulation.broken import Broken, check
 from tests.simulation.faults import InjectedFault

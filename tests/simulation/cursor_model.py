@@ -8,7 +8,7 @@ Must not know: who acknowledges, how a cursor becomes durable.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ledger import EARLIEST, Cursor, Position
+from kledger.ledger import EARLIEST, Cursor, Position
 from tests.simulation.broken import Broken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.place import Place

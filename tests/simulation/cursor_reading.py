@@ -8,7 +8,7 @@ Must not know: where entries come from.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger import (
+from kledger.ledger import (
     LATEST,
     AlreadyClosed,
     ConcurrentWait,

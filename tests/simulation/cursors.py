@@ -8,7 +8,15 @@ Must not know: what is acknowledged or read with them.
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 
-from ledger import EARLIEST, LATEST, Cursor, CursorNotFound, LedgerError, Position, StorageFailed
+from kledger.ledger import (
+    EARLIEST,
+    LATEST,
+    Cursor,
+    CursorNotFound,
+    LedgerError,
+    Position,
+    StorageFailed,
+)
 from tests.simulation.broken import check
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.log_model import HandleModel

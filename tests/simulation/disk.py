@@ -8,7 +8,7 @@ Must not know: what the groups hold.
 
 from collections.abc import Callable
 
-from ledger.engine.base import CommitGroup
+from kledger.ledger.engine.base import CommitGroup
 from tests.simulation.broken import check
 
 Place = tuple[int, int]

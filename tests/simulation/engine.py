@@ -5,9 +5,9 @@ the end of all changes. The steps of a commit stand apart, so that time passes b
 Must not know: the store on top.
 """
 
-from ledger.engine.base import Buffer, CommitGroup, Move
-from ledger.engine.errors import StorageError, SyncFailed
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move
+from kledger.ledger.engine.errors import StorageError, SyncFailed
+from kledger.ledger.engine.memory import MemoryEngine
 from tests.simulation.disk import Disk
 from tests.simulation.faults import Faults
 from tests.simulation.schedule import Schedule

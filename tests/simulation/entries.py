@@ -6,8 +6,8 @@ Must not know: what is done with them.
 
 from collections.abc import Sequence
 
-from batches.builder import NewRecord, build_batch
-from ledger import Buffer
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import Buffer
 
 _OFFSET_SIZE = 8
 _TIME_MS = 1_000_000

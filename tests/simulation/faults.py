@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from random import Random
 
-from ledger.engine.errors import EntryCorrupt, StorageError, StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.errors import EntryCorrupt, StorageError, StorageWriteFailed, SyncFailed
 from tests.simulation.clock import SimulatedClock
 
 FULL_OPERATIONS_MAX = 8

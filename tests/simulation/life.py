@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from ledger import (
+from kledger.ledger import (
     LATEST,
     Fenced,
     LedgerInfo,

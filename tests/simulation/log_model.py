@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     LedgerInfo,
@@ -20,7 +20,7 @@ from ledger import (
     ManagedLedgerConfig,
     Position,
 )
-from subscriptions.partition_subscriptions import PartitionSubscriptions
+from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
 from tests.simulation.broken import Broken, check
 from tests.simulation.entries import Key
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 
 from pyroaring import BitMap
 
-from ledger import LedgerInfo, Position, keys
-from ledger.cursors.cursor_records import CursorRecord, decode_cursor
-from ledger.cursors.cursor_recovery_plan import merged
-from ledger.engine.base import CommitGroup
-from ledger.records import LedgerRecord, decode_ledger, decode_managed_ledger
+from kledger.ledger import LedgerInfo, Position, keys
+from kledger.ledger.cursors.cursor_records import CursorRecord, decode_cursor
+from kledger.ledger.cursors.cursor_recovery_plan import merged
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.records import LedgerRecord, decode_ledger, decode_managed_ledger
 from tests.simulation.broken import Broken
 
 Excuse = Callable[[str, LedgerInfo], bool]

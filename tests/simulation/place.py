@@ -8,7 +8,7 @@ Must not know: when it becomes durable.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ledger import Cursor, Position
+from kledger.ledger import Cursor, Position
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Must not know: where entries come from.
 
 from dataclasses import dataclass
 
-from ledger import EARLIEST, LATEST, Entry, Fenced, InvalidPosition, LedgerError, Position
+from kledger.ledger import EARLIEST, LATEST, Entry, Fenced, InvalidPosition, LedgerError, Position
 from tests.simulation.broken import Broken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.reads import ReadModel

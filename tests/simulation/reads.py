@@ -9,7 +9,7 @@ Must not know: where the entries came from.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ledger import Entry, Position
+from kledger.ledger import Entry, Position
 from tests.simulation.broken import Broken
 from tests.simulation.log_model import HandleModel
 from tests.simulation.store_model import StoreModel

@@ -8,7 +8,14 @@ Must not know: how the store before ended.
 from collections.abc import Sequence
 from itertools import pairwise
 
-from ledger import EARLIEST, Entry, LedgerInfo, LedgerState, LedgerStore, ManagedLedgerConfig
+from kledger.ledger import (
+    EARLIEST,
+    Entry,
+    LedgerInfo,
+    LedgerState,
+    LedgerStore,
+    ManagedLedgerConfig,
+)
 from tests.simulation import whole
 from tests.simulation.broken import Broken, check
 from tests.simulation.cursors import adopt_cursors, find_cursors

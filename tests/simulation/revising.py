@@ -8,7 +8,7 @@ Must not know: who reads or acknowledges meanwhile.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     AlreadyClosed,

@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from random import Random
 
-from ledger import LedgerStore
-from ledger.engine.base import CommitGroup
-from runtime import containment, tasks
+from kledger.ledger import LedgerStore
+from kledger.ledger.engine.base import CommitGroup
+from kledger.runtime import containment, tasks
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character, small_numbers
 from tests.simulation.clock import SimulatedClock

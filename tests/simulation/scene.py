@@ -13,7 +13,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from ledger import (
+from kledger.ledger import (
     AlreadyClosed,
     Corrupt,
     Cursor,
@@ -25,8 +25,8 @@ from ledger import (
     Terminated,
     TooManyRequests,
 )
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.simulation.broken import Broken
 from tests.simulation.character import Character
 from tests.simulation.clock import SimulatedClock

@@ -10,10 +10,10 @@ Must not know: how the dispatcher chooses.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ledger import Position
-from subscriptions.model import Delivery, Piece, SubscriptionType
-from subscriptions.subscription import Subscription
-from subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.ledger import Position
+from kledger.subscriptions.model import Delivery, Piece, SubscriptionType
+from kledger.subscriptions.subscription import Subscription
+from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.simulation.broken import Broken
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.entries import Key

@@ -8,7 +8,7 @@ Must not know: who does what when.
 from collections import deque
 from collections.abc import Sequence
 
-from ledger import (
+from kledger.ledger import (
     Buffer,
     Fenced,
     LedgerError,
@@ -20,7 +20,7 @@ from ledger import (
     Position,
     StorageFailed,
 )
-from ledger.engine.base import Row
+from kledger.ledger.engine.base import Row
 from tests.simulation.broken import Broken, check
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk

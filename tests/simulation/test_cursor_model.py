@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedgerConfig, Position
+from kledger.ledger import EARLIEST, LedgerStore, ManagedLedgerConfig, Position
 from tests.simulation.cursor_model import CursorModel, Revision
 from tests.simulation.log_model import HandleModel, LogModel
 from tests.simulation.place import Place

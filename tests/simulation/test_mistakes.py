@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     Cursor,
     CursorState,
     CursorStateRevisionController,
@@ -22,24 +22,24 @@ from ledger import (
     opening,
     retention_plan,
 )
-from ledger.committer import Committer
-from ledger.cursors.cursor_changes import CursorChanges
-from ledger.cursors.cursor_reads import CursorReads
-from ledger.cursors.cursor_rows_state import CursorRowsState
-from ledger.cursors.cursor_writer import CursorWriter
-from ledger.engine.base import StorageEngine
-from ledger.engine.errors import StorageWriteFailed, SyncFailed
-from ledger.entry_cache import EntryCache
-from ledger.operations import Operation, Row, RowsTicket, Submitter
-from ledger.records import LedgerRecord
-from runtime.listeners import Listeners
-from runtime.timers import TimerHandle
-from subscriptions.consumer_state import ConsumerState
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.model import Piece
-from subscriptions.replay_queue_state import SlotQueue
-from subscriptions.sharing_state import SharingState
-from subscriptions.subscription import Subscription
+from kledger.ledger.committer import Committer
+from kledger.ledger.cursors.cursor_changes import CursorChanges
+from kledger.ledger.cursors.cursor_reads import CursorReads
+from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
+from kledger.ledger.cursors.cursor_writer import CursorWriter
+from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from kledger.ledger.entry_cache import EntryCache
+from kledger.ledger.operations import Operation, Row, RowsTicket, Submitter
+from kledger.ledger.records import LedgerRecord
+from kledger.runtime.listeners import Listeners
+from kledger.runtime.timers import TimerHandle
+from kledger.subscriptions.consumer_state import ConsumerState
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.model import Piece
+from kledger.subscriptions.replay_queue_state import SlotQueue
+from kledger.subscriptions.sharing_state import SharingState
+from kledger.subscriptions.subscription import Subscription
 from tests.simulation.faults import InjectedFault
 from tests.simulation.run import Failure, simulation
 from tests.simulation.seeds import run_seed

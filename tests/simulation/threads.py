@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from ledger.commit_thread import Land
-from ledger.engine.base import CommitGroup, StorageEngine
-from ledger.threads import StoreThreads
-from runtime.blocking import Arguments, Result
+from kledger.ledger.commit_thread import Land
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.blocking import Arguments, Result
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.schedule import Event, Schedule
 

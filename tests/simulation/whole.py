@@ -8,7 +8,7 @@ import asyncio
 from itertools import pairwise
 from random import Random
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Entry,
@@ -19,7 +19,7 @@ from ledger import (
     TooManyRequests,
     keys,
 )
-from ledger.records import decode_ledger, decode_managed_ledger
+from kledger.ledger.records import decode_ledger, decode_managed_ledger
 from tests.simulation.broken import Broken, check
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.log_model import Fate, HandleModel

@@ -6,7 +6,7 @@ Must not know: how the model checks it.
 
 from asyncio import CancelledError
 
-from ledger import AlreadyClosed, Fenced, LedgerError, Position, StorageFailed
+from kledger.ledger import AlreadyClosed, Fenced, LedgerError, Position, StorageFailed
 from tests.simulation.broken import check
 from tests.simulation.log_model import Fate, HandleModel, Write
 from tests.simulation.scene import Scene

@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 
-from ledger import LATEST, Entry, Position
-from runtime.containment import FaultUnit
-from subscriptions.screen import Sight
+from kledger.ledger import LATEST, Entry, Position
+from kledger.runtime.containment import FaultUnit
+from kledger.subscriptions.screen import Sight
 
 
 class Curtain:

@@ -3,12 +3,12 @@
 It does what the dispatcher does, but reads begin and end when the test says so.
 """
 
-from ledger import Entry, Position
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import ReplayingState, Rewind
-from subscriptions.dispatcher import state_for
-from subscriptions.entry_view import mask_of
-from subscriptions.model import ConsumerOptions, SubscriptionType
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import ReplayingState, Rewind
+from kledger.subscriptions.dispatcher import state_for
+from kledger.subscriptions.entry_view import mask_of
+from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
 from tests.subscriptions.dispatch_words import Record, Witness, data_of, pieces_of
 
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from batches.builder import NewRecord, build_batch
-from ledger import Entry, Position
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.entry_view import DELIVER_AT, mask_of, record_count
-from subscriptions.model import ConsumerOptions, Delivery, Piece, SubscriptionType
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.entry_view import DELIVER_AT, mask_of, record_count
+from kledger.subscriptions.model import ConsumerOptions, Delivery, Piece, SubscriptionType
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f", b"g", None)
 

@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-from ledger import EARLIEST, Cursor, CursorState, LedgerStore, ManagedLedger, Position, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.model import ConsumerOptions, Deliver, Delivery, Piece, SubscriptionType
-from subscriptions.screen import EVERYTHING, Screen
+from kledger.ledger import (
+    EARLIEST,
+    Cursor,
+    CursorState,
+    LedgerStore,
+    ManagedLedger,
+    Position,
+    StoreConfig,
+)
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.model import ConsumerOptions, Deliver, Delivery, Piece, SubscriptionType
+from kledger.subscriptions.screen import EVERYTHING, Screen
 from tests.subscriptions.dispatch_words import consumer, data_of, records_of
 from tests.subscriptions.steps import Steps
 

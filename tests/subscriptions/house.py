@@ -8,15 +8,22 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 
-from batches.reader import iterate_records
-from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, Position, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from ledger.threads import StoreThreads
-from runtime.signal import Signal
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from subscriptions.errors import SubscriptionsError
-from subscriptions.model import (
+from kledger.batches.reader import iterate_records
+from kledger.ledger import (
+    EARLIEST,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+    StoreConfig,
+)
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.subscriptions.errors import SubscriptionsError
+from kledger.subscriptions.model import (
     Acknowledgement,
     ConsumerOptions,
     Delivery,
@@ -24,9 +31,9 @@ from subscriptions.model import (
     Place,
     SubscriptionType,
 )
-from subscriptions.partition_subscriptions import PartitionSubscriptions
-from subscriptions.subscription import Subscription
-from subscriptions.subscription_consumer import SubscriptionConsumer
+from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
+from kledger.subscriptions.subscription import Subscription
+from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.batches.words import batch
 
 BEGINNING = Place(EARLIEST)

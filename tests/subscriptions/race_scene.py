@@ -7,17 +7,17 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from ledger import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import (
     Cursor,
     ManagedLedgerConfig,
     Position,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine, ManualClock
-from subscriptions.errors import SubscriptionClosed, SubscriptionFenced, SubscriptionsError
-from subscriptions.model import Delivery, Place, SubscriptionType
-from subscriptions.subscription import Subscription
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced, SubscriptionsError
+from kledger.subscriptions.model import Delivery, Place, SubscriptionType
+from kledger.subscriptions.subscription import Subscription
 from tests.ledger.cursors.test_cursor_races import interleavings
 from tests.subscriptions.house import Client, House, values_of
 from tests.subscriptions.steps import Gate, Restless, Steps, turns

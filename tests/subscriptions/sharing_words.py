@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ledger import Entry, Position
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import HandOut
-from subscriptions.key_shared_state import KeySharedState
-from subscriptions.model import SLOT_COUNT, ConsumerOptions
-from subscriptions.shared_state import SharedState
-from subscriptions.sharing_state import SharingState
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import HandOut
+from kledger.subscriptions.key_shared_state import KeySharedState
+from kledger.subscriptions.model import SLOT_COUNT, ConsumerOptions
+from kledger.subscriptions.shared_state import SharedState
+from kledger.subscriptions.sharing_state import SharingState
 from tests.subscriptions.dispatch_words import consumer, records_of
 
 MIDDLE = SLOT_COUNT // 2

@@ -9,10 +9,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ledger.commit_thread import Land
-from ledger.engine.base import CommitGroup, StorageEngine
-from ledger.threads import StoreThreads
-from runtime.blocking import Arguments, Result
+from kledger.ledger.commit_thread import Land
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.blocking import Arguments, Result
 
 Token = TypeVar("Token")
 

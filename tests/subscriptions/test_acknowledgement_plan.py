@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledger import EntryPart, Position
-from subscriptions.acknowledgement_plan import entry_part, indexes_of, piece
-from subscriptions.errors import InvalidRequest
-from subscriptions.model import ALL, Acknowledgement, Piece
+from kledger.ledger import EntryPart, Position
+from kledger.subscriptions.acknowledgement_plan import entry_part, indexes_of, piece
+from kledger.subscriptions.errors import InvalidRequest
+from kledger.subscriptions.model import ALL, Acknowledgement, Piece
 
 PLACE = Position(3, 4)
 

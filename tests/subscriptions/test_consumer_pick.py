@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from subscriptions.consumer_pick import pick_exclusive, pick_failover, pick_shared
+from kledger.subscriptions.consumer_pick import pick_exclusive, pick_failover, pick_shared
 
 
 class Someone(NamedTuple):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from subscriptions.consumer_state import PERMITS_MAX, ConsumerState
-from subscriptions.errors import InvalidRequest
+from kledger.subscriptions.consumer_state import PERMITS_MAX, ConsumerState
+from kledger.subscriptions.errors import InvalidRequest
 from tests.subscriptions.dispatch_words import consumer
 
 

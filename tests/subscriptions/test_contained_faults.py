@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.errors import SubscriptionFailed
-from subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.errors import SubscriptionFailed
+from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
 from tests.contained import Contained
 from tests.subscriptions.house import Client, House
 

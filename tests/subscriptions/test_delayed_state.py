@@ -1,6 +1,6 @@
 """Records that wait for their time."""
 
-from subscriptions.delayed_state import DelayedState
+from kledger.subscriptions.delayed_state import DelayedState
 from tests.subscriptions.dispatch_words import at
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.errors import InvalidRequest
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.errors import ConsumerBusy
-from subscriptions.model import ConsumerOptions, SubscriptionType
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.errors import ConsumerBusy
+from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
 from tests.subscriptions.dispatch_desk import Desk
 from tests.subscriptions.dispatch_words import KEYS, SINGLE, Record
 

@@ -4,16 +4,16 @@ import logging
 
 import pytest
 
-from ledger import EARLIEST, CursorState
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatcher import RETRY_MAX_MS, RETRY_MIN_MS, state_for
-from subscriptions.errors import (
+from kledger.ledger import EARLIEST, CursorState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatcher import RETRY_MAX_MS, RETRY_MIN_MS, state_for
+from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     SubscriptionClosed,
     SubscriptionFenced,
 )
-from subscriptions.model import Piece, SubscriptionType
+from kledger.subscriptions.model import Piece, SubscriptionType
 from tests.subscriptions.dispatch_words import consumer
 from tests.subscriptions.dispatcher_scene import Scene
 from tests.subscriptions.steps import turns

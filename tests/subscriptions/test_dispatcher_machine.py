@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ledger import CursorState, Position
-from subscriptions.errors import ConsumerBusy
-from subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
+from kledger.ledger import CursorState, Position
+from kledger.subscriptions.errors import ConsumerBusy
+from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
 from tests.subscriptions.dispatch_words import KEYS, SINGLE, Record, Witness, indexes, pieces_of
 from tests.subscriptions.dispatcher_scene import Scene
 from tests.subscriptions.steps import turns

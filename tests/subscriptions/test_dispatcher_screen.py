@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from ledger import CursorState
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.model import Piece, SubscriptionType
+from kledger.ledger import CursorState
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.model import Piece, SubscriptionType
 from tests.subscriptions.curtain import Curtain
 from tests.subscriptions.dispatch_words import consumer
 from tests.subscriptions.dispatcher_scene import Scene

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subscriptions.model import SubscriptionType
+from kledger.subscriptions.model import SubscriptionType
 from tests.subscriptions.dispatch_words import consumer
 from tests.subscriptions.dispatcher_scene import Scene
 from tests.subscriptions.steps import turns

@@ -2,9 +2,9 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from ledger import Position
-from subscriptions.entry_view import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import Position
+from kledger.subscriptions.entry_view import (
     COST_UNKNOWN,
     DELIVER_AT,
     MASK_BITS_MAX,
@@ -16,7 +16,7 @@ from subscriptions.entry_view import (
     record_count,
     slot_records,
 )
-from subscriptions.model import SLOT_COUNT
+from kledger.subscriptions.model import SLOT_COUNT
 from tests.subscriptions.dispatch_words import at, data_of
 
 PLACE = at(7)

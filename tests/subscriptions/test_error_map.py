@@ -2,10 +2,10 @@
 
 import pytest
 
-import ledger
-from ledger import LedgerError
-from subscriptions import errors
-from subscriptions.error_map import subscription_error, translating
+from kledger import ledger
+from kledger.ledger import LedgerError
+from kledger.subscriptions import errors
+from kledger.subscriptions.error_map import subscription_error, translating
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from subscriptions.model import SubscriptionType
+from kledger.subscriptions.model import SubscriptionType
 from tests.freed import without_collection
 from tests.subscriptions.house import Client, House
 

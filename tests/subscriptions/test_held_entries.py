@@ -1,7 +1,7 @@
 """What was read on waits for the screen, and for whoever can take it."""
 
-from ledger import EARLIEST, Cursor, Entry
-from subscriptions.held_entries import HeldEntries
+from kledger.ledger import EARLIEST, Cursor, Entry
+from kledger.subscriptions.held_entries import HeldEntries
 from tests.subscriptions.curtain import Curtain
 from tests.subscriptions.house import House
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from subscriptions.entry_view import key_slot
-from subscriptions.errors import ConsumerAssign, ConsumerBusy
-from subscriptions.key_shared_state import KeySharedState
-from subscriptions.model import ALL, Piece
+from kledger.subscriptions.entry_view import key_slot
+from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy
+from kledger.subscriptions.key_shared_state import KeySharedState
+from kledger.subscriptions.model import ALL, Piece
 from tests.subscriptions.dispatch_words import at, consumer, entry
 from tests.subscriptions.sharing_words import (
     HIGH,

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from ledger import EARLIEST
-from ledger.testing import FaultyEngine, ManualClock
-from ledger.threads import StoreThreads
-from subscriptions.entry_view import DELIVER_AT
-from subscriptions.model import Place, SubscriptionType
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import EARLIEST
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.threads import StoreThreads
+from kledger.subscriptions.entry_view import DELIVER_AT
+from kledger.subscriptions.model import Place, SubscriptionType
 from tests.runtime.held_pool import HeldPool
 from tests.subscriptions.house import Client, House
 

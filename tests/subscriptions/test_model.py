@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger import Position
-from subscriptions.model import Delivery
+from kledger.ledger import Position
+from kledger.subscriptions.model import Delivery
 from tests.batches.words import batch
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ledger import Cursor, EntryPart, ManagedLedgerConfig
-from subscriptions import owed_entries as module
-from subscriptions.owed_entries import owed_entries
-from subscriptions.screen import EVERYTHING, Screen
+from kledger.ledger import Cursor, EntryPart, ManagedLedgerConfig
+from kledger.subscriptions import owed_entries as module
+from kledger.subscriptions.owed_entries import owed_entries
+from kledger.subscriptions.screen import EVERYTHING, Screen
 from tests.subscriptions.curtain import Curtain
 from tests.subscriptions.house import House
 

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-import ledger
-from ledger import EARLIEST, LATEST, Position
-from subscriptions.dispatcher import RETRY_MAX_MS
-from subscriptions.errors import (
+from kledger import ledger
+from kledger.ledger import EARLIEST, LATEST, Position
+from kledger.subscriptions.dispatcher import RETRY_MAX_MS
+from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     StorageFailed,
@@ -16,9 +16,9 @@ from subscriptions.errors import (
     SubscriptionNotFound,
     SubscriptionsError,
 )
-from subscriptions.model import Place, SubscriptionType
-from subscriptions.partition_subscriptions import PartitionSubscriptions
-from subscriptions.subscription import LINGER_MS
+from kledger.subscriptions.model import Place, SubscriptionType
+from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
+from kledger.subscriptions.subscription import LINGER_MS
 from tests.subscriptions.dispatch_words import data_of
 from tests.subscriptions.house import BEGINNING, SECONDS_MAX, Client, House
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from subscriptions.model import ALL, Piece
-from subscriptions.pending_state import Held, PendingState
+from kledger.subscriptions.model import ALL, Piece
+from kledger.subscriptions.pending_state import Held, PendingState
 from tests.subscriptions.dispatch_words import at
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subscriptions.redelivery_state import MARKS_MAX, RedeliveryCounts, RewindMarks
+from kledger.subscriptions.redelivery_state import MARKS_MAX, RedeliveryCounts, RewindMarks
 from tests.subscriptions.dispatch_words import at, indexes
 
 PLACE = at(1)

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import Position
-from subscriptions.replay_queue_state import FEW_FRESH, ReplayQueue, SlotQueue
+from kledger.ledger import Position
+from kledger.subscriptions.replay_queue_state import FEW_FRESH, ReplayQueue, SlotQueue
 from tests.subscriptions.dispatch_words import at
 
 CHANGES = st.lists(

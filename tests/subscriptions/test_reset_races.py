@@ -17,14 +17,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from ledger import CursorStateRevisionController, Entry
-from subscriptions import subscription as subscription_module
-from subscriptions.dispatch_state import HandOut
-from subscriptions.dispatcher import Dispatcher
-from subscriptions.held_entries import HeldEntries
-from subscriptions.model import ALL, SubscriptionType
-from subscriptions.shared_state import SharedState
-from subscriptions.subscription import Subscription
+from kledger.ledger import CursorStateRevisionController, Entry
+from kledger.subscriptions import subscription as subscription_module
+from kledger.subscriptions.dispatch_state import HandOut
+from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.held_entries import HeldEntries
+from kledger.subscriptions.model import ALL, SubscriptionType
+from kledger.subscriptions.shared_state import SharedState
+from kledger.subscriptions.subscription import Subscription
 from tests.contained import Contained
 from tests.ledger.cursors.test_cursor_races import interleavings
 from tests.subscriptions.race_scene import (

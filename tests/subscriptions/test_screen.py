@@ -1,6 +1,6 @@
 """The screen of those who have none."""
 
-from subscriptions.screen import EVERYTHING, Sight
+from kledger.subscriptions.screen import EVERYTHING, Sight
 from tests.subscriptions.dispatch_words import entry
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subscriptions.model import Piece
+from kledger.subscriptions.model import Piece
 from tests.subscriptions.dispatch_words import at, consumer, entry
 from tests.subscriptions.sharing_words import again, read, shared, some, wanted
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from subscriptions.model import ALL, Piece
-from subscriptions.sharing_state import SharingState
+from kledger.subscriptions.model import ALL, Piece
+from kledger.subscriptions.sharing_state import SharingState
 from tests.subscriptions.dispatch_words import at, entry
 from tests.subscriptions.sharing_words import (
     again,

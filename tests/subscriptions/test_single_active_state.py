@@ -2,11 +2,11 @@
 
 import pytest
 
-from subscriptions.dispatch_options import DispatchOptions
-from subscriptions.dispatch_state import Rewind
-from subscriptions.errors import ConsumerBusy
-from subscriptions.model import ALL, Piece
-from subscriptions.single_active_state import UNACKED_COUNTED_MAX, SingleActiveState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.dispatch_state import Rewind
+from kledger.subscriptions.errors import ConsumerBusy
+from kledger.subscriptions.model import ALL, Piece
+from kledger.subscriptions.single_active_state import UNACKED_COUNTED_MAX, SingleActiveState
 from tests.subscriptions.dispatch_words import at, consumer, entry
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from subscriptions.slot_holders_state import SlotHolders
+from kledger.subscriptions.slot_holders_state import SlotHolders
 
 
 def test_slot_is_free_again_when_the_last_record_came_back() -> None:

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
-from subscriptions.model import SLOT_COUNT
-from subscriptions.slot_owners_state import SlotOwners, SlotRanges, SlotShares, owners_for
+from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
+from kledger.subscriptions.model import SLOT_COUNT
+from kledger.subscriptions.slot_owners_state import SlotOwners, SlotRanges, SlotShares, owners_for
 from tests.subscriptions.dispatch_words import consumer
 
 SLOTS = range(1, SLOT_COUNT)

@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledger import EARLIEST, LATEST, Position, StoreConfig
-from subscriptions.errors import (
+from kledger.ledger import EARLIEST, LATEST, Position, StoreConfig
+from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
     StorageFailed,
     SubscriptionClosed,
     SubscriptionFenced,
 )
-from subscriptions.model import ConsumerOptions, Place, SubscriptionType
-from subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
+from kledger.subscriptions.model import ConsumerOptions, Place, SubscriptionType
+from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
 from tests.subscriptions.house import BEGINNING, Client, House, values_of
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType

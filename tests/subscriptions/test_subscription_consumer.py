@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from ledger import Position
-from subscriptions.errors import InvalidRequest, StorageFailed
-from subscriptions.model import ALL, Acknowledgement, SubscriptionType
-from subscriptions.subscription import Subscription
+from kledger.ledger import Position
+from kledger.subscriptions.errors import InvalidRequest, StorageFailed
+from kledger.subscriptions.model import ALL, Acknowledgement, SubscriptionType
+from kledger.subscriptions.subscription import Subscription
 from tests.subscriptions.house import Client, House
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType

@@ -13,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from batches.builder import NewRecord, build_batch
-from ledger import EARLIEST, LATEST, ManagedLedgerConfig, Position, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from subscriptions.errors import StorageFailed, SubscriptionsError
-from subscriptions.model import Delivery, Place, SubscriptionType
-from subscriptions.subscription import Subscription
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import EARLIEST, LATEST, ManagedLedgerConfig, Position, StoreConfig
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.subscriptions.errors import StorageFailed, SubscriptionsError
+from kledger.subscriptions.model import Delivery, Place, SubscriptionType
+from kledger.subscriptions.subscription import Subscription
 from tests.subscriptions.house import Client, House, values_of
 from tests.subscriptions.steps import Steps, turns
 

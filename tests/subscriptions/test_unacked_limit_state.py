@@ -2,7 +2,7 @@
 
 import pytest
 
-from subscriptions.unacked_limit_state import UNLIMITED, UnackedLimit
+from kledger.subscriptions.unacked_limit_state import UNLIMITED, UnackedLimit
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).parents[2]
 
+# Folders of the repository, and packages of `kledger`: kledger/ledger is a link to ledger.
 ROOMS = (
     "batches", "gateway", "kledger", "ledger", "native", "offsets", "runtime", "subscriptions",
     "topics",
@@ -78,8 +79,22 @@ def imported_names(tree: ast.Module) -> dict[str, str]:
     return bound
 
 
+def in_folder(module: str) -> str:
+    """Return a module's name by its folder: `kledger.ledger.store` is in `ledger`."""
+    inside = module.removeprefix("kledger.")
+    return inside if inside.partition(".")[0] in ROOMS else module
+
+
 def imported_modules(tree: ast.Module) -> set[str]:
-    """Return the modules that import statements name; `from a import b` counts as `a.b`."""
+    """Return the modules that import statements name, by their folders.
+
+    `from a import b` counts as `a.b`.
+    """
+    return {in_folder(module) for module in imported_as_written(tree)}
+
+
+def imported_as_written(tree: ast.Module) -> set[str]:
+    """Return the modules that import statements name, as they name them."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

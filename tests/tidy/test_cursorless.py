@@ -4,7 +4,7 @@ import ast
 import inspect
 from pathlib import PurePosixPath
 
-from ledger import LedgerStore, ManagedLedger
+from kledger.ledger import LedgerStore, ManagedLedger
 from tests.tidy.sources import expect_none, parsed, violations
 
 READS = {"read_cached", "read_entries", "read_entry"}

@@ -7,6 +7,7 @@ from tests.tidy.sources import (
     PROGRAMS,
     ROOMS,
     expect_none,
+    imported_as_written,
     imported_modules,
     parsed,
     tracked_files,
@@ -116,6 +117,27 @@ def room_imports(path: PurePosixPath, text: str) -> list[str]:
         if any(is_within(module, room) for room in closed)
         and not any(is_within(module, each) for each in opened)
     ]
+
+
+def bare_rooms(path: PurePosixPath, text: str) -> list[str]:
+    """Find imports of our packages by their bare names, which belong to other people's code."""
+    return [
+        f"imports {module}, expected kledger.{module}"
+        for module in sorted(imported_as_written(parsed(text)))
+        if (room := module.partition(".")[0]) in ROOMS and room != "kledger"
+    ]
+
+
+def test_only_kledger_is_imported() -> None:
+    expect_none(violations(bare_rooms))
+
+
+def test_planted_bare_name_is_found() -> None:
+    planted = PurePosixPath("topics/x.py")
+    assert ["imports ledger.Position, expected kledger.ledger.Position"] == bare_rooms(
+        planted, "from ledger import Position"
+    )
+    assert [] == bare_rooms(planted, "import kledger.ledger, ledgers")
 
 
 def test_self_contained_folders_import_nothing_of_ours() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.errors import BatchTooLarge, InvalidBatch, InvalidTimestamp
-from batches.header import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.errors import BatchTooLarge, InvalidBatch, InvalidTimestamp
+from kledger.batches.header import (
     BatchHeader,
     check,
     read_header,
@@ -12,10 +12,10 @@ from batches.header import (
     set_max_timestamp,
     verify_checksum,
 )
+from kledger.topics import admission_plan
+from kledger.topics.record_walk import WalkNeeded
+from kledger.topics.topic_config import TopicConfig, TopicDefaults, effective_config
 from tests.batches.words import NOW_MS, batch
-from topics import admission_plan
-from topics.record_walk import WalkNeeded
-from topics.topic_config import TopicConfig, TopicDefaults, effective_config
 
 HOUR_MS = 3_600_000
 

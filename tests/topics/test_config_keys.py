@@ -1,6 +1,6 @@
 """The table against the list that Apache Kafka 4.3.0 prints about itself."""
 
-from topics.config_keys import CONFIG_KEYS
+from kledger.topics.config_keys import CONFIG_KEYS
 
 FACTS = """
 cleanup.policy list delete log.cleanup.policy

@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.config_values import (
+from kledger.topics.config_values import (
     REPLICAS,
     ConfigType,
     ConfigValue,
@@ -14,7 +14,7 @@ from topics.config_values import (
     parse,
     some_of,
 )
-from topics.errors import InvalidConfig
+from kledger.topics.errors import InvalidConfig
 
 
 @pytest.mark.parametrize(

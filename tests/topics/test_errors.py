@@ -2,8 +2,8 @@
 
 import pytest
 
-from batches import errors as batch_errors
-from topics import errors
+from kledger.batches import errors as batch_errors
+from kledger.topics import errors
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ everything, which holds up the loop for seconds.
 import asyncio
 from contextlib import suppress
 
+from kledger.topics.errors import UnknownPartition
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.freed import Freed, without_collection
 from tests.topics.words import House, append, house, outcome
-from topics.errors import UnknownPartition
-from topics.partition_log import PartitionLog
 
 
 async def used(here: House, freed: Freed) -> PartitionLog:

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_notes import PartitionNotes
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import House, all_values, append, house, outcome, submit
-from topics.errors import StorageFailed
-from topics.partition_log import PartitionLog
-from topics.partition_notes import PartitionNotes
 
 ROUNDS = 2
 

@@ -1,6 +1,6 @@
 """Rounds without a use are counted; any use begins anew."""
 
-from topics.idle_state import IdleState
+from kledger.topics.idle_state import IdleState
 
 
 def test_rounds_are_counted_from_the_last_use() -> None:

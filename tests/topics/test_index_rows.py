@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import LedgerStore
+from kledger.ledger import LedgerStore
+from kledger.topics import records
+from kledger.topics.index_rows import WALK_ROWS, IndexRows
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.offset_index import Interval
 from tests.topics.words import CountingEngine
-from topics import records
-from topics.index_rows import WALK_ROWS, IndexRows
-from topics.keys import PartitionKeys
-from topics.offset_index import Interval
 
 KEYS = PartitionKeys(UUID(int=7), 3)
 OTHERS = (KEYS.interval(4, 0), KEYS.interval(6, 0), PartitionKeys(UUID(int=7), 4).interval(5, 1))

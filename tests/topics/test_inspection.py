@@ -5,16 +5,22 @@ from uuid import UUID
 
 import pytest
 
-from batches.header import refresh_checksum
-from ledger import LedgerStore, ManagedLedgerConfig, Position
-from ledger.testing import ManualClock
+from kledger.batches.header import refresh_checksum
+from kledger.ledger import LedgerStore, ManagedLedgerConfig, Position
+from kledger.ledger.testing import ManualClock
+from kledger.topics import TopicRegistry, records
+from kledger.topics.inspection import (
+    BatchCheck,
+    PartitionName,
+    StoredTopics,
+    check_batch,
+    partition_of,
+)
+from kledger.topics.keys import PartitionKeys, topic_key
+from kledger.topics.offset_index import Interval, Span
+from kledger.topics.partition_open import managed_ledger_name
+from kledger.topics.records import TopicRecord
 from tests.batches.words import batch
-from topics import TopicRegistry, records
-from topics.inspection import BatchCheck, PartitionName, StoredTopics, check_batch, partition_of
-from topics.keys import PartitionKeys, topic_key
-from topics.offset_index import Interval, Span
-from topics.partition_open import managed_ledger_name
-from topics.records import TopicRecord
 
 ID = UUID(int=9)
 

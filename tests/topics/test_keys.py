@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from topics.keys import PartitionKeys, deletion_key, ids_behind, topic_key
+from kledger.topics.keys import PartitionKeys, deletion_key, ids_behind, topic_key
 
 ID = UUID(int=7)
 

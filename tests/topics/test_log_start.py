@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from ledger.engine.memory import MemoryEngine
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import OffsetOutOfRange, StorageFailed
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import House, all_values, append, house, outcome
-from topics.errors import OffsetOutOfRange, StorageFailed
-from topics.partition_log import PartitionLog
 
 SEGMENT_BYTES = 400
 STEP_MS = 1000

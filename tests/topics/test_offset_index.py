@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.offset_index import (
+from kledger.topics.offset_index import (
     INTERVAL_BYTES_MIN,
     IndexRow,
     Interval,

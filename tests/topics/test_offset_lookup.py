@@ -8,20 +8,20 @@ from functools import partial
 
 import pytest
 
-from batches.buffers import Buffer
-from batches.builder import NewRecord, build_batch
-from batches.header import read_header, refresh_checksum, set_max_timestamp
-from batches.pacing import Pause
-from batches.reader import RecordTime, iterate_times
-from ledger import StoreConfig
-from ledger.testing import FaultyEngine
+from kledger.batches.buffers import Buffer
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import read_header, refresh_checksum, set_max_timestamp
+from kledger.batches.pacing import Pause
+from kledger.batches.reader import RecordTime, iterate_times
+from kledger.ledger import StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics import offset_index, offset_lookup, partition_notes
+from kledger.topics.errors import StorageFailed
+from kledger.topics.index_rows import WALK_ROWS
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import SMALL_SEGMENTS, CountingEngine, append, house, offsets, submit
-from topics import offset_index, offset_lookup, partition_notes
-from topics.errors import StorageFailed
-from topics.index_rows import WALK_ROWS
-from topics.keys import PartitionKeys
-from topics.partition_log import PartitionLog
 
 T = NOW_MS
 BATCH_BYTES = 69  # one record with a value of one byte

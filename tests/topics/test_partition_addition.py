@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ledger import LedgerStore, StoreConfig
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed
+from kledger.topics.topic import Topic
 from tests.batches.words import batch
 from tests.topics.words import append, house
-from topics.errors import StorageFailed
-from topics.topic import Topic
 
 FSYNC = StoreConfig(durability="fsync")
 

@@ -6,15 +6,13 @@ import struct
 import pytest
 from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 
-from batches.builder import NewRecord, build_batch
-from batches.header import read_header, refresh_checksum, verify_checksum
-from batches.reader import iterate_records
-from ledger import EARLIEST, Entry
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
-from tests.batches.words import NOW_MS, batch
-from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, offsets, outcome, submit
-from topics.errors import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import read_header, refresh_checksum, verify_checksum
+from kledger.batches.reader import iterate_records
+from kledger.ledger import EARLIEST, Entry
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import (
     CorruptMessage,
     InvalidProducerEpoch,
     InvalidRecord,
@@ -28,9 +26,11 @@ from topics.errors import (
     UnknownPartition,
     UnsupportedCompression,
 )
-from topics.partition_log import PartitionLog
-from topics.results import AppendResult
-from topics.topic_config import TopicDefaults
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.results import AppendResult
+from kledger.topics.topic_config import TopicDefaults
+from tests.batches.words import NOW_MS, batch
+from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, offsets, outcome, submit
 
 SEQUENCE_MAX = (1 << 31) - 1
 

@@ -9,17 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from batches.reader import iterate_records
-from ledger import StoreConfig
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.batches.reader import iterate_records
+from kledger.ledger import StoreConfig
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import OffsetOutOfRange, StorageFailed
+from kledger.topics.keys import PartitionKeys, ids_behind
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_reader import BYTES_UNKNOWN
 from tests.batches.words import NOW_MS
 from tests.topics.words import House, append, house, outcome, submit
-from topics.errors import OffsetOutOfRange, StorageFailed
-from topics.keys import PartitionKeys, ids_behind
-from topics.partition_log import PartitionLog
-from topics.partition_reader import BYTES_UNKNOWN
 
 T = TypeVar("T")
 SEGMENTS = {"internal.segment.bytes": "1500"}

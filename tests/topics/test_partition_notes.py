@@ -6,25 +6,25 @@ from collections.abc import Callable
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from ledger import StoreConfig
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
-from ledger.threads import StoreThreads
-from tests.batches.words import NOW_MS, batch
-from tests.runtime.held_pool import HeldPool
-from tests.topics.words import SMALL_SEGMENTS, CountingEngine, House, append, house, outcome
-from topics import partition_notes, records
-from topics.errors import StorageFailed
-from topics.keys import PartitionKeys, ids_behind
-from topics.partition_log import PartitionLog
-from topics.partition_notes import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.ledger import StoreConfig
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.ledger.threads import StoreThreads
+from kledger.topics import partition_notes, records
+from kledger.topics.errors import StorageFailed
+from kledger.topics.keys import PartitionKeys, ids_behind
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_notes import (
     CHECKPOINT_ENTRIES_PER_PRODUCER,
     ENCODED_AT_ONCE_MAX,
     ENTRIES_PER_LEDGER,
     ledger_config,
 )
-from topics.topic_config import TopicDefaults, effective_config
+from kledger.topics.topic_config import TopicDefaults, effective_config
+from tests.batches.words import NOW_MS, batch
+from tests.runtime.held_pool import HeldPool
+from tests.topics.words import SMALL_SEGMENTS, CountingEngine, House, append, house, outcome
 
 MANY_PRODUCERS = CHECKPOINT_ENTRIES_PER_PRODUCER * (ENCODED_AT_ONCE_MAX + 1)
 

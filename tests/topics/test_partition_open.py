@@ -2,15 +2,15 @@
 
 import pytest
 
-from batches.reader import iterate_records
-from ledger import LedgerStore, ManagedLedgerConfig
-from ledger.engine.memory import MemoryEngine
+from kledger.batches.reader import iterate_records
+from kledger.ledger import LedgerStore, ManagedLedgerConfig
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.topics import partition_notes, records
+from kledger.topics.errors import OutOfOrderSequence, StorageFailed, TopicTerminated
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition_open import managed_ledger_name
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, outcome
-from topics import partition_notes, records
-from topics.errors import OutOfOrderSequence, StorageFailed, TopicTerminated
-from topics.keys import PartitionKeys
-from topics.partition_open import managed_ledger_name
 
 
 @pytest.mark.parametrize("is_closed_well", [True, False])

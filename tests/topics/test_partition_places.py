@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ledger import EARLIEST, LATEST
-from ledger.testing import FaultyEngine
+from kledger.ledger import EARLIEST, LATEST
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed, UnknownPartition
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_places import Location
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, append, house
-from topics.errors import StorageFailed, UnknownPartition
-from topics.partition_log import PartitionLog
-from topics.partition_places import Location
 
 COUNTS = [1, 3, 2, 5, 1, 4, 2, 6, 1, 3] * 2
 

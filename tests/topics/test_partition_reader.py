@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from batches.header import read_header
-from batches.reader import iterate_records
-from ledger import ManagedLedgerConfig, StoreConfig
-from ledger.engine.errors import EntryCorrupt
-from ledger.testing import FaultyEngine
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_records
+from kledger.ledger import ManagedLedgerConfig, StoreConfig
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import OffsetOutOfRange, StorageFailed
+from kledger.topics.partition_open import managed_ledger_name
+from kledger.topics.partition_reader import BYTES_UNKNOWN
+from kledger.topics.results import ReadResult
 from tests.batches.words import batch, cleaned
 from tests.topics.words import SMALL_SEGMENTS, append, house, offsets
-from topics.errors import OffsetOutOfRange, StorageFailed
-from topics.partition_open import managed_ledger_name
-from topics.partition_reader import BYTES_UNKNOWN
-from topics.results import ReadResult
 
 SIZE = len(batch("x", "y"))
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from batches.header import BatchHeader, check
+from kledger.batches.header import BatchHeader, check
+from kledger.topics.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
+from kledger.topics.partition_state import PartitionState
+from kledger.topics.producer_state import ProducerEntry, ProducerTable
+from kledger.topics.transaction_state import AbortedTransaction
 from tests.batches.words import batch
-from topics.errors import InvalidProducerEpoch, InvalidTransactionState, OutOfOrderSequence
-from topics.partition_state import PartitionState
-from topics.producer_state import ProducerEntry, ProducerTable
-from topics.transaction_state import AbortedTransaction
 
 
 def state(*, log_start: int = 0, end: int = 0) -> PartitionState:

@@ -4,23 +4,23 @@ import asyncio
 
 import pytest
 
-from batches.header import read_header
-from batches.reader import iterate_records, read_is_commit
-from ledger import StoreConfig
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
-from tests.batches.words import batch
-from tests.topics.words import SMALL_SEGMENTS, append, house, outcome
-from topics.errors import (
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_records, read_is_commit
+from kledger.ledger import StoreConfig
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
     StorageFailed,
     TopicTerminated,
 )
-from topics.partition_log import PartitionLog
-from topics.partition_notes import CHECKPOINT_ENTRIES_MIN
-from topics.results import NO_OFFSET, AppendResult
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition_notes import CHECKPOINT_ENTRIES_MIN
+from kledger.topics.results import NO_OFFSET, AppendResult
+from tests.batches.words import batch
+from tests.topics.words import SMALL_SEGMENTS, append, house, outcome
 
 SYNCED = StoreConfig(durability="fsync")
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import house, outcome, submit
-from topics.errors import StorageFailed
 
 
 @pytest.mark.parametrize("method", ["confirm", "fail_from"])
@@ -27,7 +27,7 @@ async def test_fault_tells_all_who_wait_an_error_those_of_a_duplicate_too(
         def fails(*_: object) -> None:
             raise RuntimeError("injected")
 
-        monkeypatch.setattr(f"topics.partition_state.PartitionState.{method}", fails)
+        monkeypatch.setattr(f"kledger.topics.partition_state.PartitionState.{method}", fails)
         if method == "confirm":
             hold.release()
         else:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from topics.errors import InvalidProducerEpoch, OutOfOrderSequence
-from topics.producer_state import (
+from kledger.topics.errors import InvalidProducerEpoch, OutOfOrderSequence
+from kledger.topics.producer_state import (
     NO_TRANSACTION,
     SEQUENCE_MASK,
     WINDOW_BATCHES,

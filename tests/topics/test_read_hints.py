@@ -1,7 +1,7 @@
 """Hints of readers behind the tail."""
 
-from ledger import Position
-from topics.read_hints import HINTS_MAX, ReadHints
+from kledger.ledger import Position
+from kledger.topics.read_hints import HINTS_MAX, ReadHints
 
 
 def test_hints_are_remembered_and_the_oldest_go() -> None:

@@ -2,21 +2,21 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.errors import InvalidBatch, InvalidTimestamp
-from batches.header import BATCH_OVERHEAD, check
-from runtime.blocking import InlinePool
-from runtime.long_calls import LongCalls
-from tests.batches.words import NOW_MS
-from tests.topics.test_admission_plan import config
-from tests.topics.words import house
-from topics.record_walk import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.errors import InvalidBatch, InvalidTimestamp
+from kledger.batches.header import BATCH_OVERHEAD, check
+from kledger.runtime.blocking import InlinePool
+from kledger.runtime.long_calls import LongCalls
+from kledger.topics.record_walk import (
     AT_ONCE_BYTES_MAX,
     RecordWalk,
     WalkNeeded,
     walk_at_once,
 )
-from topics.topic_config import TopicConfig
+from kledger.topics.topic_config import TopicConfig
+from tests.batches.words import NOW_MS
+from tests.topics.test_admission_plan import config
+from tests.topics.words import house
 
 COMPACTED = config(cleanup_policy="compact")
 HOUR_MS = 3_600_000

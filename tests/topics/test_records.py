@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.errors import UnreadableRow
-from topics.offset_index import Interval, Span
-from topics.producer_state import BatchRange, ProducerEntry
-from topics.records import (
+from kledger.topics.errors import UnreadableRow
+from kledger.topics.offset_index import Interval, Span
+from kledger.topics.producer_state import BatchRange, ProducerEntry
+from kledger.topics.records import (
     Checkpoint,
     TopicRecord,
     decode_checkpoint,

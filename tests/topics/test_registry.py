@@ -5,11 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
-from tests.batches.words import batch
-from tests.topics.words import append, house, outcome
-from topics.errors import (
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import (
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicationFactor,
@@ -20,7 +18,9 @@ from topics.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from topics.topic_config import TopicDefaults
+from kledger.topics.topic_config import TopicDefaults
+from tests.batches.words import batch
+from tests.topics.words import append, house, outcome
 
 
 async def test_row_31_creation() -> None:

@@ -1,8 +1,8 @@
 """Translation of the errors of the ledger."""
 
-from ledger import AlreadyClosed, Deleted, Fenced, StorageFailed, Terminated
-from topics import errors
-from topics.results import failed_read, from_ledger_error
+from kledger.ledger import AlreadyClosed, Deleted, Fenced, StorageFailed, Terminated
+from kledger.topics import errors
+from kledger.topics.results import failed_read, from_ledger_error
 
 
 def test_errors_of_the_ledger_in_our_words() -> None:

@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from ledger.engine.base import CommitGroup
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.testing import FaultyEngine
 from tests.batches.words import batch
 from tests.topics.words import House, append, house
 
@@ -72,5 +72,5 @@ async def test_rows_that_cannot_be_read_are_told_by_the_opening(
         assert ["retention of orders-0"] == [
             record.getMessage().partition(":")[0]
             for record in caplog.records
-            if record.name == "topics.retention"
+            if record.name == "kledger.topics.retention"
         ]

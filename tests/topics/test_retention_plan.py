@@ -2,8 +2,8 @@
 
 import pytest
 
-from topics.retention_plan import KeptLedger, Removal, plan_removal
-from topics.topic_config import TopicDefaults, effective_config
+from kledger.topics.retention_plan import KeptLedger, Removal, plan_removal
+from kledger.topics.topic_config import TopicDefaults, effective_config
 
 NOW = 1000
 # Ledgers 1, 2, 3 of 100 bytes and ten offsets each; the last one is written to.

@@ -5,12 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from batches.header import read_header
-from ledger import EARLIEST, Cursor, Position, StoreConfig
-from ledger.testing import FaultyEngine
+from kledger.batches.header import read_header
+from kledger.ledger import EARLIEST, Cursor, Position, StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, append, house
-from topics.partition_log import PartitionLog
 
 COUNT = 30
 WAITS_FOR = "kledger.retention.waits.for"

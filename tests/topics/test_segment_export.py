@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.header import read_header
-from topics.segment_export import SegmentExport
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.header import read_header
+from kledger.topics.segment_export import SegmentExport
 
 
 def batches(*offsets: int) -> list[bytes]:

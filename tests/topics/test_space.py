@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import House, all_values, append, house
-from topics.partition_log import PartitionLog
 
 FILE_BYTES = 200_000
 HOUR_MS = 3_600_000

@@ -1,10 +1,10 @@
 """Sizes of closed partitions, without opening any."""
 
-from ledger.engine.errors import StorageError
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.topics.stored_sizes import stored_sizes
 from tests.batches.words import batch
 from tests.topics.words import append, house
-from topics.stored_sizes import stored_sizes
 
 
 async def test_closed_partitions_tell_their_size_and_stay_closed() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.tail_state import ENTRIES_MAX, TailState
+from kledger.topics.tail_state import ENTRIES_MAX, TailState
 
 ENTRIES = st.lists(st.tuples(st.integers(1, 5), st.integers(61, 300)), min_size=1, max_size=20)
 

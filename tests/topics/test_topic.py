@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import StorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.topic import unknown_topic
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import all_values, append, house, outcome, submit
-from topics.errors import StorageFailed, UnknownPartition, UnknownTopic
-from topics.topic import unknown_topic
 
 
 async def test_partition_is_opened_once_for_all_who_want_it() -> None:
@@ -57,8 +57,8 @@ def test_unknown_topic_names_it() -> None:
 
 
 FAULTS = [
-    ("topics.partition_notes.PartitionNotes.confirmed", "in the partition's own state"),
-    ("ledger.ledger_list_state.LedgerListState.advance", "in the ledger's state"),
+    ("kledger.topics.partition_notes.PartitionNotes.confirmed", "in the partition's own state"),
+    ("kledger.ledger.ledger_list_state.LedgerListState.advance", "in the ledger's state"),
 ]
 
 

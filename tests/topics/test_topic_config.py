@@ -2,9 +2,9 @@
 
 import pytest
 
-from topics.config_keys import CONFIG_KEYS
-from topics.errors import InvalidConfig
-from topics.topic_config import (
+from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.topics.errors import InvalidConfig
+from kledger.topics.topic_config import (
     ConfigSource,
     TopicDefaults,
     check_configs,

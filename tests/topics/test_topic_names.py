@@ -2,8 +2,8 @@
 
 import pytest
 
-from topics.errors import InvalidTopicName
-from topics.topic_names import check_name, collision_key, is_internal, resolve_name
+from kledger.topics.errors import InvalidTopicName
+from kledger.topics.topic_names import check_name, collision_key, is_internal, resolve_name
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_c.9", "x" * 249, "...", "__x"])

@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from ledger import StorageFailed
-from ledger.engine.memory import MemoryEngine
-from ledger.testing import FaultyEngine
+from kledger.ledger import StorageFailed
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.batches.words import batch
 from tests.topics.words import append, house
 
@@ -56,7 +56,7 @@ async def test_what_cannot_be_read_keeps_nothing_else(caplog: pytest.LogCaptureF
         assert {"remains of topic damaged stay for now"} == {
             record.getMessage().partition(":")[0]
             for record in caplog.records
-            if record.name == "topics.topic_remains"
+            if record.name == "kledger.topics.topic_remains"
         }
         left = [topics[1].ledger_name(index) for index in range(2)]
         assert left == here.store.managed_ledger_names()

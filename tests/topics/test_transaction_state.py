@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from topics.transaction_state import AbortedIndex, AbortedTransaction, TransactionState
+from kledger.topics.transaction_state import AbortedIndex, AbortedTransaction, TransactionState
 
 
 def index(*rows: tuple[int, int, int, int]) -> AbortedIndex:

@@ -6,20 +6,20 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from batches.reader import iterate_batches, iterate_records
-from ledger import LedgerStore, StoreConfig
-from ledger.engine.base import Buffer
-from ledger.engine.memory import MemoryEngine
-from ledger.testing import FaultyEngine, ManualClock
-from ledger.threads import StoreThreads
-from runtime.entropy import SeededEntropy
+from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.threads import StoreThreads
+from kledger.runtime.entropy import SeededEntropy
+from kledger.topics.errors import TopicsError
+from kledger.topics.partition_log import PartitionLog
+from kledger.topics.record_walk import WalkNeeded
+from kledger.topics.registry import TopicRegistry
+from kledger.topics.results import AppendResult, ReadResult
+from kledger.topics.topic_config import TopicDefaults
 from tests.batches.words import NOW_MS
-from topics.errors import TopicsError
-from topics.partition_log import PartitionLog
-from topics.record_walk import WalkNeeded
-from topics.registry import TopicRegistry
-from topics.results import AppendResult, ReadResult
-from topics.topic_config import TopicDefaults
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
 

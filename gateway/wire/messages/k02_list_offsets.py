@@ -1,6 +1,6 @@
 """ListOffsets, key 2: offsets by timestamp."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
 
 
 class ListOffsetsPartition(Struct):

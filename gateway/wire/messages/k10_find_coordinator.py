@@ -1,6 +1,6 @@
 """FindCoordinator, key 10: the coordinator of groups and transactional ids."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):

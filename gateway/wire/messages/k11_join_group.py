@@ -1,6 +1,6 @@
 """JoinGroup, key 11: join a classic group."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class JoinGroupRequestProtocol(Struct):

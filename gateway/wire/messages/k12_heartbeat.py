@@ -1,6 +1,6 @@
 """Heartbeat, key 12: keep a group member alive."""
 
-from gateway.wire.schema import Int16, Int32, Message, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, field
 
 
 class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):

@@ -1,6 +1,6 @@
 """LeaveGroup, key 13: leave a group."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class MemberIdentity(Struct):

@@ -1,6 +1,6 @@
 """SyncGroup, key 14: hand out the assignments of a generation."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class SyncGroupRequestAssignment(Struct):

@@ -1,6 +1,6 @@
 """DescribeGroups, key 15: describe classic groups."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):

@@ -1,6 +1,6 @@
 """ListGroups, key 16: list groups."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):

@@ -1,6 +1,6 @@
 """ApiVersions, key 18: API keys and versions that are served."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class ApiVersionsRequest(Message, key=18, versions="0-4", flexible="3+"):

@@ -1,6 +1,6 @@
 """DeleteRecords, key 21: delete records below an offset."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
 
 
 class DeleteRecordsPartition(Struct):

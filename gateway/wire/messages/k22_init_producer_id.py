@@ -1,6 +1,6 @@
 """InitProducerId, key 22: give out a producer id."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, field
 
 
 class InitProducerIdRequest(Message, key=22, versions="0-5", flexible="2+"):

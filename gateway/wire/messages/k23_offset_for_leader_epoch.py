@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch, key 23: end offset of a leader epoch."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class OffsetForLeaderPartition(Struct):

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, key 24: name the partitions of a transaction."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class AddPartitionsToTxnTopic(Struct):

@@ -1,6 +1,6 @@
 """AddOffsetsToTxn, key 25: name a group whose offsets a transaction commits."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
 
 
 class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):

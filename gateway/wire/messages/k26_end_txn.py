@@ -1,6 +1,6 @@
 """EndTxn, key 26: commit or abort a transaction."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, field
 
 
 class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):

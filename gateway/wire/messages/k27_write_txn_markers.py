@@ -1,6 +1,6 @@
 """WriteTxnMarkers, key 27: end a transaction in partitions."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
 
 
 class WritableTxnMarkerTopic(Struct):

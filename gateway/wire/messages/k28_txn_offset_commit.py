@@ -1,6 +1,6 @@
 """TxnOffsetCommit, key 28: store offsets that are committed with a transaction."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class TxnOffsetCommitRequestPartition(Struct):

@@ -1,6 +1,6 @@
 """DescribeAcls, key 29: which access rules there are."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class DescribeAclsRequest(Message, key=29, versions="1-3", flexible="2+"):

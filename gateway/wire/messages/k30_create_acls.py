@@ -1,6 +1,6 @@
 """CreateAcls, key 30: add access rules."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class AclCreation(Struct):

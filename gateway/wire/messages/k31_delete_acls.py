@@ -1,6 +1,6 @@
 """DeleteAcls, key 31: take access rules away."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class DeleteAclsFilter(Struct):

@@ -1,6 +1,6 @@
 """DescribeConfigs, key 32: read configurations."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class DescribeConfigsResource(Struct):

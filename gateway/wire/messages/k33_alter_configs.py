@@ -1,6 +1,6 @@
 """AlterConfigs, key 33: replace configurations."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class AlterableConfig(Struct):

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, key 34: move replicas to another log folder."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class AlterReplicaLogDirTopic(Struct):

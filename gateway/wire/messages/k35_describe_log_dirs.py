@@ -1,6 +1,6 @@
 """DescribeLogDirs, key 35: space used by partitions on disk."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class DescribableLogDirTopic(Struct):

@@ -1,6 +1,6 @@
 """CreatePartitions, key 37: raise the number of partitions."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class CreatePartitionsAssignment(Struct):

@@ -1,6 +1,6 @@
 """CreateDelegationToken, key 38: ask for a token to authenticate with."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class CreatableRenewers(Struct):

@@ -1,6 +1,6 @@
 """RenewDelegationToken, key 39: make a token last longer."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
 
 
 class RenewDelegationTokenRequest(Message, key=39, versions="1-2", flexible="2+"):

@@ -1,6 +1,6 @@
 """ExpireDelegationToken, key 40: let a token end earlier."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
 
 
 class ExpireDelegationTokenRequest(Message, key=40, versions="1-2", flexible="2+"):

@@ -1,6 +1,6 @@
 """DescribeDelegationToken, key 41: which tokens there are."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class DescribeDelegationTokenOwner(Struct):

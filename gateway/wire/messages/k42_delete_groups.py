@@ -1,6 +1,6 @@
 """DeleteGroups, key 42: delete groups."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class DeleteGroupsRequest(Message, key=42, versions="0-2", flexible="2+"):

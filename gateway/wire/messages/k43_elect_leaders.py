@@ -1,6 +1,6 @@
 """ElectLeaders, key 43: elect the leaders of partitions."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class TopicPartitions(Struct):

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments, key 45: move partitions between nodes."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class ReassignablePartition(Struct):

@@ -1,6 +1,6 @@
 """ListPartitionReassignments, key 46: which partitions are on the move."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class ListPartitionReassignmentsTopics(Struct):

@@ -1,6 +1,6 @@
 """OffsetDelete, key 47: delete stored offsets of a group."""
 
-from gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):

@@ -1,6 +1,6 @@
 """DescribeClientQuotas, key 48: how much clients may use."""
 
-from gateway.wire.schema import Float64, Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Float64, Int8, Int16, Int32, Message, Struct
 
 
 class ComponentData(Struct):

@@ -1,6 +1,6 @@
 """AlterClientQuotas, key 49: say how much clients may use."""
 
-from gateway.wire.schema import Float64, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Float64, Int16, Int32, Message, Struct
 
 
 class EntityData(Struct):

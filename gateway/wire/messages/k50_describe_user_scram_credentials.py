@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials, key 50: which users have passwords."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class UserName(Struct):

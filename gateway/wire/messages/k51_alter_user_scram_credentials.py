@@ -1,6 +1,6 @@
 """AlterUserScramCredentials, key 51: set and remove passwords."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
 
 
 class ScramCredentialDeletion(Struct):

@@ -1,6 +1,6 @@
 """UpdateFeatures, key 57: set the level of features."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class FeatureUpdateKey(Struct):

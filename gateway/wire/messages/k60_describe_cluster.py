@@ -1,6 +1,6 @@
 """DescribeCluster, key 60: nodes of the cluster."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):

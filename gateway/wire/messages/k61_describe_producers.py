@@ -1,6 +1,6 @@
 """DescribeProducers, key 61: who writes to partitions."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
 
 
 class TopicRequest(Struct):

@@ -1,6 +1,6 @@
 """DescribeTransactions, key 65: where transactions stand."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
 
 
 class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):

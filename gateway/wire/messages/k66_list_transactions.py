@@ -1,6 +1,6 @@
 """ListTransactions, key 66: which transactions there are."""
 
-from gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
 
 
 class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from gateway.wire.primitives import ZERO_UUID
-from gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
 
 
 class TopicPartitions(Struct):

@@ -2,8 +2,8 @@
 
 from uuid import UUID
 
-from gateway.wire.primitives import ZERO_UUID
-from gateway.wire.schema import Int8, Int16, Int32, Message
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message
 
 
 class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):

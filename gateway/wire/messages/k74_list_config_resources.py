@@ -1,6 +1,6 @@
 """ListConfigResources, key 74: which things have a configuration."""
 
-from gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
 
 
 class ListConfigResourcesRequest(Message, key=74, versions="0-1", flexible="0+"):

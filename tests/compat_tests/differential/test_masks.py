@@ -2,16 +2,20 @@
 
 from uuid import UUID
 
-from batches.builder import BatchProducer, NewRecord, build_batch
 from compat_tests.differential.connection import Closed, Silent
 from compat_tests.differential.masks import Masks
-from gateway.wire.messages.k01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from gateway.wire.messages.k03_metadata import (
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.gateway.wire.messages.k01_fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    PartitionData,
+)
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdResponse
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdResponse
 
 BEGUN_MS = 1_000
 

@@ -2,10 +2,12 @@
 
 from compat_tests.differential.recipes import RECIPES
 from compat_tests.differential.variants import filled, variants
-from gateway.handlers import HANDLERS
-from gateway.wire.codec import decode, encode
-from gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest
-from gateway.wire.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from kledger.gateway.handlers import HANDLERS
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest
+from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+)
 
 SAID_BY_HAND = {0, 1, 18, 48, 49, 71, 72, 74}
 """Records, versions, and what depends on all that was asked before."""

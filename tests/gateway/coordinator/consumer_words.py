@@ -10,20 +10,20 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from gateway.coordinator import consumer_beat_state
-from gateway.coordinator.consumer_group_state import ConsumerGroup
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator import consumer_beat_state
+from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     BeatCommand,
     BeatResult,
     TopicFact,
     TopicPartition,
 )
-from gateway.coordinator.consumer_records import ConsumerGroupRecord
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_records import ConsumerGroupRecord
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.gateway.wire.error_codes import ErrorCode
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000

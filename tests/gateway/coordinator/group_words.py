@@ -8,9 +8,9 @@ conversations.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gateway.coordinator import join_state, sync_state, write_state
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import (
+from kledger.gateway.coordinator import join_state, sync_state, write_state
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import (
     JoinCommand,
     JoinResult,
     Leaver,
@@ -19,10 +19,10 @@ from gateway.coordinator.group_messages import (
     SyncCommand,
     SyncResult,
 )
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from gateway.coordinator.records import GroupRecord
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.gateway.coordinator.records import GroupRecord
+from kledger.gateway.wire.error_codes import ErrorCode
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000

@@ -11,16 +11,16 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import JoinResult, Sender
-from gateway.coordinator.groups import GroupCoordinator
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore, StoreConfig
-from ledger.testing import FaultyEngine, ManualClock
-from offsets import NO_EXPIRY, CommittedOffset, Place
-from runtime.entropy import SeededEntropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinResult, Sender
+from kledger.gateway.coordinator.groups import GroupCoordinator
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.runtime.entropy import SeededEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, assignment_of
 from tests.gateway.coordinator.group_words import join_command, sync_command
 

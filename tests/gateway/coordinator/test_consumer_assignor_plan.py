@@ -5,14 +5,14 @@ from uuid import UUID
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.coordinator.consumer_assignor_plan import (
+from kledger.gateway.coordinator.consumer_assignor_plan import (
     ASSIGNORS,
     Assignment,
     Interest,
     assign_range,
     assign_uniform,
 )
-from gateway.coordinator.consumer_messages import TopicPartition
+from kledger.gateway.coordinator.consumer_messages import TopicPartition
 
 TOPICS = {UUID(int=number): count for number, count in enumerate((3, 4, 1, 6))}
 topic_sets = st.frozensets(st.sampled_from(sorted(TOPICS)), max_size=4)

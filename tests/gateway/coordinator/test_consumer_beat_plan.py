@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.coordinator.consumer_beat_plan import refuse_beat
-from gateway.coordinator.consumer_messages import BeatCommand
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_beat_plan import refuse_beat
+from kledger.gateway.coordinator.consumer_messages import BeatCommand
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import NOTHING, CatalogOfTest, command, join_command
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.consumer_messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
-from gateway.coordinator.group_config import ConsumerTimes, GroupConfig
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from kledger.gateway.coordinator.group_config import ConsumerTimes, GroupConfig
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import (
     NOTHING,
     REBALANCE_MS,

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator import consumer_classic_state
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import JoinResult, Leaver, Sender, SyncResult
-from gateway.coordinator.outcome import Answer, Effect
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator import consumer_classic_state
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinResult, Leaver, Sender, SyncResult
+from kledger.gateway.coordinator.outcome import Answer, Effect
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import (
     NOTHING,
     ConsumerWorld,

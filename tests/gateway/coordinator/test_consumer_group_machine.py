@@ -14,9 +14,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from gateway.coordinator.consumer_messages import LEAVE_EPOCH, STATIC_LEAVE_EPOCH, BeatResult
-from gateway.coordinator.group_config import GroupConfig
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_messages import (
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    BeatResult,
+)
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import (
     NOTHING,
     REBALANCE_MS,

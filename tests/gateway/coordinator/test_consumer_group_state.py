@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.coordinator.group_messages import Sender
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import (
     SESSION_MS,
     CatalogOfTest,

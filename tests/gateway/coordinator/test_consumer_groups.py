@@ -3,17 +3,17 @@
 import asyncio
 from dataclasses import replace
 
-from gateway.coordinator.consumer_messages import (
+from kledger.gateway.coordinator.consumer_messages import (
     LEAVE_EPOCH,
     BeatCommand,
     BeatResult,
     TopicPartition,
 )
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import JoinResult, Sender
-from gateway.wire.error_codes import ErrorCode
-from ledger.testing import FaultyEngine
-from offsets import Place
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinResult, Sender
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import Place
 from tests.gateway.coordinator.consumer_words import (
     SESSION_MS,
     CatalogOfTest,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.coordinator.consumer_interest_plan import Interests
+from kledger.gateway.coordinator.consumer_interest_plan import Interests
 from tests.gateway.coordinator.consumer_words import CatalogOfTest
 from tests.gateway.coordinator.test_consumer_member_state import MEMBER
 

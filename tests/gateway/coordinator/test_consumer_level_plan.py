@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.consumer_level_plan import Counts, level
+from kledger.gateway.coordinator.consumer_level_plan import Counts, level
 
 MEMBERS = 6
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.coordinator.consumer_member_state import (
+from kledger.gateway.coordinator.consumer_member_state import (
     ConsumerMember,
     MemberState,
     Partitions,

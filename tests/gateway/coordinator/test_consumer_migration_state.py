@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.coordinator.consumer_migration_state import downgraded, upgraded
-from gateway.coordinator.group_messages import Protocols, Sender
-from gateway.coordinator.outcome import Schedule
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.consumer_migration_state import downgraded, upgraded
+from kledger.gateway.coordinator.group_messages import Protocols, Sender
+from kledger.gateway.coordinator.outcome import Schedule
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, assignment_of, subscribed
 from tests.gateway.coordinator.group_words import GroupWorld
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.consumer_protocol_plan import (
+from kledger.gateway.coordinator.consumer_protocol_plan import (
     Subscription,
     by_id,
     read_assignment,

@@ -7,16 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.consumer_member_state import ClassicPart, ConsumerMember, MemberState
-from gateway.coordinator.consumer_messages import TopicFact, TopicPartition
-from gateway.coordinator.consumer_records import (
+from kledger.gateway.coordinator.consumer_member_state import (
+    ClassicPart,
+    ConsumerMember,
+    MemberState,
+)
+from kledger.gateway.coordinator.consumer_messages import TopicFact, TopicPartition
+from kledger.gateway.coordinator.consumer_records import (
     ConsumerGroupRecord,
     decode_consumer_group,
     encode_consumer_group,
     is_consumer_row,
 )
-from gateway.coordinator.records import GroupRecord, encode_group
-from gateway.coordinator.row_bytes import UnknownGroupVersion
+from kledger.gateway.coordinator.records import GroupRecord, encode_group
+from kledger.gateway.coordinator.row_bytes import UnknownGroupVersion
 from tests.gateway.coordinator.test_consumer_member_state import MEMBER, parts
 
 texts = st.text(max_size=10)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.coordinator.consumer_roster import ConsumerRoster
+from kledger.gateway.coordinator.consumer_roster import ConsumerRoster
 from tests.gateway.coordinator.test_consumer_member_state import MEMBER, parts
 
 

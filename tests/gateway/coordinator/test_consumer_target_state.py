@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_config import GroupConfig
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, ConsumerWorld, settle
 
 

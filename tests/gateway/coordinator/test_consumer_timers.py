@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from gateway.coordinator.consumer_member_state import MemberState
-from gateway.coordinator.consumer_timers import MemberTimers
-from gateway.coordinator.outcome import Cancel, Effect, Schedule, TimerKey, Turn
+from kledger.gateway.coordinator.consumer_member_state import MemberState
+from kledger.gateway.coordinator.consumer_timers import MemberTimers
+from kledger.gateway.coordinator.outcome import Cancel, Effect, Schedule, TimerKey, Turn
 from tests.gateway.coordinator.test_consumer_member_state import MEMBER
 
 SESSION_MS = 10_000

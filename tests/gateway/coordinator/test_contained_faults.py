@@ -6,18 +6,18 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.coordinator import (
+from kledger.gateway.coordinator import (
     consumer_beat_state,
     consumer_classic_state,
     consumer_groups,
     join_state,
     sync_state,
 )
-from gateway.coordinator.group_messages import JoinResult, Leaver, Sender
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.runtime import CoordinatorRuntime
-from gateway.wire.error_codes import ErrorCode
-from ledger import LedgerStore, StorageFailed
+from kledger.gateway.coordinator.group_messages import JoinResult, Leaver, Sender
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerStore, StorageFailed
 from tests.contained import Contained
 from tests.gateway.coordinator.consumer_words import CatalogOfTest, command, subscribed
 from tests.gateway.coordinator.consumer_words import join_command as consumer_join

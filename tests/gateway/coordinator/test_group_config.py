@@ -2,8 +2,12 @@
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.coordinator.group_config import MEMBERS_PER_GROUP_MAX, ConsumerTimes, GroupConfig
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator.group_config import (
+    MEMBERS_PER_GROUP_MAX,
+    ConsumerTimes,
+    GroupConfig,
+)
 
 
 def test_defaults_agree_with_the_gateways() -> None:

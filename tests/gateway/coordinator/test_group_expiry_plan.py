@@ -1,7 +1,7 @@
 """From when offsets are counted, in each situation of a group."""
 
-from gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
-from offsets import ExpiryRule
+from kledger.gateway.coordinator.group_expiry_plan import expiry_rule, topics_in_use
+from kledger.offsets import ExpiryRule
 from tests.gateway.coordinator.consumer_words import ConsumerWorld
 from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.test_subscription_plan import subscription

@@ -2,11 +2,11 @@
 
 import pytest
 
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.group_table import GroupTable
-from gateway.wire.error_codes import ErrorCode
-from ledger.testing import FaultyEngine
-from offsets import OffsetsState
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.group_table import GroupTable
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import OffsetsState
 from tests.contained import Contained
 from tests.gateway.coordinator.shell_words import at, coordinator, settle
 from tests.gateway.coordinator.test_group_offsets import MINUTE_MS, SHORT, T0

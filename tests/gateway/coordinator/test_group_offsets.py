@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import Leaver, Sender
-from gateway.wire.error_codes import ErrorCode
-from ledger.testing import FaultyEngine
-from offsets import Place
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import Leaver, Sender
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import Place
 from tests.gateway.coordinator.group_words import SESSION_MS
 from tests.gateway.coordinator.shell_words import (
     TOPIC_ID,

@@ -5,8 +5,8 @@ Rows that need topics, versions or rows on disk are in test_groups.py and with t
 
 import pytest
 
-from gateway.coordinator.group_messages import Leaver
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_messages import Leaver
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import (
     DELAY_MS,
     NO_DELAY,

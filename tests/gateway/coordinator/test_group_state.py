@@ -7,16 +7,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import GroupDescription, Leaver, MemberDescription
-from gateway.coordinator.group_state import (
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import GroupDescription, Leaver, MemberDescription
+from kledger.gateway.coordinator.group_state import (
     JOIN_TIMER,
     SYNC_TIMER,
     GroupState,
     session_timer,
 )
-from gateway.coordinator.outcome import Cancel
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.outcome import Cancel
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import (
     DELAY_MS,
     REBALANCE_MS,

@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.coordinator.group_table import GroupHost, GroupTable
-from gateway.coordinator.records import GroupRecord, encode_group, encode_key
-from gateway.coordinator.runtime import CoordinatorRuntime
-from ledger import LedgerStore, StoreConfig
-from ledger.testing import ManualClock
-from offsets import OffsetStore, Place
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.group_table import GroupHost, GroupTable
+from kledger.gateway.coordinator.records import GroupRecord, encode_group, encode_key
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.testing import ManualClock
+from kledger.offsets import OffsetStore, Place
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.gateway.coordinator.group_words import GroupWorld
 from tests.gateway.coordinator.shell_words import at, settle
 

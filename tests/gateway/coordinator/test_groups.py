@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import GroupListing, Leaver, Sender
-from gateway.coordinator.group_state import ClassicGroup
-from gateway.wire.error_codes import ErrorCode
-from ledger.testing import FaultyEngine
-from offsets import Place
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import GroupListing, Leaver, Sender
+from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import Place
 from tests.contained import Contained
 from tests.gateway.coordinator.group_words import SESSION_MS, join_command, sync_command
 from tests.gateway.coordinator.shell_words import at, coordinator, settle

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import JoinedMember, JoinResult
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinedMember, JoinResult
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import (
     DELAY_MS,
     NO_DELAY,

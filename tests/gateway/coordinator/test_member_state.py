@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.coordinator.group_messages import Protocols
-from gateway.coordinator.member_state import Member, Roster, member_from, record_of
+from kledger.gateway.coordinator.group_messages import Protocols
+from kledger.gateway.coordinator.member_state import Member, Roster, member_from, record_of
 
 
 def member(name: str, *protocols: str, instance_id: str | None = None) -> Member:

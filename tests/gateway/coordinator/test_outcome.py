@@ -1,6 +1,6 @@
 """A turn collects effects in order."""
 
-from gateway.coordinator.outcome import Answer, Cancel, Persist, Schedule, TimerKey, Turn
+from kledger.gateway.coordinator.outcome import Answer, Cancel, Persist, Schedule, TimerKey, Turn
 
 
 def test_effects_keep_their_order() -> None:

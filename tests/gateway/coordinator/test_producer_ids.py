@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway.coordinator.producer_ids import BLOCK_SIZE, IdBlock, ProducerIds
-from ledger import LedgerError, LedgerStore
-from ledger.testing import FaultyEngine
+from kledger.gateway.coordinator.producer_ids import BLOCK_SIZE, IdBlock, ProducerIds
+from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.testing import FaultyEngine
 
 
 def test_block_ends_where_it_says() -> None:

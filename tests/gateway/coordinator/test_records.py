@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.records import (
+from kledger.gateway.coordinator.records import (
     KEY_PREFIX,
     GroupRecord,
     MemberRecord,
@@ -15,7 +15,7 @@ from gateway.coordinator.records import (
     encode_group,
     encode_key,
 )
-from gateway.coordinator.row_bytes import UnknownGroupVersion
+from kledger.gateway.coordinator.row_bytes import UnknownGroupVersion
 
 texts = st.text(max_size=20)
 timeouts = st.integers(0, 2**31 - 1)

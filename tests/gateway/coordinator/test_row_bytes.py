@@ -5,7 +5,7 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.row_bytes import RowReader, put_bytes, put_text
+from kledger.gateway.coordinator.row_bytes import RowReader, put_bytes, put_text
 
 
 @given(st.lists(st.none() | st.text() | st.binary()))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from gateway.coordinator.runtime import CoordinatorRuntime, Host
-from ledger import LedgerStore, StoreConfig
-from ledger.testing import ManualClock
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
+from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime, Host
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
 from tests.contained import Contained
 from tests.gateway.coordinator.shell_words import settle
 

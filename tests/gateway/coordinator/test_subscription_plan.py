@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.coordinator.subscription_plan import parse_topics, subscribed_topics
+from kledger.gateway.coordinator.subscription_plan import parse_topics, subscribed_topics
 
 
 def subscription(*topics: str, version: int = 0, rest: bytes = b"") -> bytes:

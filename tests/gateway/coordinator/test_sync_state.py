@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.coordinator.group_config import GroupConfig
-from gateway.coordinator.group_messages import SyncResult
-from gateway.coordinator.group_state import SYNC_TIMER
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import SyncResult
+from kledger.gateway.coordinator.group_state import SYNC_TIMER
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import GroupWorld
 
 

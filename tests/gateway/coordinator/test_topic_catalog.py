@@ -1,7 +1,7 @@
 """The registry as groups see it."""
 
-from gateway.coordinator.consumer_messages import TopicFact
-from gateway.coordinator.topic_catalog import RegistryCatalog
+from kledger.gateway.coordinator.consumer_messages import TopicFact
+from kledger.gateway.coordinator.topic_catalog import RegistryCatalog
 from tests.gateway.handlers.group_bench import group_bench
 
 

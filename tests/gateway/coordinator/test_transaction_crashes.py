@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from batches.reader import iterate_batches, iterate_records, read_is_commit
-from gateway.config import GatewayConfig
-from ledger.testing import FaultyEngine
+from kledger.batches.reader import iterate_batches, iterate_records, read_is_commit
+from kledger.gateway.config import GatewayConfig
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, fetch, running_gateway, until
 from tests.gateway.txn_client import NEW, OLD, TxnClient, committed
 from tests.gateway.wire_client import WireClient

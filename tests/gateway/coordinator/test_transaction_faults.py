@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.coordinator import transactions, txn_state
-from gateway.coordinator.group_offsets import GroupOffsets
-from gateway.coordinator.group_table import GroupTable
-from gateway.coordinator.producer_ids import ProducerIds
-from gateway.coordinator.transactions import RETRY_MS
-from gateway.coordinator.txn_record import TxnState
+from kledger.gateway.coordinator import transactions, txn_state
+from kledger.gateway.coordinator.group_offsets import GroupOffsets
+from kledger.gateway.coordinator.group_table import GroupTable
+from kledger.gateway.coordinator.producer_ids import ProducerIds
+from kledger.gateway.coordinator.transactions import RETRY_MS
+from kledger.gateway.coordinator.txn_record import TxnState
 from tests.contained import Contained
 from tests.gateway.running import running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled

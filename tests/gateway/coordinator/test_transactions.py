@@ -7,16 +7,16 @@ from typing import Literal
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.coordinator import transactions, txn_state
-from gateway.coordinator.group_messages import Sender
-from gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
-from gateway.coordinator.txn_record import KEY_PREFIX, TxnState
-from gateway.coordinator.txn_state import Identity, InitRequest
-from gateway.wire.error_codes import ErrorCode
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import FaultyEngine
-from offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.coordinator import transactions, txn_state
+from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.transactions import RETRY_MS, TransactionCoordinator
+from kledger.gateway.coordinator.txn_record import KEY_PREFIX, TxnState
+from kledger.gateway.coordinator.txn_state import Identity, InitRequest
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.contained import Contained
 from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled

@@ -1,13 +1,13 @@
 """Markers in partitions."""
 
-from gateway.coordinator.txn_markers import TxnMarkers
-from gateway.coordinator.txn_state import Identity
-from ledger.engine.errors import StorageWriteFailed
-from offsets import Place
+from kledger.gateway.coordinator.txn_markers import TxnMarkers
+from kledger.gateway.coordinator.txn_state import Identity
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.offsets import Place
+from kledger.topics import TopicsError, UnknownPartition, UnknownTopic
+from kledger.topics.errors import InvalidProducerEpoch, StorageFailed
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import TxnClient, settled
-from topics import TopicsError, UnknownPartition, UnknownTopic
-from topics.errors import InvalidProducerEpoch, StorageFailed
 
 ME = Identity(7, 1)
 HERE = Place("t", 0)

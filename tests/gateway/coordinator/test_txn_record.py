@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.coordinator.txn_record import (
+from kledger.gateway.coordinator.txn_record import (
     TxnRecord,
     TxnState,
     UnknownTxnVersion,
@@ -12,7 +12,7 @@ from gateway.coordinator.txn_record import (
     encode_key,
     encode_txn,
 )
-from offsets import Place
+from kledger.offsets import Place
 
 PLAIN = TxnRecord(transactional_id="é-1", producer_id=7, timeout_ms=60_000, updated_ms=1)
 FULL = replace(

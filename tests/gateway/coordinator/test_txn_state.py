@@ -7,8 +7,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.coordinator.txn_record import NO_EPOCH, NO_TIME, TxnRecord, TxnState
-from gateway.coordinator.txn_state import (
+from kledger.gateway.coordinator.txn_record import NO_EPOCH, NO_TIME, TxnRecord, TxnState
+from kledger.gateway.coordinator.txn_state import (
     EPOCH_EXHAUSTED,
     EPOCH_MAX,
     GROUPS_MAX,
@@ -31,8 +31,8 @@ from gateway.coordinator.txn_state import (
     is_timed_out,
     verify,
 )
-from gateway.wire.error_codes import ErrorCode
-from offsets import Place
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.offsets import Place
 
 HERE = Place("t", 0)
 NOW = 1_000

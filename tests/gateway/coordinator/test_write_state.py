@@ -1,6 +1,6 @@
 """Writes of a group that end late, in vain, or for a generation that is over."""
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import DELAY_MS, GroupWorld
 
 

@@ -4,29 +4,40 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gateway.config import GatewayConfig
-from gateway.context import Peer, RequestContext
-from gateway.handlers import k08_offset_commit, k09_offset_fetch, k11_join_group, k14_sync_group
-from gateway.opening import open_services
-from gateway.services import Services
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.handlers import (
+    k08_offset_commit,
+    k09_offset_fetch,
+    k11_join_group,
+    k14_sync_group,
+)
+from kledger.gateway.opening import open_services
+from kledger.gateway.services import Services
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from gateway.wire.messages.k11_join_group import (
+from kledger.gateway.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from ledger import LedgerStore, StoreConfig
-from ledger.testing import ManualClock
-from runtime.entropy import SeededEntropy
-from runtime.tasks import Supervisor
-from runtime.timers import Timers
-from topics import Topic, TopicRegistry
+from kledger.gateway.wire.messages.k14_sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+)
+from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.entropy import SeededEntropy
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+from kledger.topics import Topic, TopicRegistry
 
 
 class GroupBench:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import gateway.handlers
-from gateway.handlers import HANDLERS, HANDLERS_BY_KEY, HandlerSpec
+import kledger.gateway.handlers
+from kledger.gateway.handlers import HANDLERS, HANDLERS_BY_KEY, HandlerSpec
 
 
 @pytest.mark.parametrize("spec", HANDLERS, ids=lambda spec: spec.module)
 def test_every_listed_module_imports_and_matches(spec: HandlerSpec) -> None:
-    module = import_module(f"gateway.handlers.{spec.module}")
+    module = import_module(f"kledger.gateway.handlers.{spec.module}")
     said = module.KEY, module.MIN_VERSION, module.MAX_VERSION
     assert said == (spec.key, spec.min_version, spec.max_version)
     assert spec.module.startswith(f"k{spec.key:02}_")
@@ -20,7 +20,7 @@ def test_every_listed_module_imports_and_matches(spec: HandlerSpec) -> None:
 
 @pytest.mark.parametrize("spec", HANDLERS, ids=lambda spec: spec.module)
 def test_served_versions_have_a_schema(spec: HandlerSpec) -> None:
-    messages = import_module(f"gateway.wire.messages.{spec.module}")
+    messages = import_module(f"kledger.gateway.wire.messages.{spec.module}")
     for message in (messages.REQUEST, messages.RESPONSE):
         assert spec.key == message.__api__.key
         assert spec.min_version in message.__api__.versions
@@ -28,7 +28,7 @@ def test_served_versions_have_a_schema(spec: HandlerSpec) -> None:
 
 
 def test_every_handler_module_is_listed() -> None:
-    folder = Path(gateway.handlers.__file__).parent
+    folder = Path(kledger.gateway.handlers.__file__).parent
     present = {path.stem for path in folder.glob("k*.py")}
     assert present == {spec.module for spec in HANDLERS}
 

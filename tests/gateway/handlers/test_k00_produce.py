@@ -4,11 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from batches.builder import BatchProducer, NewRecord, build_batch
-from batches.compression import Codec
-from batches.header import check, read_header, refresh_checksum
-from gateway.wire.messages.k00_produce import PartitionProduceResponse
-from gateway.wire.schema import Message
+from kledger.batches.builder import BatchProducer, NewRecord, build_batch
+from kledger.batches.compression import Codec
+from kledger.batches.header import check, read_header, refresh_checksum
+from kledger.gateway.wire.messages.k00_produce import PartitionProduceResponse
+from kledger.gateway.wire.schema import Message
 from tests.gateway.running import START_MS, batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
 

@@ -5,16 +5,16 @@ from uuid import UUID
 
 import pytest
 
-from batches.header import read_header
-from gateway.wire.messages.k01_fetch import (
+from kledger.batches.header import read_header
+from kledger.gateway.wire.messages.k01_fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
     PartitionData,
 )
-from gateway.wire.schema import Message
-from ledger.testing import FaultyEngine
+from kledger.gateway.wire.schema import Message
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
 

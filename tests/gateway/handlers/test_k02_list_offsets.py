@@ -2,9 +2,9 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
-from batches.compression import Codec
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.batches.compression import Codec
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,

@@ -4,8 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.wire.messages.k03_metadata import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import k08_offset_commit
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.gateway.handlers import k08_offset_commit
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.gateway.handlers.group_bench import group_bench
 from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
     join as join_consumer_group,

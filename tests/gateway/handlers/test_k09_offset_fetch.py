@@ -4,10 +4,10 @@ import uuid
 
 import pytest
 
-from gateway.handlers import k09_offset_fetch
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k09_offset_fetch import (
+from kledger.gateway.handlers import k09_offset_fetch
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
@@ -16,7 +16,7 @@ from gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
-from offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
     join as join_consumer_group,

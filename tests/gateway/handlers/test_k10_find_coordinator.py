@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.handlers import k10_find_coordinator
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k10_find_coordinator import (
+from kledger.gateway.handlers import k10_find_coordinator
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,

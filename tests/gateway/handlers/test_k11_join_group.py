@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k11_join_group import (
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
     JoinGroupResponseMember,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.handlers import k12_heartbeat
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest
+from kledger.gateway.handlers import k12_heartbeat
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
 from tests.gateway.handlers.group_bench import group_bench
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.handlers import k13_leave_group
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k13_leave_group import (
+from kledger.gateway.handlers import k13_leave_group
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k13_leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,

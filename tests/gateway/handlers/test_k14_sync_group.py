@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.handlers import k14_sync_group
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
+from kledger.gateway.handlers import k14_sync_group
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.gateway.handlers.group_bench import group_bench
 
 

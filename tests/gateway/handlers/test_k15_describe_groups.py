@@ -2,11 +2,11 @@
 
 import pytest
 
-from gateway.handlers import k15_describe_groups
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
-from gateway.wire.messages.k15_describe_groups import (
+from kledger.gateway.handlers import k15_describe_groups
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kledger.gateway.wire.messages.k15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.handlers import k16_list_groups
-from gateway.wire.codec import decode, encode
-from gateway.wire.messages.k16_list_groups import (
+from kledger.gateway.handlers import k16_list_groups
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.messages.k16_list_groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,

@@ -2,13 +2,15 @@
 
 import pytest
 
-from gateway.context import Peer
-from gateway.handlers import HANDLERS
-from gateway.handlers.k18_api_versions import TELEMETRY
-from gateway.wire.codec import decode
-from gateway.wire.header import encode_request_header
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
-from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
+from kledger.gateway.context import Peer
+from kledger.gateway.handlers import HANDLERS
+from kledger.gateway.handlers.k18_api_versions import TELEMETRY
+from kledger.gateway.wire.codec import decode
+from kledger.gateway.wire.header import encode_request_header
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
 from tests.gateway.running import running_gateway
 
 REQUEST = ApiVersionsRequest(client_software_name="test-1.0", client_software_version="1.0")

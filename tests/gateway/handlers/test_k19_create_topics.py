@@ -2,16 +2,16 @@
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.wire.messages.k19_create_topics import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.wire.messages.k19_create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from gateway.wire.primitives import ZERO_UUID
-from ledger.testing import FaultyEngine
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, running_gateway
 
 INVALID_TOPIC, EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION = 17, 36, 37, 38

@@ -5,19 +5,22 @@ from uuid import UUID
 
 import pytest
 
-from gateway.wire.messages.k08_offset_commit import (
+from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from gateway.wire.messages.k20_delete_topics import (
+from kledger.gateway.wire.messages.k09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+)
+from kledger.gateway.wire.messages.k20_delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from gateway.wire.primitives import ZERO_UUID
-from ledger.testing import FaultyEngine
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, fetch, running_gateway
 from tests.gateway.wire_client import WireClient
 

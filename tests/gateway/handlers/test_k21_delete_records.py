@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.wire.messages.k21_delete_records import (
+from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway
 
 OUT_OF_RANGE, UNKNOWN, POLICY, STORAGE = 1, 3, 44, 56

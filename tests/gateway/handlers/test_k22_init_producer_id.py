@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
+from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import TxnClient, read, settled
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k23_offset_for_leader_epoch import (
+from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.coordinator.txn_record import TxnState
-from gateway.wire.messages.k24_add_partitions_to_txn import (
+from kledger.gateway.coordinator.txn_record import TxnState
+from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,

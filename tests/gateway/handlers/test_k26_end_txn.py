@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from batches.reader import iterate_batches, iterate_records
-from gateway.wire.messages.k02_list_offsets import (
+from kledger.batches.reader import iterate_batches, iterate_records
+from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k27_write_txn_markers import (
+from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

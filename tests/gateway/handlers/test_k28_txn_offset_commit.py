@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import NEW, OLD, TxnClient, committed
 

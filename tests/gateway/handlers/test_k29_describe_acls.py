@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
+from kledger.gateway.wire.messages.k29_describe_acls import DescribeAclsRequest
 from tests.gateway.running import running_gateway
 
 SECURITY_DISABLED = 54

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
+from kledger.gateway.wire.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from tests.gateway.running import running_gateway
 
 SECURITY_DISABLED = 54

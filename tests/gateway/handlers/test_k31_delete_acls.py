@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kledger.gateway.wire.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from tests.gateway.running import running_gateway
 
 SECURITY_DISABLED = 54

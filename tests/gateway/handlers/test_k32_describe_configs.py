@@ -2,16 +2,16 @@
 
 import pytest
 
-from gateway.config import GatewayConfig
-from gateway.group_keys import GROUP_KEYS
-from gateway.wire.messages.k32_describe_configs import (
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
+from kledger.topics import CONFIG_KEYS
 from tests.gateway.running import RunningGateway, running_gateway
-from topics import CONFIG_KEYS
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_REQUEST = 3, 17, 42
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32

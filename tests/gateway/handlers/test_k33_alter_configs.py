@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.wire.messages.k33_alter_configs import (
+from kledger.gateway.wire.messages.k33_alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, running_gateway
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_CONFIG, INVALID_REQUEST, STORAGE = 3, 17, 40, 42, 56

@@ -2,12 +2,12 @@
 
 import pytest
 
-from gateway.wire.messages.k34_alter_replica_log_dirs import (
+from kledger.gateway.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
-from gateway.wire.messages.k35_describe_log_dirs import DescribeLogDirsRequest
+from kledger.gateway.wire.messages.k35_describe_log_dirs import DescribeLogDirsRequest
 from tests.gateway.running import running_gateway
 
 NONE, UNKNOWN_TOPIC, LOG_DIR_NOT_FOUND = 0, 3, 57

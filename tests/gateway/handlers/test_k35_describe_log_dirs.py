@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.context import Peer, RequestContext
-from gateway.handlers import k35_describe_log_dirs
-from gateway.wire.messages.k35_describe_log_dirs import (
+from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.handlers import k35_describe_log_dirs
+from kledger.gateway.wire.messages.k35_describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from ledger import LedgerStore
-from ledger.engine.errors import StorageError
-from ledger.testing import FaultyEngine
+from kledger.ledger import LedgerStore
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, produce, running_gateway
 
 STORAGE = 56

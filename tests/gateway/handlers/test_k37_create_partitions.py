@@ -2,14 +2,14 @@
 
 import pytest
 
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from gateway.wire.messages.k37_create_partitions import (
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, produce, running_gateway
 
 UNKNOWN_TOPIC, INVALID_PARTITIONS, INVALID_ASSIGNMENT, INVALID_REQUEST, STORAGE = 3, 37, 39, 42, 56

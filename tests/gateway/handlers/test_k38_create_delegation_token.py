@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from kledger.gateway.wire.messages.k38_create_delegation_token import CreateDelegationTokenRequest
 from tests.gateway.running import running_gateway
 
 NOT_ALLOWED = 64

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
+from kledger.gateway.wire.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from tests.gateway.running import running_gateway
 
 NOT_ALLOWED = 64

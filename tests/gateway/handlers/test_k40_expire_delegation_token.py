@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
+from kledger.gateway.wire.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from tests.gateway.running import running_gateway
 
 NOT_ALLOWED = 64

@@ -2,7 +2,9 @@
 
 import pytest
 
-from gateway.wire.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
+from kledger.gateway.wire.messages.k41_describe_delegation_token import (
+    DescribeDelegationTokenRequest,
+)
 from tests.gateway.running import running_gateway
 
 NOT_ALLOWED = 64

@@ -1,8 +1,8 @@
 """DeleteGroups: one entry per name."""
 
-from gateway.handlers import k42_delete_groups
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k42_delete_groups import (
+from kledger.gateway.handlers import k42_delete_groups
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from kledger.gateway.wire.messages.k43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.gateway.running import running_gateway
 
 UNKNOWN_TOPIC, INVALID_REQUEST, NOT_NEEDED = 3, 42, 84

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.wire.messages.k44_incremental_alter_configs import (
+from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, running_gateway, until
 
 UNKNOWN_TOPIC, INVALID_TOPIC, INVALID_CONFIG, INVALID_REQUEST, STORAGE = 3, 17, 40, 42, 56

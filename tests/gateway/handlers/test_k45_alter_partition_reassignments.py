@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k45_alter_partition_reassignments import (
+from kledger.gateway.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k46_list_partition_reassignments import (
+from kledger.gateway.wire.messages.k46_list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gateway.handlers import k47_offset_delete
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
-from gateway.wire.messages.k47_offset_delete import (
+from kledger.gateway.handlers import k47_offset_delete
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k11_join_group import JoinGroupRequestProtocol
+from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.quota_state import Entity
-from gateway.wire.messages.k48_describe_client_quotas import (
+from kledger.gateway.quota_state import Entity
+from kledger.gateway.wire.messages.k48_describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
 )

@@ -2,13 +2,13 @@
 
 import pytest
 
-from gateway.wire.messages.k49_alter_client_quotas import (
+from kledger.gateway.wire.messages.k49_alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import running_gateway
 
 INVALID_REQUEST, STORAGE = 42, 56

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k50_describe_user_scram_credentials import (
+from kledger.gateway.wire.messages.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     UserName,
 )

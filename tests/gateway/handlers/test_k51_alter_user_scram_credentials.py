@@ -1,6 +1,6 @@
 """AlterUserScramCredentials: nothing can be set where nobody is asked for a password."""
 
-from gateway.wire.messages.k51_alter_user_scram_credentials import (
+from kledger.gateway.wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,

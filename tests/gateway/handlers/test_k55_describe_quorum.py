@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k55_describe_quorum import (
+from kledger.gateway.wire.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     PartitionData,
     TopicData,

@@ -2,8 +2,11 @@
 
 import pytest
 
-from gateway.features import FEATURES
-from gateway.wire.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from kledger.gateway.features import FEATURES
+from kledger.gateway.wire.messages.k57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+)
 from tests.gateway.running import running_gateway
 
 INVALID_UPDATE_VERSION = 95

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k60_describe_cluster import (
+from kledger.gateway.wire.messages.k60_describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from gateway.wire.messages.k61_describe_producers import DescribeProducersRequest, TopicRequest
+from kledger.gateway.wire.messages.k61_describe_producers import (
+    DescribeProducersRequest,
+    TopicRequest,
+)
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import TxnClient, settled
 from tests.gateway.wire_client import WireClient

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
+from kledger.gateway.wire.messages.k65_describe_transactions import DescribeTransactionsRequest
 from tests.gateway.running import running_gateway
 from tests.gateway.txn_client import TxnClient, settled
 from tests.gateway.wire_client import WireClient

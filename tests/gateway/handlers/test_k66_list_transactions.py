@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.wire.messages.k66_list_transactions import ListTransactionsRequest
+from kledger.gateway.wire.messages.k66_list_transactions import ListTransactionsRequest
 from tests.gateway.running import RunningGateway, running_gateway
 from tests.gateway.txn_client import TxnClient
 from tests.gateway.wire_client import WireClient

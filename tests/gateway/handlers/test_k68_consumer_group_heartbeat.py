@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from gateway.handlers import k68_consumer_group_heartbeat, k69_consumer_group_describe
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k68_consumer_group_heartbeat import (
+from kledger.gateway.handlers import k68_consumer_group_heartbeat, k69_consumer_group_describe
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from gateway.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
+from kledger.gateway.wire.messages.k69_consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 
 

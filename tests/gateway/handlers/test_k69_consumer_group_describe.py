@@ -2,10 +2,10 @@
 
 import pytest
 
-from gateway.handlers.k69_consumer_group_describe import handle
-from gateway.wire.codec import decode, encode
-from gateway.wire.error_codes import ErrorCode
-from gateway.wire.messages.k69_consumer_group_describe import (
+from kledger.gateway.handlers.k69_consumer_group_describe import handle
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k69_consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -1,11 +1,11 @@
 """GetTelemetrySubscriptions, as Apache Kafka 4.3 answers when somebody takes what is pushed."""
 
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
-from gateway.wire.messages.k71_get_telemetry_subscriptions import (
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
-from gateway.wire.primitives import ZERO_UUID
+from kledger.gateway.wire.primitives import ZERO_UUID
 from tests.gateway.running import RunningGateway, running_gateway, until
 from tests.gateway.telemetry_words import ID
 

@@ -2,10 +2,12 @@
 
 import pytest
 
-from batches.compression import Codec, compress
-from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
-from gateway.wire.primitives import ZERO_UUID
+from kledger.batches.compression import Codec, compress
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from kledger.gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
+from kledger.gateway.wire.primitives import ZERO_UUID
 from tests.gateway.running import running_gateway
 from tests.gateway.telemetry_words import ID, metrics_data
 

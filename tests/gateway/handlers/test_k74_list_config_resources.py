@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.wire.messages.k74_list_config_resources import ListConfigResourcesRequest
+from kledger.gateway.wire.messages.k74_list_config_resources import ListConfigResourcesRequest
 from tests.gateway.running import RunningGateway, running_gateway
 
 UNSUPPORTED_VERSION = 35

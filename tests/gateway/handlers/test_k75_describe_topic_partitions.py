@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.handlers import k75_describe_topic_partitions
-from gateway.wire.messages.k75_describe_topic_partitions import (
+from kledger.gateway.handlers import k75_describe_topic_partitions
+from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

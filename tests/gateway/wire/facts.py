@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from gateway.wire.schema import Message
+from kledger.gateway.wire.schema import Message
 
 FACTS = Path(__file__).parents[2] / "data" / "kafka-messages-4.3.0.json"
 
@@ -57,7 +57,7 @@ def messages() -> tuple[type[Message], ...]:
     """Return every message class, request before response, by key."""
     found = []
     for key, stem in STEMS.items():
-        module = import_module(f"gateway.wire.messages.k{key:02d}_{stem}")
+        module = import_module(f"kledger.gateway.wire.messages.k{key:02d}_{stem}")
         found += [module.REQUEST, module.RESPONSE]
     return tuple(found)
 

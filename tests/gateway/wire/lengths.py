@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from gateway.wire.primitives import encode_uvarint
-from gateway.wire.schema import Message, Struct, WireType, fields_of
+from kledger.gateway.wire.primitives import encode_uvarint
+from kledger.gateway.wire.schema import Message, Struct, WireType, fields_of
 from tests.gateway.wire.random_messages import sample, settle
 
 IMPOSSIBLE = {"h": (-32_768, -2, 32_767), "i": (-(2**31), -2, 2**31 - 1)}

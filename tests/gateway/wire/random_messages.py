@@ -13,9 +13,9 @@ from uuid import UUID
 import pytest
 from hypothesis import strategies as st
 
-from gateway.wire.codec import encode
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
 
 Parse = Callable[[memoryview, int], object]
 

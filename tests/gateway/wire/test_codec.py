@@ -8,22 +8,24 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.codec import decode, encode, encode_parts
-from gateway.wire.errors import MalformedMessage, UnsupportedVersion
-from gateway.wire.messages.k00_produce import (
+from kledger.gateway.wire.codec import decode, encode, encode_parts
+from kledger.gateway.wire.errors import MalformedMessage, UnsupportedVersion
+from kledger.gateway.wire.messages.k00_produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.messages.k03_metadata import MetadataRequest
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from gateway.wire.messages.k14_sync_group import SyncGroupResponse
-from gateway.wire.messages.k16_list_groups import ListGroupsRequest
-from gateway.wire.messages.k18_api_versions import ApiVersionsResponse
-from gateway.wire.messages.k75_describe_topic_partitions import DescribeTopicPartitionsRequest
-from gateway.wire.primitives import ELEMENTS_MAX, encode_uvarint
-from gateway.wire.schema import Message
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kledger.gateway.wire.messages.k14_sync_group import SyncGroupResponse
+from kledger.gateway.wire.messages.k16_list_groups import ListGroupsRequest
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsResponse
+from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+)
+from kledger.gateway.wire.primitives import ELEMENTS_MAX, encode_uvarint
+from kledger.gateway.wire.schema import Message
 from tests.gateway.wire.facts import messages, versions
 from tests.gateway.wire.random_messages import sample, settle
 

@@ -4,11 +4,11 @@ from uuid import UUID
 
 import pytest
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.decode_source import _Writer, compile_decoder
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Records, Struct, field
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.decode_source import _Writer, compile_decoder
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Records, Struct, field
 
 
 class Point(Struct):

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from gateway.wire.codec import encode
-from gateway.wire.encode_source import compile_encoder
-from gateway.wire.errors import UnencodableMessage
-from gateway.wire.messages.k01_fetch import FetchRequest, FetchTopic, ReplicaState
-from gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from gateway.wire.messages.k14_sync_group import SyncGroupResponse
-from gateway.wire.schema import Message
+from kledger.gateway.wire.codec import encode
+from kledger.gateway.wire.encode_source import compile_encoder
+from kledger.gateway.wire.errors import UnencodableMessage
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest, FetchTopic, ReplicaState
+from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kledger.gateway.wire.messages.k14_sync_group import SyncGroupResponse
+from kledger.gateway.wire.schema import Message
 
 
 def heartbeat(**values: Any) -> HeartbeatRequest:

@@ -2,7 +2,7 @@
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.error_codes import ErrorCode
 
 
 def test_codes_are_those_of_an_independent_list() -> None:

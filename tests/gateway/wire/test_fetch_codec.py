@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.fetch_codec import (
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.fetch_codec import (
     FetchPartition,
     FetchRequest,
     FetchResult,
@@ -18,9 +18,9 @@ from gateway.wire.fetch_codec import (
     fetch_response_frame,
     parse_fetch_request,
 )
-from gateway.wire.header import response_prefix
-from gateway.wire.messages import k01_fetch as messages
-from gateway.wire.primitives import ELEMENTS_MAX
+from kledger.gateway.wire.header import response_prefix
+from kledger.gateway.wire.messages import k01_fetch as messages
+from kledger.gateway.wire.primitives import ELEMENTS_MAX
 from tests.gateway.wire.facts import versions
 from tests.gateway.wire.random_messages import (
     assert_refused_when_cut,

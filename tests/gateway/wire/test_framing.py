@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.framing import MAPPED_BYTES_MIN, FrameSplitter, make_scratch
+from kledger.gateway.wire.framing import MAPPED_BYTES_MIN, FrameSplitter, make_scratch
 
 FRAMES = [b"a", b"bc", b"d" * 300, b"e" * 20, b"f" * 64, b"g" * 59, b"h" * 60]
 

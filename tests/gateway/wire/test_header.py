@@ -7,8 +7,8 @@ from kio.schema.request_header.v1.header import RequestHeader as KioHeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as KioHeaderV2
 from kio.serial import entity_reader
 
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.header import (
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.header import (
     FLEXIBLE_SINCE,
     NEVER,
     RequestHeader,

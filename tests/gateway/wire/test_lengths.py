@@ -5,13 +5,13 @@ from functools import partial
 
 import pytest
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.fetch_codec import parse_fetch_request
-from gateway.wire.messages.k00_produce import ProduceRequest
-from gateway.wire.messages.k01_fetch import FetchRequest
-from gateway.wire.produce_codec import parse_produce_request
-from gateway.wire.schema import Message
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.fetch_codec import parse_fetch_request
+from kledger.gateway.wire.messages.k00_produce import ProduceRequest
+from kledger.gateway.wire.messages.k01_fetch import FetchRequest
+from kledger.gateway.wire.produce_codec import parse_produce_request
+from kledger.gateway.wire.schema import Message
 from tests.gateway.wire.facts import messages, versions
 from tests.gateway.wire.lengths import STEPPED_OVER_BY_FETCH, LengthField, SampleBody
 from tests.gateway.wire.random_messages import sample, settle

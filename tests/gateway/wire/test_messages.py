@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
 from tests.gateway.wire.facts import (
     STEMS,
     UNSTABLE,

@@ -26,9 +26,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.messages.k18_api_versions import ApiVersionsResponse
-from gateway.wire.schema import Message
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsResponse
+from kledger.gateway.wire.schema import Message
 from tests.gateway.wire.facts import STEMS, messages, versions
 from tests.gateway.wire.random_messages import message_of, settle
 

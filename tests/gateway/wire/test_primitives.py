@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.wire.primitives import (
+from kledger.gateway.wire.primitives import (
     UVARLONG_BYTES_MAX,
     Refused,
     encode_uvarint,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.wire.codec import decode, encode
-from gateway.wire.errors import MalformedMessage
-from gateway.wire.header import response_prefix
-from gateway.wire.messages import k00_produce as messages
-from gateway.wire.produce_codec import (
+from kledger.gateway.wire.codec import decode, encode
+from kledger.gateway.wire.errors import MalformedMessage
+from kledger.gateway.wire.header import response_prefix
+from kledger.gateway.wire.messages import k00_produce as messages
+from kledger.gateway.wire.produce_codec import (
     PartitionResult,
     ProduceRequest,
     encode_produce_response,

@@ -4,9 +4,9 @@ from uuid import UUID
 
 import pytest
 
-from gateway.wire.messages.k00_produce import LeaderIdAndEpoch, PartitionProduceResponse
-from gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
-from gateway.wire.schema import (
+from kledger.gateway.wire.messages.k00_produce import LeaderIdAndEpoch, PartitionProduceResponse
+from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from kledger.gateway.wire.schema import (
     Int16,
     Int32,
     Message,

@@ -1,9 +1,9 @@
 """The text of a function under construction."""
 
-from gateway.wire.messages.k00_produce import ProduceRequest, ProduceResponse
-from gateway.wire.messages.k01_fetch import FetchPartition, FetchResponse
-from gateway.wire.schema import SCALARS, WireType, fields_of
-from gateway.wire.source import Place, Source, fields_in, has_records, size_min
+from kledger.gateway.wire.messages.k00_produce import ProduceRequest, ProduceResponse
+from kledger.gateway.wire.messages.k01_fetch import FetchPartition, FetchResponse
+from kledger.gateway.wire.schema import SCALARS, WireType, fields_of
+from kledger.gateway.wire.source import Place, Source, fields_in, has_records, size_min
 
 
 def test_lines_blocks_and_constants() -> None:

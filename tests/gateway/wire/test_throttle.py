@@ -2,9 +2,9 @@
 
 import pytest
 
-from gateway.router import encode_reply
-from gateway.wire.schema import Message
-from gateway.wire.throttle import tell_throttle_time
+from kledger.gateway.router import encode_reply
+from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.throttle import tell_throttle_time
 from tests.gateway.wire.facts import messages, versions
 
 RESPONSES = [cls for cls in messages() if cls.__name__.endswith("Response")]

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.wire.uuid_text import uuid_from_text, uuid_text
+from kledger.gateway.wire.uuid_text import uuid_from_text, uuid_text
 
 TEXT = "8SNFZ4mrze-BI0VniavN7w"
 ID = UUID("f1234567-89ab-cdef-8123-456789abcdef")

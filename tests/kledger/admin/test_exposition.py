@@ -4,7 +4,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from kledger.admin.exposition import Exposition
-from runtime.metrics import Metrics
+from kledger.runtime.metrics import Metrics
 
 
 def numbers(text: str) -> dict[tuple[str, str], float]:

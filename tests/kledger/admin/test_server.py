@@ -9,10 +9,10 @@ import pytest
 
 import kledger.admin.server
 from kledger.admin.server import AdminServer
-from ledger import StorageHealth
-from ledger.engine.errors import StorageWriteFailed
-from ledger.testing import ManualClock
-from runtime.metrics import Metrics
+from kledger.ledger import StorageHealth
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.metrics import Metrics
 
 
 class Switch:

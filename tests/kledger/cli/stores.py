@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from batches.builder import NewRecord, build_batch
+from kledger.batches.builder import NewRecord, build_batch
 from kledger.cli import run
-from ledger import LedgerStore, ManagedLedgerConfig
-from ledger.testing import ManualClock
-from runtime.entropy import SeededEntropy
+from kledger.ledger import LedgerStore, ManagedLedgerConfig
+from kledger.ledger.testing import ManualClock
+from kledger.runtime.entropy import SeededEntropy
+from kledger.topics import TopicRegistry
 from tests.batches.words import NOW_MS
 from tests.topics.words import append
-from topics import TopicRegistry
 
 BATCHES, RECORDS = 6, 3
 

@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
-from gateway.wire.messages import k44_incremental_alter_configs as k44
-from gateway.wire.messages.k18_api_versions import ApiVersionsRequest
-from gateway.wire.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest
-from gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
-from gateway.wire.uuid_text import uuid_text
+from kledger.gateway.wire.messages import k44_incremental_alter_configs as k44
+from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsRequest
+from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from kledger.gateway.wire.messages.k72_push_telemetry import PushTelemetryRequest
+from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.process import ServerProcess
 from kledger.setting_values import split_address
 from tests.gateway.telemetry_words import ID, metrics_data

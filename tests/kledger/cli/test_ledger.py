@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from kledger.cli import run
+from kledger.ledger import LedgerStore
 from kledger.process import ServerProcess
-from ledger import LedgerStore
 from tests.kledger.cli.stores import BATCHES, RECORDS, Told, contents, flip, make_store
 
 Capture = pytest.CaptureFixture[str]

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from batches.reader import iterate_batches, iterate_records
+from kledger.batches.reader import iterate_batches, iterate_records
 from kledger.cli.ledger_dump import Place, Request
-from ledger import Position
-from ledger.inspection import StoredManagedLedger, StoredState
+from kledger.ledger import Position
+from kledger.ledger.inspection import StoredManagedLedger, StoredState
+from kledger.topics.inspection import partition_of
 from tests.batches.words import NOW_MS
 from tests.kledger.cli.stores import BATCHES, RECORDS, Told, batch, contents, flip
-from topics.inspection import partition_of
 
 Capture = pytest.CaptureFixture[str]
 COUNT = BATCHES * RECORDS

@@ -2,11 +2,11 @@
 
 import pytest
 
-from batches.builder import NewRecord, build_batch, build_control_batch
-from batches.header import read_header
-from batches.reader import iterate_records
+from kledger.batches.builder import NewRecord, build_batch, build_control_batch
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_records
 from kledger.cli.ledger_text import entry_line, record_line
-from ledger import Entry, Position
+from kledger.ledger import Entry, Position
 
 AT = Position(5, 120)
 

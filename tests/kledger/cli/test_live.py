@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from kledger.cli import live
-from native.errors import (
+from kledger.native.errors import (
     AlreadyClosed,
     ConsumerBusy,
     InvalidArgument,
@@ -17,7 +17,7 @@ from native.errors import (
     TopicTerminated,
     Unavailable,
 )
-from native.message_id import MessageId
+from kledger.native.message_id import MessageId
 
 Capture = pytest.CaptureFixture[str]
 

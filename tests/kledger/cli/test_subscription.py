@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from kledger.native.client import Client
 from kledger.process import ServerProcess
-from native.client import Client
 from tests.kledger.cli.serving import Capture, Shell
 
 

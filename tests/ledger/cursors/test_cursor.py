@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     AlreadyClosed,
@@ -21,7 +21,7 @@ from ledger import (
     StorageFailed,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.cursors.words import crashed, owed, reopened
 from tests.ledger.words import OpenStore, add_all, datas, numbers, pos
 

@@ -3,9 +3,9 @@
 import pytest
 from pyroaring import BitMap
 
-from ledger.cursors import cursor_changes
-from ledger.cursors.cursor_changes import CursorChanges
-from ledger.cursors.cursor_records import CursorRecord
+from kledger.ledger.cursors import cursor_changes
+from kledger.ledger.cursors.cursor_changes import CursorChanges
+from kledger.ledger.cursors.cursor_records import CursorRecord
 from tests.ledger.words import pos
 
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from ledger import EARLIEST, Cursor, ManagedLedger, Position, StorageFailed
-from ledger.testing import FaultyEngine
+from kledger.ledger import EARLIEST, Cursor, ManagedLedger, Position, StorageFailed
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.cursors.test_cursor_writer import after_crash, opened
 from tests.ledger.words import OpenStore, add_all, numbers
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.cursors.cursor_door import CursorDoor
-from ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_door import CursorDoor
+from kledger.ledger.cursors.cursor_state import CursorState
 from tests.ledger.words import ledger_list, opened, pos
 
 Edit = Callable[[CursorState], object]

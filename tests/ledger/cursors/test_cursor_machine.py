@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     Cursor,
@@ -18,7 +18,7 @@ from ledger import (
     Position,
     StorageFailed,
 )
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.testing import FaultyEngine, ManualClock
 
 Result = TypeVar("Result")
 

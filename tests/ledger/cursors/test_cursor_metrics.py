@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
-from ledger.testing import FaultyEngine
-from runtime.metrics import Family
+from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from kledger.ledger.testing import FaultyEngine
+from kledger.runtime.metrics import Family
 from tests.ledger.words import OpenStore
 
 COUNT = "pulsar_cursor_epoch_increase_count"

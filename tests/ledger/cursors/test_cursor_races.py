@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     Cursor,
     CursorState,
@@ -27,7 +27,7 @@ from ledger import (
     ResetInProgress,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine, Hold
+from kledger.ledger.testing import FaultyEngine, Hold
 from tests.ledger.words import add_all, numbers
 
 PAIRS = ManagedLedgerConfig(max_entries_per_ledger=2)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     AlreadyClosed,
     ConcurrentWait,
@@ -19,7 +19,7 @@ from ledger import (
     StorageFailed,
     StoreConfig,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers
 
 Act = Callable[[LedgerStore, ManagedLedger, Cursor], Awaitable[object]]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger import Corrupt
-from ledger.cursors.cursor_records import CursorRecord, decode_cursor, encode_cursor
+from kledger.ledger import Corrupt
+from kledger.ledger.cursors.cursor_records import CursorRecord, decode_cursor, encode_cursor
 from tests.ledger.words import pos
 
 RECORDS = [

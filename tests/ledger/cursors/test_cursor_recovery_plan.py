@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from pyroaring import BitMap
 
-from ledger.cursors.cursor_records import CursorRecord, encode_cursor
-from ledger.cursors.cursor_recovery_plan import recover_cursor
+from kledger.ledger.cursors.cursor_records import CursorRecord, encode_cursor
+from kledger.ledger.cursors.cursor_recovery_plan import recover_cursor
 from tests.ledger.words import pos
 
 OLD = CursorRecord(mark_delete_position=pos("3:1"))

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ledger import Position
-from ledger.cursors.cursor_revision_state import CursorStateRevisionController
+from kledger.ledger import Position
+from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
 from tests.ledger.words import pos
 
 START, DELETED = pos("3:5"), pos("3:1")

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     LATEST,
     Cursor,
     EntryPart,
@@ -19,7 +19,7 @@ from ledger import (
     ResetInProgress,
     StorageFailed,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.cursors.words import crashed, owed
 from tests.ledger.words import OpenStore, datas, numbers
 

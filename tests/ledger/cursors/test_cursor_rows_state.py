@@ -1,6 +1,6 @@
 """When a whole row is written."""
 
-from ledger.cursors.cursor_rows_state import (
+from kledger.ledger.cursors.cursor_rows_state import (
     CHANGE_BYTES_MIN,
     CHANGE_ROWS_MAX,
     SMALL_PARTS_MAX,

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     AlreadyMarkDeleted,
@@ -13,9 +13,9 @@ from ledger import (
     InvalidPosition,
     Position,
 )
-from ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
-from ledger.cursors.entry_part import EntryPart
-from ledger.ledger_list_state import LedgerListState
+from kledger.ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.ledger_list_state import LedgerListState
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
 PLACES = [pos(text) for text in ("3:0", "3:1", "3:2", "5:0", "5:1", "8:0", "8:1")]

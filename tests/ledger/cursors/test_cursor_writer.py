@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     CursorState,
     LedgerError,
@@ -15,9 +15,9 @@ from ledger import (
     StoreConfig,
     keys,
 )
-from ledger.cursors import cursor_rows_state, cursor_writer
-from ledger.engine.base import CommitGroup
-from ledger.testing import FaultyEngine, ManualClock
+from kledger.ledger.cursors import cursor_rows_state, cursor_writer
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, OpenStore, add_all, numbers, settled
 
 

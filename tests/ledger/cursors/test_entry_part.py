@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 import pytest
 
-from ledger import EntryPart, InvalidArgument
+from kledger.ledger import EntryPart, InvalidArgument
 from tests.ledger.words import pos
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger.cursors import entry_times
-from ledger.cursors.entry_times import UNKNOWN_MS, EntryTimes
+from kledger.ledger.cursors import entry_times
+from kledger.ledger.cursors.entry_times import UNKNOWN_MS, EntryTimes
 from tests.ledger.words import pos
 
 

@@ -2,7 +2,7 @@
 
 import inspect
 
-from ledger import LATEST, ManagedLedger
+from kledger.ledger import LATEST, ManagedLedger
 
 
 def test_the_face_has_these_names() -> None:

@@ -2,7 +2,7 @@
 
 from pyroaring import BitMap
 
-from ledger.cursors.partial_batches import PartialBatches
+from kledger.ledger.cursors.partial_batches import PartialBatches
 from tests.ledger.words import pos
 
 

@@ -1,6 +1,6 @@
 """How often a cursor writes."""
 
-from ledger.cursors.persist_pace_state import LATER_MS_MAX, PersistPaceState
+from kledger.ledger.cursors.persist_pace_state import LATER_MS_MAX, PersistPaceState
 
 
 def test_without_a_limit_everything_is_written_at_once() -> None:

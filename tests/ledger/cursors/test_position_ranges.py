@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import EARLIEST, Position
-from ledger.cursors.position_ranges import PositionRanges, Run
+from kledger.ledger import EARLIEST, Position
+from kledger.ledger.cursors.position_ranges import PositionRanges, Run
 
 POSITIONS = st.builds(Position, st.integers(1, 4), st.integers(0, 40))
 SETS = st.sets(POSITIONS, max_size=80)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger import (
+from kledger.ledger import (
     EARLIEST,
     LATEST,
     AlreadyClosed,
@@ -18,7 +18,7 @@ from ledger import (
     ResetInProgress,
     StorageFailed,
 )
-from ledger.testing import FaultyEngine
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers, pos
 
 

@@ -1,7 +1,7 @@
 """Words for tests of cursors: what a crash and a restart leave."""
 
-from ledger import LedgerStore, ManagedLedger
-from ledger.testing import FaultyEngine
+from kledger.ledger import LedgerStore, ManagedLedger
+from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, datas
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.base import CommitGroup, Move, TwoStepEngine
-from ledger.engine.errors import EntryMissing
-from ledger.engine.faulty import FaultyEngine
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.base import CommitGroup, Move, TwoStepEngine
+from kledger.ledger.engine.errors import EntryMissing
+from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.engine.words import entry_count, group_of, payload, store
 
 ENGINES: dict[str, Callable[[Path], TwoStepEngine | FaultyEngine]] = {

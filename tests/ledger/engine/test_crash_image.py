@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine import crash_image
-from ledger.engine.base import Buffer, CommitGroup
-from ledger.engine.entry_log import PlacedGroup
-from ledger.engine.errors import EntryCorrupt, LogCorrupt
-from ledger.engine.faulty import FaultyEngine
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.engine.log_scan import LogScan
-from ledger.engine.recovery_plan import Refuse, Watermark, plan_recovery
+from kledger.ledger.engine import crash_image
+from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.engine.entry_log import PlacedGroup
+from kledger.ledger.engine.errors import EntryCorrupt, LogCorrupt
+from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.log_scan import LogScan
+from kledger.ledger.engine.recovery_plan import Refuse, Watermark, plan_recovery
 from tests.ledger.engine.words import (
     all_groups,
     entry_count,

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine import data_folder
-from ledger.engine.errors import FolderUnusable, StorageError, StorageWriteFailed
-from ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine import data_folder
+from kledger.ledger.engine.errors import FolderUnusable, StorageError, StorageWriteFailed
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import group_of, reopened_count, store
 
 LOGS = ["00000001.log"]

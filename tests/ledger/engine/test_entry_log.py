@@ -8,13 +8,13 @@ from threading import Event, Thread
 
 import pytest
 
-from ledger.engine import entry_log
-from ledger.engine.base import CommitGroup
-from ledger.engine.entry_log import EntryLog, Place
-from ledger.engine.errors import StorageWriteFailed, SyncFailed
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_scan import LogScan
-from ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine import entry_log
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.entry_log import EntryLog, Place
+from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_scan import LogScan
+from kledger.ledger.engine.recovery_plan import Watermark
 from tests.ledger.engine.words import group_of, payload
 
 

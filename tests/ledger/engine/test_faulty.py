@@ -8,9 +8,9 @@ from threading import Thread
 
 import pytest
 
-from ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
-from ledger.engine.faulty import FaultyEngine
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
+from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.engine.words import entry_count, group_of, payload, store
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.errors import FolderInUse, FolderUnusable
-from ledger.engine.folder_lock import FolderLock
+from kledger.ledger.engine.errors import FolderInUse, FolderUnusable
+from kledger.ledger.engine.folder_lock import FolderLock
 
 
 def test_second_lock_of_one_process_is_refused(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.engine import frames
-from ledger.engine.base import CommitGroup, Move
-from ledger.engine.frames import (
+from kledger.ledger.engine import frames
+from kledger.ledger.engine.base import CommitGroup, Move
+from kledger.ledger.engine.frames import (
     COMMIT_SIZE,
     HEADER_SIZE,
     INLINE_BYTES_MAX,

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.base import CommitGroup, Row
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.index_batch import FRAME_WEIGHT, IndexBatch
-from ledger.engine.index_keys import (
+from kledger.ledger.engine.base import CommitGroup, Row
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.index_batch import FRAME_WEIGHT, IndexBatch
+from kledger.ledger.engine.index_keys import (
     ROW_PREFIX,
     SPACE_END,
     SPACE_PREFIX,
@@ -16,9 +16,9 @@ from ledger.engine.index_keys import (
     decode_space,
     decode_watermark,
 )
-from ledger.engine.recovery_plan import Watermark
-from ledger.engine.rocksdb_table import RocksdbTable
-from ledger.engine.space_plan import LogSpace
+from kledger.ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.rocksdb_table import RocksdbTable
+from kledger.ledger.engine.space_plan import LogSpace
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine import crash_image
-from ledger.engine.errors import IndexCorrupt
-from ledger.engine.index_image import IndexImage
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_rocksdb import LogRocksdbEngine
-from ledger.engine.log_scan import LogScan
+from kledger.ledger.engine import crash_image
+from kledger.ledger.engine.errors import IndexCorrupt
+from kledger.ledger.engine.index_image import IndexImage
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.log_scan import LogScan
 from tests.ledger.engine.words import group_of, store
 
 

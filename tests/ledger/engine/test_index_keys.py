@@ -3,9 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.engine import index_keys
-from ledger.engine.index_keys import ENTRY_PREFIX, EntryPlace, entry_key, ledger_range, place_value
-from ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine import index_keys
+from kledger.ledger.engine.index_keys import (
+    ENTRY_PREFIX,
+    EntryPlace,
+    entry_key,
+    ledger_range,
+    place_value,
+)
+from kledger.ledger.engine.recovery_plan import Watermark
 
 u32 = st.integers(0, 2**32 - 1)
 u64 = st.integers(0, 2**64 - 1)

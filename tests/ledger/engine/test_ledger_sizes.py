@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ledger.engine.ledger_sizes import CHANGING_MAX, LedgerSizes
+from kledger.ledger.engine.ledger_sizes import CHANGING_MAX, LedgerSizes
 
 IDS = st.integers(0, 12)
 

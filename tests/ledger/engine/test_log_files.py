@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.log_files import OPEN_FILES_MAX, LogFiles
+from kledger.ledger.engine.log_files import OPEN_FILES_MAX, LogFiles
 
 
 def open_count(folder: Path) -> int:

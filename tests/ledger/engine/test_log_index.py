@@ -7,15 +7,15 @@ from threading import Event, current_thread, main_thread
 
 import pytest
 
-from ledger.engine import log_index
-from ledger.engine.base import CommitGroup, Move
-from ledger.engine.entry_log import Place, PlacedGroup
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_batch import FRAME_WEIGHT
-from ledger.engine.index_keys import SPACE_END, SPACE_PREFIX, decode_space
-from ledger.engine.log_index import LogIndex
-from ledger.engine.recovery_plan import Watermark
-from ledger.engine.rocksdb_table import RocksdbTable
+from kledger.ledger.engine import log_index
+from kledger.ledger.engine.base import CommitGroup, Move
+from kledger.ledger.engine.entry_log import Place, PlacedGroup
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_batch import FRAME_WEIGHT
+from kledger.ledger.engine.index_keys import SPACE_END, SPACE_PREFIX, decode_space
+from kledger.ledger.engine.log_index import LogIndex
+from kledger.ledger.engine.recovery_plan import Watermark
+from kledger.ledger.engine.rocksdb_table import RocksdbTable
 
 
 class CountingLog:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine import crash_image
-from ledger.engine.base import CommitGroup, Move
-from ledger.engine.errors import EntryMissing
-from ledger.engine.faulty import FaultyEngine
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_keys import ENTRY_END, ENTRY_PREFIX, decode_entry, ledger_id_in
-from ledger.engine.inspection import FolderInspection
-from ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine import crash_image
+from kledger.ledger.engine.base import CommitGroup, Move
+from kledger.ledger.engine.errors import EntryMissing
+from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_keys import ENTRY_END, ENTRY_PREFIX, decode_entry, ledger_id_in
+from kledger.ledger.engine.inspection import FolderInspection
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import log_file, payload, store
 
 FILE_BYTES = 16_000

@@ -12,9 +12,9 @@ from threading import Event, current_thread
 
 import pytest
 
-from ledger.engine import crash_image, log_index, log_rocksdb
-from ledger.engine.base import CommitGroup
-from ledger.engine.errors import (
+from kledger.ledger.engine import crash_image, log_index, log_rocksdb
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.errors import (
     EntryCorrupt,
     FolderInUse,
     FolderUnusable,
@@ -23,8 +23,8 @@ from ledger.engine.errors import (
     StorageWriteFailed,
     SyncFailed,
 )
-from ledger.engine.index_batch import FRAME_WEIGHT
-from ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.index_batch import FRAME_WEIGHT
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import (
     entry_count,
     group_of,

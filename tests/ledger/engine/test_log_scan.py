@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.entry_log import EntryLog, Place
-from ledger.engine.frames import FrameDamaged
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_scan import WINDOW_BYTES, LogScan, LogWindow
-from ledger.engine.recovery_plan import Damage, Watermark
+from kledger.ledger.engine.entry_log import EntryLog, Place
+from kledger.ledger.engine.frames import FrameDamaged
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_scan import WINDOW_BYTES, LogScan, LogWindow
+from kledger.ledger.engine.recovery_plan import Damage, Watermark
 from tests.ledger.engine.words import group_of
 
 NEW = Watermark(1, 0, 0)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine.base import CommitGroup
-from ledger.engine.entry_log import EntryLog, Place
-from ledger.engine.frames import COMMIT_SIZE, HEADER_SIZE
-from ledger.engine.log_files import LogFiles
-from ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
+from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.engine.entry_log import EntryLog, Place
+from kledger.ledger.engine.frames import COMMIT_SIZE, HEADER_SIZE
+from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.log_walk import FrameFault, WalkedFile, walk_file
 
 GROUP = CommitGroup(entries=[(7, 0, b"a" * 10), (8, 0, b"b" * 20)], rows=[(b"k", b"v")], drops=[9])
 FIRST, SECOND = 0, HEADER_SIZE + 10

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ledger.engine.errors import StorageError
-from ledger.engine.memory import MemoryEngine
+from kledger.ledger.engine.errors import StorageError
+from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.engine.words import entry_count, group_of, store
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger.engine.frames import HEADER_SIZE
-from ledger.engine.index_keys import EntryPlace
-from ledger.engine.read_plan import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
+from kledger.ledger.engine.frames import HEADER_SIZE
+from kledger.ledger.engine.index_keys import EntryPlace
+from kledger.ledger.engine.read_plan import GAP_BYTES_MAX, SPAN_BYTES_MAX, plan_spans
 
 FRAME = HEADER_SIZE + 100
 

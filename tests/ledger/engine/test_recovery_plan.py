@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.engine.recovery_plan import (
+from kledger.ledger.engine.recovery_plan import (
     CutOff,
     Damage,
     GoOn,

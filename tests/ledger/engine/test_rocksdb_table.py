@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict, ReadOptions, WriteBatch
 
-from ledger.engine.errors import FolderUnusable, IndexCorrupt
-from ledger.engine.rocksdb_table import RocksdbTable, TableFailed, new_batch, write_options
+from kledger.ledger.engine.errors import FolderUnusable, IndexCorrupt
+from kledger.ledger.engine.rocksdb_table import RocksdbTable, TableFailed, new_batch, write_options
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ import os, re, sys
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from ledger.engine.rocksdb_table import RocksdbTable, TableFailed, new_batch
+from kledger.ledger.engine.rocksdb_table import RocksdbTable, TableFailed, new_batch
 
 def flush():
     with suppress(TableFailed):  # a pipe takes all that is written and cannot be synced

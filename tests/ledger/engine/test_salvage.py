@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from ledger.engine import crash_image
-from ledger.engine.base import CommitGroup, Move
-from ledger.engine.entry_log import PlacedGroup
-from ledger.engine.frames import COMMIT_SIZE, HEADER_SIZE
-from ledger.engine.inspection import Damage, FolderInspection
-from ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine import crash_image
+from kledger.ledger.engine.base import CommitGroup, Move
+from kledger.ledger.engine.entry_log import PlacedGroup
+from kledger.ledger.engine.frames import COMMIT_SIZE, HEADER_SIZE
+from kledger.ledger.engine.inspection import Damage, FolderInspection
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import all_groups, group_of, log_file, payload
 
 COUNT = 20

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ledger.engine.space_plan import FREE_BYTES_MIN, FileSpace, LogSpace, plan_rewrite
+from kledger.ledger.engine.space_plan import FREE_BYTES_MIN, FileSpace, LogSpace, plan_rewrite
 
 MIB = 1 << 20
 

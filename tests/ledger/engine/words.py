@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from ledger.engine.base import CommitGroup, StorageEngine
-from ledger.engine.entry_log import PlacedGroup
-from ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.engine.entry_log import PlacedGroup
+from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 
 
 def payload(number: int, size: int = 40) -> bytes:

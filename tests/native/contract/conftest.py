@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import kledger
-from ledger.testing import ManualClock
+from kledger.ledger.testing import ManualClock
 from tests.native.contract.transports import TRANSPORTS
 from tests.native.contract.words import SOON_MS
 from tests.native.rpc_pair import PatientClock
@@ -14,15 +14,15 @@ from tests.native.rpc_pair import PatientClock
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection has the time that a slow machine takes: none of its deadlines comes."""
-    monkeypatch.setattr("native.rpc_client.SystemClock", PatientClock)
-    monkeypatch.setattr("native.rpc_connection.HELLO_TIMEOUT_MS", SOON_MS)
+    monkeypatch.setattr("kledger.native.rpc_client.SystemClock", PatientClock)
+    monkeypatch.setattr("kledger.native.rpc_connection.HELLO_TIMEOUT_MS", SOON_MS)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """The time of a client that is made after it: it stands still until a test moves it."""
     clock = ManualClock()
-    monkeypatch.setattr("native.client.SystemClock", lambda: clock)
+    monkeypatch.setattr("kledger.native.client.SystemClock", lambda: clock)
     return clock
 
 

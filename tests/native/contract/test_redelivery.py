@@ -6,7 +6,7 @@ import logging
 import pytest
 
 import kledger
-from ledger.testing import ManualClock
+from kledger.ledger.testing import ManualClock
 from tests.native.contract.words import (
     SOON_MS,
     is_quiet,

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kledger
-from ledger import Buffer
-from native.errors import KledgerError, Unavailable
-from native.seam import ProducerLink, SendReceipt
+from kledger.ledger import Buffer
+from kledger.native.errors import KledgerError, Unavailable
+from kledger.native.seam import ProducerLink, SendReceipt
 from tests.native.contract.words import receive, receive_values, values
 
 

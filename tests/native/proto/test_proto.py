@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from native.proto import kledger_native_pb2 as pb
+from kledger.native.proto import kledger_native_pb2 as pb
 
 ROOT = Path(__file__).parents[3]
 PROTO = "native/proto/kledger_native.proto"
