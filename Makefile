@@ -77,7 +77,7 @@ test-all: lint setup-peers ## The same with everything that is slow, and the cov
 	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term:skip-covered tests
 	$(if $(COMPAT),$(BIN)/python -m pytest $(SPREAD) compat_tests)
 
-mutants: setup ## Plant mistakes in MODULE=topics.producer_state (or in thirteen modules), count what tests catch.
+mutants: setup ## Plant mistakes in MODULE=topics.partition.producer_state (or in thirteen modules), count what tests catch.
 	$(BIN)/python -m tests.mutation $(MODULE) $(if $(MOST),--most $(MOST)) $(if $(OWN),--own) \
 		$(if $(SURVIVORS),--survivors) $(if $(TESTS),--tests $(TESTS))
 

@@ -19,7 +19,7 @@ from struct import Struct
 import cramjam
 
 from kledger.batches.buffers import Buffer
-from kledger.batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from kledger.batches.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
 from kledger.batches.pacing import STEPS_PER_PAUSE, Pause, no_pause, paced
 
 OUTPUT_SIZE_MAX = 128 << 20
@@ -86,13 +86,15 @@ def decompress(
 
     Raises:
         CorruptBatch: the data is damaged.
-        HoldsTooMuch: it holds more than `size_max` bytes.
+        DecompressedTooLarge: it holds more than `size_max` bytes.
         UnsupportedCompression: there is no such codec.
     """
     match codec:
         case Codec.NONE:
             if len(data) > size_max:
-                raise HoldsTooMuch(f"records of {len(data)} bytes, expected at most {size_max}")
+                raise DecompressedTooLarge(
+                    f"records of {len(data)} bytes, expected at most {size_max}"
+                )
             return data
         case Codec.SNAPPY:
             return _decompress_snappy(memoryview(data), size_max, pause)
@@ -141,7 +143,7 @@ def _decompress_growing(codec: Codec, data: Buffer, size_max: int) -> Buffer:
             return out[:count]
         if size == size_max:
             name = codec.name.lower()
-            raise HoldsTooMuch(f"{name} records hold more than {size_max} bytes, the limit")
+            raise DecompressedTooLarge(f"{name} records hold more than {size_max} bytes, the limit")
         size = size_max
 
 
@@ -152,7 +154,9 @@ def _decompress_snappy(data: memoryview, size_max: int, pause: Pause) -> Buffer:
     sizes = [_snappy_size(blocks[index]) for index in paced(len(blocks), pause)]
     total = sum(sizes)
     if total > size_max:
-        raise HoldsTooMuch(f"snappy records hold {total} bytes, expected at most {size_max}")
+        raise DecompressedTooLarge(
+            f"snappy records hold {total} bytes, expected at most {size_max}"
+        )
     out = memoryview(_output(total))
     position = 0
     try:

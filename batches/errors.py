@@ -13,7 +13,7 @@ class CorruptBatch(BatchError):
     """The bytes cannot be a batch, or were damaged on their way."""
 
 
-class HoldsTooMuch(CorruptBatch):
+class DecompressedTooLarge(CorruptBatch):
     """What is compressed holds more bytes than it may."""
 
 
@@ -38,7 +38,7 @@ class BatchTooLarge(BatchError):
     """The batch, as it is on the wire, is larger than the limit in force."""
 
 
-class InvalidTimestamp(BatchError):
+class TimestampNotAllowed(BatchError):
     """A timestamp, or its type, is not allowed by the topic.
 
     Attributes:

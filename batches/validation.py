@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.compression import OUTPUT_SIZE_MAX
-from kledger.batches.errors import BatchError, CorruptBatch, InvalidBatch, InvalidTimestamp
+from kledger.batches.errors import BatchError, CorruptBatch, InvalidBatch, TimestampNotAllowed
 from kledger.batches.header import BatchHeader
 from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.reader import iterate_fields, opened_body
@@ -66,7 +66,7 @@ def check_records(
     Raises:
         CorruptBatch: the codec finds the block damaged, or too large.
         InvalidBatch: count, offsets or keys are wrong.
-        InvalidTimestamp: a record's time lies outside the range.
+        TimestampNotAllowed: a record's time lies outside the range.
     """
     with opened_body(batch, header, rules.size_max, pause) as body:
         return _check_body(body, header, rules, pause)
@@ -109,7 +109,7 @@ def _first_problem(keyless: RecordFaults, untimely: RecordFaults) -> BatchError 
             "One or more records have been rejected due to invalid timestamp: "
             f"{untimely.count} records, the first: {untimely.named[0][1]}"
         )
-        return InvalidTimestamp(message, tuple(untimely.named))
+        return TimestampNotAllowed(message, tuple(untimely.named))
     return None
 
 

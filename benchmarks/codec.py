@@ -29,7 +29,7 @@ from kledger.gateway.wire.produce_codec import (
     parse_produce_request,
     produce_response_frame,
 )
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 Operation = Callable[[], object]
 Row = tuple[str, float | None, Operation, Operation | None, Operation | None]
@@ -48,7 +48,7 @@ def microseconds(operation: Operation) -> float:
     return min(timeit.repeat(operation, number=calls, repeat=ROUNDS)) / calls * 1e6
 
 
-def kio_reader(stem: str, message: Message, version: int) -> tuple[Operation, Operation]:
+def kio_reader(stem: str, message: ApiMessage, version: int) -> tuple[Operation, Operation]:
     """Return how kio reads the message's bytes, and how it writes what it read."""
     part = "request" if type(message).__name__.endswith("Request") else "response"
     module = import_module(f"kio.schema.{stem}.v{version}.{part}")
@@ -58,7 +58,9 @@ def kio_reader(stem: str, message: Message, version: int) -> tuple[Operation, Op
     return lambda: read(body, 0), lambda: write(BytesIO(), value)
 
 
-def kafka_python_reader(room: Any, message: Message, version: int) -> tuple[Operation, Operation]:
+def kafka_python_reader(
+    room: Any, message: ApiMessage, version: int
+) -> tuple[Operation, Operation]:
     """Return how kafka-python reads the message's bytes, and how it writes what it read."""
     cls, body = getattr(room, type(message).__name__), encode(message, version)
     value = cls.decode(body, version=version)

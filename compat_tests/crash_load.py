@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from compat_tests.deadlines import PROGRAM_S, WAIT_S, rounds
 
-Place = tuple[str, int]
+TopicPartitionKey = tuple[str, int]
 
 _FILLER = random.Random(7).randbytes(8192)
 _SIZE_MAX = 3000
@@ -27,14 +27,14 @@ _COMMIT_RECORDS = 200
 _ASK_S = 10
 
 
-def record_value(producer: str, place: Place, sequence: int) -> bytes:
+def record_value(producer: str, place: TopicPartitionKey, sequence: int) -> bytes:
     """Give the value of a record: its origin, then a piece of a fixed block."""
     size = sequence * 2654435761 % _SIZE_MAX
     start = sequence * 31 % (len(_FILLER) - _SIZE_MAX)
     return f"{producer}/{place[0]}/{place[1]}/{sequence}/".encode() + _FILLER[start : start + size]
 
 
-def record_origin(value: bytes) -> tuple[str, Place, int]:
+def record_origin(value: bytes) -> tuple[str, TopicPartitionKey, int]:
     """Read the origin back from a value."""
     producer, topic, partition, sequence, _ = value.split(b"/", 4)
     return producer.decode(), (topic.decode(), int(partition)), int(sequence)
@@ -43,11 +43,15 @@ def record_origin(value: bytes) -> tuple[str, Place, int]:
 class LoadProducer:
     """Sends to all places in turn, idempotently, until told to stop; a thread of its own."""
 
-    def __init__(self, name: str, bootstrap: str, places: list[Place], codec: str) -> None:
+    def __init__(
+        self, name: str, bootstrap: str, places: list[TopicPartitionKey], codec: str
+    ) -> None:
         """Make the client; nothing is sent before start()."""
         self.name = name
-        self.sent: dict[Place, int] = dict.fromkeys(places, 0)
-        self.acknowledged: dict[Place, list[tuple[int, int]]] = {place: [] for place in places}
+        self.sent: dict[TopicPartitionKey, int] = dict.fromkeys(places, 0)
+        self.acknowledged: dict[TopicPartitionKey, list[tuple[int, int]]] = {
+            place: [] for place in places
+        }
         self.errors: list[str] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -75,7 +79,7 @@ class LoadProducer:
         self._thread.join()
         return self._producer.flush(PROGRAM_S)
 
-    def acknowledged_so_far(self) -> dict[Place, list[tuple[int, int]]]:
+    def acknowledged_so_far(self) -> dict[TopicPartitionKey, list[tuple[int, int]]]:
         """Give (sequence, offset) of what was acknowledged; may be called while it runs."""
         return {place: list(pairs) for place, pairs in self.acknowledged.items()}
 
@@ -86,7 +90,7 @@ class LoadProducer:
                     self._send(place)
             self._producer.poll(0)
 
-    def _send(self, place: Place) -> None:
+    def _send(self, place: TopicPartitionKey) -> None:
         """Send the next record of a place; leave it for later when the queue is full."""
         sequence = self.sent[place]
         topic, partition = place
@@ -100,7 +104,7 @@ class LoadProducer:
             self.sent[place] = sequence + 1
 
     def _delivered(
-        self, place: Place, sequence: int, error: KafkaError | None, message: Any
+        self, place: TopicPartitionKey, sequence: int, error: KafkaError | None, message: Any
     ) -> None:
         if error is not None:
             self.errors.append(f"{self.name} {place} {sequence}: {error}")
@@ -118,7 +122,7 @@ class CommittingConsumer:
 
     def __init__(self, bootstrap: str, group: str, topics: list[str]) -> None:
         """Make the client; it joins on start()."""
-        self.committed: dict[Place, int] = defaultdict(int)
+        self.committed: dict[TopicPartitionKey, int] = defaultdict(int)
         self._topics = topics
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=group, daemon=True)
@@ -168,13 +172,13 @@ class LogChecker:
     Outlives restarts of the server, as the producers do.
     """
 
-    def __init__(self, bootstrap: str, group: str, places: list[Place]) -> None:
+    def __init__(self, bootstrap: str, group: str, places: list[TopicPartitionKey]) -> None:
         """Make the client; `group` is the one whose commits are looked up."""
         self.records = 0
         self._places = places
         self._next_offset = dict.fromkeys(places, 0)
-        self._offsets: dict[tuple[str, Place], list[int]] = defaultdict(list)
-        self._required: dict[tuple[str, Place], int] = defaultdict(int)
+        self._offsets: dict[tuple[str, TopicPartitionKey], list[int]] = defaultdict(list)
+        self._required: dict[tuple[str, TopicPartitionKey], int] = defaultdict(int)
         self._consumer = Consumer({
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -193,7 +197,7 @@ class LogChecker:
         for place in self._places:
             self._read_partition(place, self.end_of(place))
 
-    def _read_partition(self, place: Place, end: int) -> None:
+    def _read_partition(self, place: TopicPartitionKey, end: int) -> None:
         """Read one partition from where it was left."""
         if self._next_offset[place] >= end:
             return
@@ -211,7 +215,7 @@ class LogChecker:
                 return received
         raise AssertionError("rounds never end by themselves")
 
-    def _check(self, place: Place, message: Any) -> None:
+    def _check(self, place: TopicPartitionKey, message: Any) -> None:
         """Check one record and note where it stands."""
         assert message.offset() == self._next_offset[place], f"{place}: a gap before this offset"
         value = message.value()
@@ -226,7 +230,9 @@ class LogChecker:
         self._next_offset[place] += 1
         self.records += 1
 
-    def require(self, producer: str, acknowledged: dict[Place, list[tuple[int, int]]]) -> None:
+    def require(
+        self, producer: str, acknowledged: dict[TopicPartitionKey, list[tuple[int, int]]]
+    ) -> None:
         """Check that every acknowledged record was read, at the offset of its acknowledgement.
 
         What an earlier call has checked is not checked again.
@@ -238,7 +244,7 @@ class LogChecker:
                 assert offset in (offsets[sequence], -1), f"{producer} {place}: {sequence} moved"
             self._required[producer, place] = len(pairs)
 
-    def require_commits(self, acknowledged: dict[Place, int]) -> None:
+    def require_commits(self, acknowledged: dict[TopicPartitionKey, int]) -> None:
         """Check that no acknowledged commit went back and none lies beyond the log."""
         asked = [TopicPartition(*place) for place in self._places]
         for found in self._consumer.committed(asked, timeout=WAIT_S):
@@ -246,7 +252,7 @@ class LogChecker:
             assert found.offset >= acknowledged.get(place, -1001), f"{place}: a commit is lost"
             assert found.offset <= self.end_of(place), f"{place}: a commit beyond the log"
 
-    def end_of(self, place: Place) -> int:
+    def end_of(self, place: TopicPartitionKey) -> int:
         """Give the end of a partition; a server that has just started may not lead it yet."""
         for _ in rounds(f"{place} has a leader"):
             with suppress(KafkaException):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from compat_tests.conftest import SETTINGS, create_topic
-from compat_tests.crash_load import CommittingConsumer, LoadProducer, LogChecker, Place
+from compat_tests.crash_load import CommittingConsumer, LoadProducer, LogChecker, TopicPartitionKey
 from compat_tests.servers import ApacheKafkaServer, KledgerServer, ServerProcess
 
 pytestmark = pytest.mark.peer("confluent-kafka")
@@ -89,7 +89,9 @@ def run_kills(server: ServerProcess, *, kills: int, seed: int) -> None:
 
 def kill_and_restart(
     server: ServerProcess, producers: list[LoadProducer], member: CommittingConsumer
-) -> tuple[list[dict[Place, list[tuple[int, int]]]], dict[Place, int], float]:
+) -> tuple[
+    list[dict[TopicPartitionKey, list[tuple[int, int]]]], dict[TopicPartitionKey, int], float
+]:
     """Kill, note what had been acknowledged by then, and start again."""
     server.kill()
     records = [producer.acknowledged_so_far() for producer in producers]
@@ -100,8 +102,8 @@ def kill_and_restart(
 def require_all(
     checker: LogChecker,
     producers: list[LoadProducer],
-    records: list[dict[Place, list[tuple[int, int]]]],
-    commits: dict[Place, int],
+    records: list[dict[TopicPartitionKey, list[tuple[int, int]]]],
+    commits: dict[TopicPartitionKey, int],
 ) -> None:
     """Check a restarted server against what had been acknowledged."""
     assert [] == [error for producer in producers for error in producer.errors]
@@ -111,7 +113,9 @@ def require_all(
     checker.require_commits(commits)
 
 
-def final_check(server: ServerProcess, producers: list[LoadProducer], places: list[Place]) -> None:
+def final_check(
+    server: ServerProcess, producers: list[LoadProducer], places: list[TopicPartitionKey]
+) -> None:
     """Check from the beginning, after an orderly restart: everything sent is there exactly once."""
     server.stop()
     server.start()

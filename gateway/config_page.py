@@ -8,10 +8,10 @@ Must not know: values in force.
 from collections.abc import Iterable
 from pathlib import Path
 
-from kledger.gateway.broker_keys import BROKER_KEYS, BrokerKey, UpdateMode
-from kledger.gateway.client_metrics import CLIENT_METRICS_KEYS
-from kledger.gateway.group_keys import GROUP_KEYS
-from kledger.topics.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
+from kledger.gateway.configs.broker_keys import BROKER_KEYS, BrokerKey, UpdateMode
+from kledger.gateway.configs.client_metrics import CLIENT_METRICS_KEYS
+from kledger.gateway.configs.group_keys import GROUP_KEYS
+from kledger.topics.config.config_keys import CONFIG_KEYS, NO_EFFECT, ConfigKey
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGS.md"
 PARTS = (
@@ -23,8 +23,9 @@ limits, and can be set, altered and described; a name that starts with `kledger.
 The broker-level names give the default of all topics; the first of them can be altered while the
 server runs.
 
-This page is made from the tables in `topics/config_keys.py`, `gateway/group_keys.py`,
-`gateway/client_metrics.py` and `gateway/broker_keys.py` by `python -m kledger.gateway.config_page`.
+This page is made from the tables in `topics/config/config_keys.py`,
+`gateway/configs/group_keys.py`, `gateway/configs/client_metrics.py` and
+`gateway/configs/broker_keys.py` by `python -m kledger.gateway.config_page`.
 """,
         CONFIG_KEYS,
     ),

@@ -20,7 +20,7 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
     topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
     topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
-    topics_errors.TopicExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    topics_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
     topics_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
     topics_errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
     topics_errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
@@ -28,10 +28,10 @@ _CODES: dict[type[BaseException], ErrorCode] = {
     topics_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
     topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
     topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
-    topics_errors.UnsupportedCompression: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    topics_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
     # Kafka has no word for it; of those that make a producer give up, this one says "not allowed".
-    topics_errors.TopicTerminated: ErrorCode.POLICY_VIOLATION,
-    topics_errors.StorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    topics_errors.PartitionTerminated: ErrorCode.POLICY_VIOLATION,
+    topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
     LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
 }
 

@@ -4,19 +4,22 @@ Rule: everything that the coordinators keep is loaded here, and looked after fro
 Must not know: listeners, settings beyond the gateway's, processes.
 """
 
-from kledger.gateway.broker_settings import BrokerSettings
-from kledger.gateway.client_metrics import ClientMetrics
 from kledger.gateway.config import GatewayConfig
+from kledger.gateway.configs.broker_settings import BrokerSettings
+from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
+from kledger.gateway.configs.group_settings import GroupSettings
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.groups import GroupCoordinator
-from kledger.gateway.coordinator.producer_ids import ProducerIds
-from kledger.gateway.coordinator.topic_catalog import RegistryCatalog
-from kledger.gateway.coordinator.transactions import TransactionCoordinator, TransactionParts
-from kledger.gateway.coordinator.txn_markers import TxnMarkers
-from kledger.gateway.group_settings import GroupSettings
-from kledger.gateway.quotas import Quotas
+from kledger.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+from kledger.gateway.coordinator.groups.topic_catalog import RegistryCatalog
+from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
+from kledger.gateway.coordinator.transactions.transaction_coordinator import (
+    TransactionCoordinator,
+    TransactionDependencies,
+)
+from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
+from kledger.gateway.quotas.client_quotas import ClientQuotas
 from kledger.gateway.services import Services
-from kledger.gateway.telemetry import Telemetry
+from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
 from kledger.ledger import LedgerStore
 from kledger.runtime.clock import Clock
 from kledger.runtime.entropy import Entropy
@@ -50,11 +53,11 @@ def open_services(
     )
     producer_ids = ProducerIds(store)
     transactions = TransactionCoordinator(
-        TransactionParts(
+        TransactionDependencies(
             store=store,
             offsets=groups.offsets,
             producer_ids=producer_ids,
-            end_in=TxnMarkers(registry).end,
+            write_markers=TransactionMarkers(registry).end,
             config=config,
             clock=clock,
             timers=timers,
@@ -62,21 +65,21 @@ def open_services(
         )
     )
     transactions.start()
-    client_metrics = ClientMetrics(store)
-    telemetry = Telemetry(
+    client_metrics = ClientMetricsSubscriptions(store)
+    telemetry = ClientTelemetry(
         client_metrics,
         config=config,
         clock=clock,
         timers=timers,
         entropy=entropy,
-        long_calls=store.long_calls,
+        compute_pool=store.compute_pool,
     )
     return Services(
         registry=registry,
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
-        quotas=Quotas(store, clock, config),
+        quotas=ClientQuotas(store, clock, config),
         broker_settings=BrokerSettings(store, registry, config),
         client_metrics=client_metrics,
         telemetry=telemetry,

@@ -12,15 +12,17 @@ from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.metrics import Metrics
 
 if TYPE_CHECKING:
-    from kledger.gateway.broker_settings import BrokerSettings
-    from kledger.gateway.client_metrics import ClientMetrics
     from kledger.gateway.config import GatewayConfig
-    from kledger.gateway.coordinator.groups import GroupCoordinator
-    from kledger.gateway.coordinator.producer_ids import ProducerIds
-    from kledger.gateway.coordinator.transactions import TransactionCoordinator
-    from kledger.gateway.group_settings import GroupSettings
-    from kledger.gateway.quotas import Quotas
-    from kledger.gateway.telemetry import Telemetry
+    from kledger.gateway.configs.broker_settings import BrokerSettings
+    from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
+    from kledger.gateway.configs.group_settings import GroupSettings
+    from kledger.gateway.coordinator.groups.group_coordinator import GroupCoordinator
+    from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
+    from kledger.gateway.coordinator.transactions.transaction_coordinator import (
+        TransactionCoordinator,
+    )
+    from kledger.gateway.quotas.client_quotas import ClientQuotas
+    from kledger.gateway.telemetry.client_telemetry import ClientTelemetry
     from kledger.ledger import LedgerStore
     from kledger.runtime.clock import Clock
     from kledger.runtime.tasks import Supervisor
@@ -38,10 +40,10 @@ class Services:
     groups: "GroupCoordinator"
     producer_ids: "ProducerIds"
     transactions: "TransactionCoordinator"
-    quotas: "Quotas"
+    quotas: "ClientQuotas"
     broker_settings: "BrokerSettings"
-    client_metrics: "ClientMetrics"
-    telemetry: "Telemetry"
+    client_metrics: "ClientMetricsSubscriptions"
+    telemetry: "ClientTelemetry"
     group_settings: "GroupSettings"
     config: "GatewayConfig"
     clock: "Clock"

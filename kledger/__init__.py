@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from kledger import ledger, sync  # noqa: F401 - so that `kledger.sync` has a type
     from kledger.embedding import EmbeddedClient
     from kledger.ledger import StorageEngine
-    from kledger.native.client import Client
-    from kledger.native.consumer import Consumer
+    from kledger.native.broker import SubscriptionStats, TopicStats
+    from kledger.native.client.client import Client
+    from kledger.native.client.consumer import Consumer
+    from kledger.native.client.producer import Producer
+    from kledger.native.client.reader import Reader
+    from kledger.native.client.subscribe_options import DeadLetterPolicy
     from kledger.native.errors import (
         AlreadyClosed,
         ConsumerAssign,
@@ -35,10 +39,6 @@ if TYPE_CHECKING:
     )
     from kledger.native.message import Message
     from kledger.native.message_id import MessageId
-    from kledger.native.producer import Producer
-    from kledger.native.reader import Reader
-    from kledger.native.seam import SubscriptionStats, TopicStats
-    from kledger.native.subscribe_options import DeadLetterPolicy
     from kledger.runtime.clock import Clock
 
 __version__ = "0.1.0"
@@ -75,8 +75,8 @@ __all__ = [
 
 # The module of each name; a program that uses the name loads it.
 _HOMES = {
-    "kledger.native.client": ("Client",),
-    "kledger.native.consumer": ("Consumer",),
+    "kledger.native.client.client": ("Client",),
+    "kledger.native.client.consumer": ("Consumer",),
     "kledger.native.errors": (
         "AlreadyClosed", "ConsumerAssign", "ConsumerBusy", "Full", "InvalidArgument",
         "KledgerError", "NotAllowed", "SubscriptionFenced", "SubscriptionNotFound", "Timeout",
@@ -84,10 +84,10 @@ _HOMES = {
     ),
     "kledger.native.message": ("Message",),
     "kledger.native.message_id": ("MessageId",),
-    "kledger.native.producer": ("Producer",),
-    "kledger.native.reader": ("Reader",),
-    "kledger.native.seam": ("SubscriptionStats", "TopicStats"),
-    "kledger.native.subscribe_options": ("DeadLetterPolicy",),
+    "kledger.native.client.producer": ("Producer",),
+    "kledger.native.client.reader": ("Reader",),
+    "kledger.native.broker": ("SubscriptionStats", "TopicStats"),
+    "kledger.native.client.subscribe_options": ("DeadLetterPolicy",),
     "kledger.embedding": ("EmbeddedClient",),
 }  # fmt: skip
 # Packages and modules that `import kledger` is enough for.

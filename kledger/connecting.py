@@ -8,14 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 
-from kledger.native.client import Client
-from kledger.native.client_services import PARTITION_REFRESH_MS
+from kledger.native.broker import Broker
+from kledger.native.client.client import Client
+from kledger.native.client.operations import OPERATION_TIMEOUT_MS
+from kledger.native.client.services import PARTITION_REFRESH_MS
+from kledger.native.client.subscribe_options import check_number
 from kledger.native.errors import InvalidArgument
-from kledger.native.operations import OPERATION_TIMEOUT_MS
-from kledger.native.rpc_client import RpcClient
-from kledger.native.rpc_connection import KEEPALIVE_MS
-from kledger.native.seam import Broker
-from kledger.native.subscribe_options import check_number
+from kledger.native.rpc.client import RpcClient
+from kledger.native.rpc.connection import KEEPALIVE_MS
 from kledger.setting_values import SettingError, split_address
 
 SCHEME = "kledger://"

@@ -14,9 +14,9 @@ from types import TracebackType
 import kledger.settings
 import kledger.wiring
 from kledger.ledger import StorageEngine
-from kledger.native.client import Client
-from kledger.native.operations import OPERATION_TIMEOUT_MS
-from kledger.native.seam import Broker
+from kledger.native.broker import Broker
+from kledger.native.client.client import Client
+from kledger.native.client.operations import OPERATION_TIMEOUT_MS
 from kledger.runtime.clock import Clock
 
 
@@ -35,7 +35,7 @@ class EmbeddedClient(Client):
     ) -> None:
         """Prepare; `kledger.embedded` says what the arguments mean."""
         self._embedded = _EmbeddedServer(
-            path, kafka, settings or {}, on_crash=self._crashed, engine=engine, clock=clock
+            path, kafka, settings or {}, on_crash=self._on_crash, engine=engine, clock=clock
         )
         super().__init__(self._embedded, clock=clock, operation_timeout_ms=operation_timeout_ms)
 
@@ -66,7 +66,9 @@ class _EmbeddedServer:
         loaded = kledger.settings.load(flags=flags)
         if kafka is None:
             loaded = replace(loaded, server=replace(loaded.server, kafka=None))
-        self._server = kledger.wiring.Server(loaded, on_crash=on_crash, engine=engine, clock=clock)
+        self._server = kledger.wiring.BrokerServer(
+            loaded, on_crash=on_crash, engine=engine, clock=clock
+        )
 
     @property
     def kafka_address(self) -> str:

@@ -4,23 +4,23 @@ Rule: the one façade's clients in the other one's words; nothing is kept.
 Must not know: how clients push, how native clients ask.
 """
 
-from kledger.gateway.telemetry import SeenClient, Telemetry
+from kledger.gateway.telemetry.client_telemetry import ClientSnapshot, ClientTelemetry
 from kledger.gateway.wire.uuid_text import uuid_from_text, uuid_text
-from kledger.native.seam import ClientMetrics, MetricsClient
+from kledger.native.broker import MetricsClient, PushedClientMetrics
 from kledger.setting_values import joined_address
 
 
 class GatewayClients:
-    """`native.service_admin.KafkaClients`, of a gateway."""
+    """`native.server.admin.KafkaClients`, of a gateway."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(self, telemetry: ClientTelemetry) -> None:
         self._telemetry = telemetry
 
     def metrics_clients(self) -> list[MetricsClient]:
         """Return those that can push metrics, who pushed last comes last."""
         return [_described(each) for each in self._telemetry.clients()]
 
-    def client_metrics(self, instance_id: str) -> ClientMetrics | None:
+    def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
         """Return what one of them pushed last; None: there is none of that id."""
         try:
             seen = self._telemetry.client(uuid_from_text(instance_id))
@@ -28,10 +28,10 @@ class GatewayClients:
             return None
         if seen is None:
             return None
-        return ClientMetrics(_described(seen), b"" if seen.push is None else seen.push.data)
+        return PushedClientMetrics(_described(seen), b"" if seen.push is None else seen.push.data)
 
 
-def _described(seen: SeenClient) -> MetricsClient:
+def _described(seen: ClientSnapshot) -> MetricsClient:
     client = seen.client
     return MetricsClient(
         instance_id=uuid_text(seen.instance_id),

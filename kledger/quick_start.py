@@ -13,12 +13,12 @@ from importlib.util import find_spec, module_from_spec
 
 def prepare() -> None:
     """Call before anything big is imported."""
-    # Importing makes many objects and no garbage; `settled` turns the collector on.
+    # Importing makes many objects and no garbage; `freeze_objects` turns the collector on.
     gc.disable()
     _load_crc32c()
 
 
-def settled(thresholds: tuple[int, int, int]) -> None:
+def freeze_objects(thresholds: tuple[int, int, int]) -> None:
     """Call when the server is built: what exists now stays and need not be looked at again."""
     gc.freeze()
     gc.set_threshold(*thresholds)

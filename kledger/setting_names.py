@@ -86,9 +86,9 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     """
     if name in own_names:
         return {name: value}
-    meaning = _theirs(name, value, own_names)
+    meaning = _foreign_name(name, value, own_names)
     section, dot, rest = name.partition(".")
-    if meaning is None and dot and (inside := _theirs(rest, value, own_names)) is not None:
+    if meaning is None and dot and (inside := _foreign_name(rest, value, own_names)) is not None:
         is_home = all(own.startswith(f"{section}.") for own in inside)
         if is_home or (section in {"kafka", "topics"} and _is_kafkas(rest)):
             meaning = inside
@@ -99,7 +99,7 @@ def translate(name: str, value: object, own_names: Mapping[str, object]) -> Assi
     return meaning
 
 
-def _theirs(name: str, value: object, own_names: Mapping[str, object]) -> Assignments | None:
+def _foreign_name(name: str, value: object, own_names: Mapping[str, object]) -> Assignments | None:
     """Return what a name of Kafka's or Pulsar's means, None if they have no such name."""
     if name in SPECIAL:
         return SPECIAL[name](name, value)

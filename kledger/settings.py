@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
-from kledger.gateway.address_limits import parse_overrides
 from kledger.gateway.config import GatewayConfig
+from kledger.gateway.configs.address_limits import parse_overrides
+from kledger.kubernetes_variables import is_kubernetes_variable
 from kledger.ledger import InvalidArgument, StoreConfig
 from kledger.native.config import NativeConfig
-from kledger.service_variables import is_service_variable
 from kledger.setting_names import translate
 from kledger.setting_values import (
     INT32_MAX,
@@ -26,9 +26,9 @@ from kledger.setting_values import (
     convert,
     split_address,
 )
-from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.topics.config.config_keys import CONFIG_KEYS
+from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import InvalidConfig
-from kledger.topics.topic_config import TopicDefaults
 
 ENVIRONMENT_PREFIX = "KLEDGER_"
 
@@ -248,7 +248,9 @@ def _from_environment(
     for variable, value in sorted(environment.items()):
         if variable in by_variable:
             yield variable, by_variable[variable], value
-        elif variable.startswith(ENVIRONMENT_PREFIX) and not is_service_variable(variable, value):
+        elif variable.startswith(ENVIRONMENT_PREFIX) and not is_kubernetes_variable(
+            variable, value
+        ):
             raise SettingError(f"{variable}: there is no such setting (from the environment)")
 
 

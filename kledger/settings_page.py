@@ -37,7 +37,7 @@ constants called `…_MAX`, beside the code that keeps them.
 
 This page is made by `python -m kledger.settings_page`.
 """
-PARTS = {
+SECTION_TEXTS = {
     "server": "The process.",
     "storage": "The store of all managed ledgers.",
     "kafka": (
@@ -56,11 +56,11 @@ PARTS = {
 
 def page() -> str:
     """Return the whole page."""
-    parts = [_section(name, words) for name, words in PARTS.items()]
+    parts = [_section(name, words) for name, words in SECTION_TEXTS.items()]
     return "".join((HEAD, *parts, _renamed()))
 
 
-def words_of(section: type) -> dict[str, str]:
+def descriptions_of(section: type) -> dict[str, str]:
     """Return what stands below each field of a class."""
     (tree,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(tree, ast.ClassDef)
@@ -79,7 +79,7 @@ def words_of(section: type) -> dict[str, str]:
 def _section(name: str, words: str) -> str:
     """Return one table."""
     section = getattr(Settings(), name)
-    told = words_of(type(section))
+    told = descriptions_of(type(section))
     lines = [f"\n## {name}\n\n{words}\n\n| name | default | what it is |\n|---|---|---|\n"]
     known = own_names()
     for field in fields(section):

@@ -16,12 +16,14 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 import kledger
-import kledger.native.client
-import kledger.native.consumer
-import kledger.native.producer
-import kledger.native.reader
+import kledger.native.client.client
+import kledger.native.client.consumer
+import kledger.native.client.producer
+import kledger.native.client.reader
 from kledger.embedding import EmbeddedClient as AsyncEmbeddedClient
-from kledger.native.client import Client as AsyncClient
+from kledger.native.broker import SubscriptionStats, TopicStats
+from kledger.native.client.client import Client as AsyncClient
+from kledger.native.client.subscribe_options import DeadLetterPolicy
 from kledger.native.errors import (
     AlreadyClosed,
     ConsumerAssign,
@@ -41,8 +43,6 @@ from kledger.native.errors import (
 )
 from kledger.native.message import Message
 from kledger.native.message_id import MessageId
-from kledger.native.seam import SubscriptionStats, TopicStats
-from kledger.native.subscribe_options import DeadLetterPolicy
 from kledger.runtime.loop_thread import LoopStopped, LoopThread, call_at_exit
 
 __all__ = [
@@ -76,11 +76,11 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-Twin = TypeVar("Twin")
-Twin_co = TypeVar("Twin_co", covariant=True)
+AsyncSide = TypeVar("AsyncSide")
+AsyncSide_co = TypeVar("AsyncSide_co", covariant=True)
 Iterated_co = TypeVar(
     "Iterated_co",
-    bound=kledger.native.consumer.Consumer | kledger.native.reader.Reader,
+    bound=kledger.native.client.consumer.Consumer | kledger.native.client.reader.Reader,
     covariant=True,
 )
 Result = TypeVar("Result")
@@ -95,19 +95,19 @@ class Runner(Protocol):
         ...
 
 
-class _Plain(Generic[Twin_co]):
+class _SyncProxy(Generic[AsyncSide_co]):
     """The plain side of something asynchronous."""
 
-    _twin: Twin_co
+    _async_side: AsyncSide_co
     _runner: Runner
 
 
-class _Made(_Plain[Twin_co], ABC):
+class _SyncHandle(_SyncProxy[AsyncSide_co], ABC):
     """What a client has made; a context manager that closes it."""
 
-    def __init__(self, twin: Twin_co, runner: Runner) -> None:
+    def __init__(self, async_side: AsyncSide_co, runner: Runner) -> None:
         """Clients call this."""
-        self._twin = twin
+        self._async_side = async_side
         self._runner = runner
 
     @abstractmethod
@@ -115,7 +115,7 @@ class _Made(_Plain[Twin_co], ABC):
         """Let go; may be repeated."""
 
     def __repr__(self) -> str:
-        return f"<plain {self._twin!r}>"
+        return f"<plain {self._async_side!r}>"
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +124,7 @@ class _Made(_Plain[Twin_co], ABC):
         self.close()
 
 
-class _Iterated(_Made[Iterated_co]):
+class _SyncIterator(_SyncHandle[Iterated_co]):
     """What hands out messages; an iterator over them."""
 
     def __iter__(self) -> Self:
@@ -133,43 +133,43 @@ class _Iterated(_Made[Iterated_co]):
     def __next__(self) -> Message:
         """Return the next message; closing ends the iteration."""
         try:
-            return self._runner.run(self._twin.__anext__())
+            return self._runner.run(self._async_side.__anext__())
         except StopAsyncIteration:
             raise StopIteration from None
 
 
-def _plain(
-    method: Callable[Concatenate[Twin, P], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[_Plain[Twin], P], Result]:
+def _sync_method(
+    method: Callable[Concatenate[AsyncSide, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], Result]:
     """Return a method that does what an asynchronous one does, and waits for it."""
 
     @functools.wraps(method)
-    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> Result:
-        return self._runner.run(method(self._twin, *given, **named))
+    def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> Result:
+        return self._runner.run(method(self._async_side, *given, **named))
 
     return call
 
 
-def _making(
-    method: Callable[Concatenate[Twin, P], Coroutine[Any, Any, Result]],
+def _sync_factory(
+    method: Callable[Concatenate[AsyncSide, P], Coroutine[Any, Any, Result]],
     plain: Callable[[Result, Runner], Made],
-) -> Callable[Concatenate[_Plain[Twin], P], Made]:
+) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], Made]:
     """Return the same of a method whose result has a plain side, too."""
 
     @functools.wraps(method)
-    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> Made:
-        return plain(self._runner.run(method(self._twin, *given, **named)), self._runner)
+    def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> Made:
+        return plain(self._runner.run(method(self._async_side, *given, **named)), self._runner)
 
     return call
 
 
-def _promising(
-    method: Callable[Concatenate[Twin, P], "asyncio.Future[Result]"],
-) -> Callable[Concatenate[_Plain[Twin], P], "Future[Result]"]:
+def _sync_future_method(
+    method: Callable[Concatenate[AsyncSide, P], "asyncio.Future[Result]"],
+) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], "Future[Result]"]:
     """Return the same of a method that returns a future: here one of `concurrent.futures`."""
 
     @functools.wraps(method)
-    def call(self: _Plain[Twin], /, *given: P.args, **named: P.kwargs) -> "Future[Result]":
+    def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> "Future[Result]":
         outcome: Future[Result] = Future()
         outcome.set_running_or_notify_cancel()  # nobody can cancel what is on its way
 
@@ -182,7 +182,7 @@ def _promising(
                 outcome.set_result(done.result())
 
         async def begin() -> None:
-            method(self._twin, *given, **named).add_done_callback(settle)
+            method(self._async_side, *given, **named).add_done_callback(settle)
 
         self._runner.run(begin())
         return outcome
@@ -190,106 +190,112 @@ def _promising(
     return call
 
 
-class Producer(_Made[kledger.native.producer.Producer]):
+class Producer(_SyncHandle[kledger.native.client.producer.Producer]):
     """Sends messages to a topic; see `kledger.Producer`."""
 
-    send = _plain(kledger.native.producer.Producer.send)
-    send_nowait = _promising(kledger.native.producer.Producer.send_nowait)
-    flush = _plain(kledger.native.producer.Producer.flush)
-    close = _plain(kledger.native.producer.Producer.close)
+    send = _sync_method(kledger.native.client.producer.Producer.send)
+    send_nowait = _sync_future_method(kledger.native.client.producer.Producer.send_nowait)
+    flush = _sync_method(kledger.native.client.producer.Producer.flush)
+    close = _sync_method(kledger.native.client.producer.Producer.close)
 
     @property
     def topic(self) -> str:
         """The short name of the topic."""
-        return self._twin.topic
+        return self._async_side.topic
 
     @property
     def producer_name(self) -> str | None:
         """What it was called."""
-        return self._twin.producer_name
+        return self._async_side.producer_name
 
 
-class Consumer(_Iterated[kledger.native.consumer.Consumer]):
+class Consumer(_SyncIterator[kledger.native.client.consumer.Consumer]):
     """Receives the messages of a topic through a subscription; see `kledger.Consumer`."""
 
-    receive = _plain(kledger.native.consumer.Consumer.receive)
-    batch_receive = _plain(kledger.native.consumer.Consumer.batch_receive)
-    acknowledge = _plain(kledger.native.consumer.Consumer.acknowledge)
-    acknowledge_cumulative = _plain(kledger.native.consumer.Consumer.acknowledge_cumulative)
-    negative_acknowledge = _plain(kledger.native.consumer.Consumer.negative_acknowledge)
-    redeliver_unacknowledged = _plain(kledger.native.consumer.Consumer.redeliver_unacknowledged)
-    seek = _plain(kledger.native.consumer.Consumer.seek)
-    get_last_message_id = _plain(kledger.native.consumer.Consumer.get_last_message_id)
-    unsubscribe = _plain(kledger.native.consumer.Consumer.unsubscribe)
-    close = _plain(kledger.native.consumer.Consumer.close)
+    receive = _sync_method(kledger.native.client.consumer.Consumer.receive)
+    batch_receive = _sync_method(kledger.native.client.consumer.Consumer.batch_receive)
+    acknowledge = _sync_method(kledger.native.client.consumer.Consumer.acknowledge)
+    acknowledge_cumulative = _sync_method(
+        kledger.native.client.consumer.Consumer.acknowledge_cumulative
+    )
+    negative_acknowledge = _sync_method(
+        kledger.native.client.consumer.Consumer.negative_acknowledge
+    )
+    redeliver_unacknowledged = _sync_method(
+        kledger.native.client.consumer.Consumer.redeliver_unacknowledged
+    )
+    seek = _sync_method(kledger.native.client.consumer.Consumer.seek)
+    get_last_message_id = _sync_method(kledger.native.client.consumer.Consumer.get_last_message_id)
+    unsubscribe = _sync_method(kledger.native.client.consumer.Consumer.unsubscribe)
+    close = _sync_method(kledger.native.client.consumer.Consumer.close)
 
     @property
     def topic(self) -> str:
         """The short name of the topic."""
-        return self._twin.topic
+        return self._async_side.topic
 
     @property
     def subscription(self) -> str:
         """The name of the subscription."""
-        return self._twin.subscription
+        return self._async_side.subscription
 
     @property
     def consumer_name(self) -> str:
         """The name of this consumer in its subscription."""
-        return self._twin.consumer_name
+        return self._async_side.consumer_name
 
 
-class Reader(_Iterated[kledger.native.reader.Reader]):
+class Reader(_SyncIterator[kledger.native.client.reader.Reader]):
     """Reads a topic from a place on; see `kledger.Reader`."""
 
-    read_next = _plain(kledger.native.reader.Reader.read_next)
-    has_message_available = _plain(kledger.native.reader.Reader.has_message_available)
-    seek = _plain(kledger.native.reader.Reader.seek)
-    close = _plain(kledger.native.reader.Reader.close)
+    read_next = _sync_method(kledger.native.client.reader.Reader.read_next)
+    has_message_available = _sync_method(kledger.native.client.reader.Reader.has_message_available)
+    seek = _sync_method(kledger.native.client.reader.Reader.seek)
+    close = _sync_method(kledger.native.client.reader.Reader.close)
 
     @property
     def topic(self) -> str:
         """The short name of the topic."""
-        return self._twin.topic
+        return self._async_side.topic
 
 
-class Client(_Plain[AsyncClient]):
+class Client(_SyncProxy[AsyncClient]):
     """The way to a server; see `kledger.Client`.
 
     A context manager. A notebook may also just use it: the first call opens it, and `close` ends
     it, at the latest when the process ends.
     """
 
-    def __init__(self, twin: AsyncClient) -> None:
+    def __init__(self, async_side: AsyncClient) -> None:
         """`connect` and `embedded` call this."""
-        self._twin = twin
+        self._async_side = async_side
         self._runner = self
         self._thread: LoopThread | None = None
         self._opening = Lock()
         self._is_closed = False
 
-    create_producer = _making(AsyncClient.create_producer, Producer)
-    subscribe = _making(AsyncClient.subscribe, Consumer)
-    create_reader = _making(AsyncClient.create_reader, Reader)
+    create_producer = _sync_factory(AsyncClient.create_producer, Producer)
+    subscribe = _sync_factory(AsyncClient.subscribe, Consumer)
+    create_reader = _sync_factory(AsyncClient.create_reader, Reader)
 
-    create_topic = _plain(AsyncClient.create_topic)
-    delete_topic = _plain(AsyncClient.delete_topic)
-    create_partitions = _plain(AsyncClient.create_partitions)
-    topics = _plain(AsyncClient.topics)
-    topic_stats = _plain(AsyncClient.topic_stats)
-    terminate = _plain(AsyncClient.terminate)
-    position_of = _plain(AsyncClient.position_of)
-    offset_of = _plain(AsyncClient.offset_of)
-    subscriptions = _plain(AsyncClient.subscriptions)
-    subscription_stats = _plain(AsyncClient.subscription_stats)
-    create_subscription = _plain(AsyncClient.create_subscription)
-    delete_subscription = _plain(AsyncClient.delete_subscription)
-    reset_subscription = _plain(AsyncClient.reset_subscription)
-    skip_messages = _plain(AsyncClient.skip_messages)
-    clear_backlog = _plain(AsyncClient.clear_backlog)
-    peek_messages = _plain(AsyncClient.peek_messages)
-    metrics_clients = _plain(AsyncClient.metrics_clients)
-    client_metrics = _plain(AsyncClient.client_metrics)
+    create_topic = _sync_method(AsyncClient.create_topic)
+    delete_topic = _sync_method(AsyncClient.delete_topic)
+    create_partitions = _sync_method(AsyncClient.create_partitions)
+    topics = _sync_method(AsyncClient.topics)
+    topic_stats = _sync_method(AsyncClient.topic_stats)
+    terminate = _sync_method(AsyncClient.terminate)
+    position_of = _sync_method(AsyncClient.position_of)
+    offset_of = _sync_method(AsyncClient.offset_of)
+    subscriptions = _sync_method(AsyncClient.subscriptions)
+    subscription_stats = _sync_method(AsyncClient.subscription_stats)
+    create_subscription = _sync_method(AsyncClient.create_subscription)
+    delete_subscription = _sync_method(AsyncClient.delete_subscription)
+    reset_subscription = _sync_method(AsyncClient.reset_subscription)
+    skip_messages = _sync_method(AsyncClient.skip_messages)
+    clear_backlog = _sync_method(AsyncClient.clear_backlog)
+    peek_messages = _sync_method(AsyncClient.peek_messages)
+    metrics_clients = _sync_method(AsyncClient.metrics_clients)
+    client_metrics = _sync_method(AsyncClient.client_metrics)
 
     def open(self) -> Self:
         """Connect, or start the server; nothing if that is done. The first call does it, too.
@@ -342,7 +348,7 @@ class Client(_Plain[AsyncClient]):
         thread = LoopThread("kledger client", loop_factory=uvloop.new_event_loop)
         thread.start()
         try:
-            thread.run(self._twin.__aenter__())
+            thread.run(self._async_side.__aenter__())
         except BaseException:
             self._is_closed = True  # a client is entered once
             thread.stop()
@@ -363,7 +369,7 @@ class Client(_Plain[AsyncClient]):
             return
         _open_clients.discard(self)
         try:
-            thread.run(self._twin.__aexit__(kind, error, traceback))
+            thread.run(self._async_side.__aexit__(kind, error, traceback))
         finally:
             thread.stop()
 
@@ -371,15 +377,17 @@ class Client(_Plain[AsyncClient]):
 class EmbeddedClient(Client):
     """A client with the whole server in this process; see `kledger.EmbeddedClient`."""
 
-    _twin: AsyncEmbeddedClient
+    _async_side: AsyncEmbeddedClient
 
     @property
     def kafka_address(self) -> str:
         """HOST:PORT of the Kafka listener; empty when there is none, or it is not open."""
-        return self._twin.kafka_address
+        return self._async_side.kafka_address
 
 
-def _returning(make: Callable[P, Twin], plain: Callable[[Twin], Made]) -> Callable[P, Made]:
+def _sync_constructor(
+    make: Callable[P, AsyncSide], plain: Callable[[AsyncSide], Made]
+) -> Callable[P, Made]:
     """Return what makes the plain side of what a function makes."""
 
     @functools.wraps(make)
@@ -399,5 +407,5 @@ def _close_open_clients() -> None:
 
 call_at_exit(_close_open_clients)
 
-connect = _returning(kledger.connect, Client)
-embedded = _returning(kledger.embedded, EmbeddedClient)
+connect = _sync_constructor(kledger.connect, Client)
+embedded = _sync_constructor(kledger.embedded, EmbeddedClient)

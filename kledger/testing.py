@@ -25,8 +25,8 @@ from typing import Any, Self
 
 import kledger.settings
 import kledger.wiring
-from kledger.gateway.faulty_requests import RequestFaults, RequestHold, api_key_of
-from kledger.gateway.server import ConnectionMaker
+from kledger.gateway.net.request_faults import RequestFaults, RequestHold, api_key_of
+from kledger.gateway.net.server import ConnectionMaker
 from kledger.ledger import LedgerError, StorageEngine
 from kledger.ledger.testing import OPERATIONS, FaultyEngine, Hold
 from kledger.runtime.clock import Clock
@@ -35,7 +35,7 @@ from kledger.runtime.clock import Clock
 class _Addresses:
     """Where a server listens, as far as it has started."""
 
-    _server: "kledger.wiring.Server | Server"
+    _server: "kledger.wiring.BrokerServer | Server"
 
     @property
     def kafka_address(self) -> str:
@@ -96,7 +96,7 @@ class Server(_Addresses):
         """What the server could not go on after."""
         self.on_crash: Callable[[], None] = lambda: None
         """Called on the server's loop when that has happened."""
-        self._server: kledger.wiring.Server = kledger.wiring.Server(
+        self._server: kledger.wiring.BrokerServer = kledger.wiring.BrokerServer(
             kledger.settings.load(flags={**(settings or {}), **flags}),
             on_crash=self._crashed,
             engine=engine,
@@ -226,11 +226,11 @@ class FaultyServer(ServerThread):
         """Args: as for `Server`."""
         self.engine = FaultyEngine(data)
         self._requests = RequestFaults()
-        self._again: dict[str, Any] = {
+        self._is_restarting: dict[str, Any] = {
             "data": data, "settings": settings, "clock": clock,
             "engine": self.engine, "make_connection": self._requests.make_connection,
         }  # fmt: skip
-        super().__init__(**self._again, kafka=kafka, native=native)
+        super().__init__(**self._is_restarting, kafka=kafka, native=native)
         self._lock = asyncio.Lock()
         self._is_left = False
         self._has_storage_faults = False
@@ -256,7 +256,7 @@ class FaultyServer(ServerThread):
         else:
             if isinstance(error, BaseException):
                 raise ValueError(f"{what}: expected the name of an error, got {error!r}")
-            self._requests.fail_next(_known(what), error)
+            self._requests.fail_next(_check_api(what), error)
 
     def hold_next(self, what: str | int) -> Hold | RequestHold:
         """Stop the next request or operation of a kind at its beginning, until it is released.
@@ -267,7 +267,7 @@ class FaultyServer(ServerThread):
         if what in OPERATIONS:
             self._has_storage_faults = True
             return self.engine.hold_next(what)
-        return self._requests.hold_next(_known(what))
+        return self._requests.hold_next(_check_api(what))
 
     def delay_next(self, what: str | int, ms: int) -> None:
         """Let the next request or operation of a kind begin so much later.
@@ -277,7 +277,7 @@ class FaultyServer(ServerThread):
         if what in OPERATIONS:
             self.engine.delay_next(what, ms)
         else:
-            self._requests.delay_next(_known(what), ms)
+            self._requests.delay_next(_check_api(what), ms)
 
     def disarm(self) -> None:
         """Take back every fault that was not used yet, and let go on what is held."""
@@ -344,13 +344,13 @@ class FaultyServer(ServerThread):
                 await self._server.stop()
             self._requests.clear()
             kafka, native = self.kafka_address, self.native_address or None
-            self._server = Server(**self._again, kafka=kafka, native=native)
+            self._server = Server(**self._is_restarting, kafka=kafka, native=native)
             assert self._end is not None
             self._server.on_crash = self._end.set
             await self._server.start()
 
 
-def _known(api: str | int) -> str | int:
+def _check_api(api: str | int) -> str | int:
     """Return an API that there is.
 
     Raises:

@@ -13,8 +13,8 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
-from kledger.gateway.server import ConnectionMaker, GatewayServer
 from kledger.gateway.service_metrics import show_services
 from kledger.gateway.services import Services, load_cluster_id
 from kledger.ledger import (
@@ -26,7 +26,7 @@ from kledger.ledger import (
     StoreUnusable,
 )
 from kledger.runtime.clock import Clock, SystemClock
-from kledger.runtime.containment import Unit
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.free_memory import FreeMemory
 from kledger.runtime.tasks import Supervisor
@@ -38,14 +38,14 @@ from kledger.topics.registry import TopicRegistry
 
 if TYPE_CHECKING:
     from kledger.admin.server import AdminServer
-    from kledger.native.rpc_server import RpcServer
-    from kledger.native.service import NativeService
+    from kledger.native.rpc.server import RpcServer
+    from kledger.native.server.service import NativeService
 
 logger = logging.getLogger(__name__)
 
-GRACE_MS = 5_000
-_RETENTION = Unit("background work", "retention, until its next time")
-_IDLE = Unit("background work", "closing idle partitions, until its next time")
+STOP_GRACE_MS = 5_000
+_RETENTION = NamedUnit("background work", "retention, until its next time")
+_IDLE = NamedUnit("background work", "closing idle partitions, until its next time")
 IDLE_ROUNDS = 4
 """The idle time of partitions is counted in so many parts."""
 MANY_CLOSED = 500
@@ -64,7 +64,7 @@ class CannotStart(Exception):
         self.is_mistake = is_mistake
 
 
-class Server:
+class BrokerServer:
     """A whole server: start() it once, stop() it once."""
 
     def __init__(
@@ -119,21 +119,23 @@ class Server:
             self._supervisor.containment = self._store.containment
             self._services = await self._build_services(self._store)
             show_services(self._services)
-            self._services.broker_settings.facts["log.retention.check.interval.ms"] = str(
+            self._services.broker_settings.fixed_values["log.retention.check.interval.ms"] = str(
                 settings.log_retention_check_interval_ms
             )
             if settings.kafka is not None:
-                self.kafka_address = await self._listen(self._services, settings.kafka)
+                self.kafka_address = await self._listen_kafka(self._services, settings.kafka)
             if settings.native is not None:
-                self.native_address = await self._listen_natively(self._services, settings.native)
+                self.native_address = await self._listen_native(self._services, settings.native)
             if settings.admin is not None:
-                self.admin_address = await self._listen_for_admins(settings.admin)
-            self._supervisor.spawn(self._keep_house(self._services), "retention")
+                self.admin_address = await self._listen_admin(settings.admin)
+            self._supervisor.spawn(self._enforce_retention(self._services), "retention")
             if settings.log_partitions_max_idle_ms > 0:
-                self._supervisor.spawn(self._close_idle(self._services), "idle partitions")
+                self._supervisor.spawn(
+                    self._close_idle_partitions(self._services), "idle partitions"
+                )
         except BaseException as error:
             await self.stop()
-            raise _explained(error, None if settings.memory else settings.data) from error
+            raise _start_error(error, None if settings.memory else settings.data) from error
         if self.kafka_address:
             logger.info("serving Kafka clients on %s", self.kafka_address)
         if self.native_address:
@@ -154,7 +156,7 @@ class Server:
         if self._native is None:
             # A server that nobody uses natively does not load this room.
             from kledger.kafka_clients import GatewayClients
-            from kledger.native.service import NativeService
+            from kledger.native.server.service import NativeService
 
             self._native = NativeService(
                 store=services.store,
@@ -190,9 +192,9 @@ class Server:
             if native is not None:
                 closing.push_async_callback(native.close)
             if rpc is not None:
-                closing.push_async_callback(rpc.stop, grace_ms=GRACE_MS)
+                closing.push_async_callback(rpc.stop, grace_ms=STOP_GRACE_MS)
             if gateway is not None:
-                closing.push_async_callback(gateway.stop, grace_ms=GRACE_MS)
+                closing.push_async_callback(gateway.stop, grace_ms=STOP_GRACE_MS)
             if services is not None:
                 closing.callback(services.close)
 
@@ -225,7 +227,7 @@ class Server:
             metrics=store.metrics,
         )
 
-    async def _keep_house(self, services: Services) -> None:
+    async def _enforce_retention(self, services: Services) -> None:
         """Remove what may go by age or size, from time to time."""
         while True:
             await self._clock.sleep(self._settings.server.log_retention_check_interval_ms)
@@ -234,7 +236,7 @@ class Server:
                     services.groups.offsets.state.lowest_committed
                 )
 
-    async def _close_idle(self, services: Services) -> None:
+    async def _close_idle_partitions(self, services: Services) -> None:
         """Close partitions that nobody has used for `log_partitions_max_idle_ms`, or a bit more."""
         round_ms = max(self._settings.server.log_partitions_max_idle_ms // IDLE_ROUNDS, 1)
         memory = FreeMemory(self._clock, self._supervisor)
@@ -248,13 +250,13 @@ class Server:
         finally:
             memory.close()
 
-    async def _listen(self, services: Services, address: str) -> str:
+    async def _listen_kafka(self, services: Services, address: str) -> str:
         self._gateway = GatewayServer(services, self._make_connection)
         return joined_address(*await self._gateway.start(*split_address("server.kafka", address)))
 
-    async def _listen_natively(self, services: Services, address: str) -> str:
+    async def _listen_native(self, services: Services, address: str) -> str:
         # gRPC takes longer to load than everything else together.
-        from kledger.native.rpc_server import RpcServer
+        from kledger.native.rpc.server import RpcServer
 
         host, port = split_address("server.native", address)
         self._rpc = rpc = RpcServer(
@@ -279,7 +281,7 @@ class Server:
         except OSError as error:
             raise CannotStart(f"native {address}: {error}", is_mistake=True) from None
 
-    async def _listen_for_admins(self, address: str) -> str:
+    async def _listen_admin(self, address: str) -> str:
         # HTTP takes longer to load than the server to start.
         from kledger.admin.server import AdminServer
 
@@ -307,7 +309,7 @@ async def _check_address_free(name: str, address: str) -> None:
         raise CannotStart(f"{name} {address}: {error.strerror or error}", is_mistake=True) from None
 
 
-def _explained(error: BaseException, data: str | None) -> BaseException:
+def _start_error(error: BaseException, data: str | None) -> BaseException:
     """Turn what a start can end with into one line; anything else is a fault of ours.
 
     Args:

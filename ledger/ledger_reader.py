@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.entry import Entry
-from kledger.ledger.entry_search import EntrySearch
 from kledger.ledger.errors import (
     Fenced,
     InvalidArgument,
@@ -18,15 +17,16 @@ from kledger.ledger.errors import (
     LedgerError,
     NonRecoverable,
 )
-from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.position import LATEST, Position
-from kledger.ledger.services import StoreServices
+from kledger.ledger.reads.entry_search import EntrySearch
+from kledger.ledger.store_services import StoreServices
 
 STEP_ENTRIES_MAX = 512
 """Entries taken from memory at once: what a byte limit then leaves out was not copied for long."""
 STEP_BYTES_MAX = 4 << 20
 """Bytes that one call of the storage may return."""
-STEPS_PER_TURN = 64
+STEPS_PER_TICK = 64
 """Steps in memory after which the event loop gets a turn."""
 
 _new_tuple = tuple.__new__
@@ -75,24 +75,28 @@ class LedgerReader:
         if ledger_id == lac.ledger_id and 0 <= first <= lac.entry_id and max_position >= lac:
             wanted = min(count, lac.entry_id + 1 - first)
             if wanted <= STEP_ENTRIES_MAX:
-                run = self._cache.find_run(ledger_id)
-                found = run.slice(first, wanted, bytes_left) if run is not None else None
+                cached_ledger = self._cache.find_ledger(ledger_id)
+                found = (
+                    cached_ledger.slice(first, wanted, bytes_left)
+                    if cached_ledger is not None
+                    else None
+                )
                 return None if found is None else _entries(ledger_id, first, found)
-        place = self._state.place(start)
-        if place is None or place > max_position:
+        position = self._state.first_readable(start)
+        if position is None or position > max_position:
             return []
         entries: list[Entry] = []
         while True:
-            buffers = self._cached_step(place, count - len(entries), bytes_left, max_position)
+            buffers = self._cached_step(position, count - len(entries), bytes_left, max_position)
             if buffers is None:
                 return None
-            bytes_left = _take(entries, place, buffers, bytes_left)
+            bytes_left = _take(entries, position, buffers, bytes_left)
             if bytes_left == 0 or len(entries) >= count:
                 return entries
-            next_place = self._next_place(place, len(buffers), max_position)
-            if next_place is None:
+            next_position = self._next_position(position, len(buffers), max_position)
+            if next_position is None:
                 return entries
-            place = next_place
+            position = next_position
 
     async def read_entries(
         self, start: Position, count: int, bytes_max: int | None, max_position: Position
@@ -108,29 +112,29 @@ class LedgerReader:
         self._check_readable()
         bytes_left = _check_arguments(start, count, bytes_max, max_position)
         entries: list[Entry] = []
-        place = self._state.place(start)
+        position = self._state.first_readable(start)
         steps = 0
-        while place is not None and place <= max_position:
+        while position is not None and position <= max_position:
             limit = count - len(entries)
             try:
-                buffers, is_cut = await self._step(place, limit, bytes_left, max_position)
+                buffers, is_cut = await self._step(position, limit, bytes_left, max_position)
                 steps += 1
-                if steps % STEPS_PER_TURN == 0:
+                if steps % STEPS_PER_TICK == 0:
                     await self._services.clock.sleep(0)
                 self._check_readable()
             except LedgerError as error:
-                if not isinstance(error, Fenced) and not self._state.has_ledger(place.ledger_id):
+                if not isinstance(error, Fenced) and not self._state.has_ledger(position.ledger_id):
                     # Trimmed while it was read: such a ledger is skipped like one gone before.
-                    place = self._state.place(Position(place.ledger_id + 1, -1))
+                    position = self._state.first_readable(Position(position.ledger_id + 1, -1))
                     continue
                 if entries:
                     return entries
                 self._check_readable()  # entries of a deleted log are missing, not lost
                 raise
-            bytes_left = _take(entries, place, buffers, bytes_left)
+            bytes_left = _take(entries, position, buffers, bytes_left)
             if is_cut or not buffers or bytes_left == 0 or len(entries) >= count:
                 return entries
-            place = self._next_place(place, len(buffers), max_position)
+            position = self._next_position(position, len(buffers), max_position)
         return entries
 
     async def read_entry(self, position: Position) -> Entry:
@@ -143,7 +147,7 @@ class LedgerReader:
         self._check_readable()
         if not isinstance(position, Position):
             raise InvalidArgument(f"position: expected a Position, got {position!r}")
-        if self._state.place(position) != position:
+        if self._state.first_readable(position) != position:
             raise InvalidPosition(f"there is no entry at {position}, last is {self._state.lac}")
         try:
             buffers, _ = await self._step(position, 1, -1, LATEST)
@@ -158,37 +162,37 @@ class LedgerReader:
         return Entry(position, buffers[0])
 
     async def _step(
-        self, place: Position, count: int, bytes_left: int, max_position: Position
+        self, position: Position, count: int, bytes_left: int, max_position: Position
     ) -> tuple[Sequence[Buffer], bool]:
-        """Read on in the ledger of `place`, as far as one source goes.
+        """Read on in the ledger of `position`, as far as one source goes.
 
         Returns:
             What was found, and whether the next entry is known not to fit into the bytes left.
         """
-        buffers = self._cached_step(place, count, bytes_left, max_position)
+        buffers = self._cached_step(position, count, bytes_left, max_position)
         if buffers is not None:
             return buffers, False
-        return await self._stored_step(place, count, bytes_left, max_position)
+        return await self._stored_step(position, count, bytes_left, max_position)
 
     def _cached_step(
-        self, place: Position, count: int, bytes_left: int, max_position: Position
+        self, position: Position, count: int, bytes_left: int, max_position: Position
     ) -> list[Buffer] | None:
-        ledger_id, first = place
-        run = self._cache.find_run(ledger_id)
-        if run is None:
+        ledger_id, first = position
+        cached_ledger = self._cache.find_ledger(ledger_id)
+        if cached_ledger is None:
             return None
         upto = self._end_in_ledger(ledger_id, max_position)
-        return run.slice(first, min(count, upto - first, STEP_ENTRIES_MAX), bytes_left)
+        return cached_ledger.slice(first, min(count, upto - first, STEP_ENTRIES_MAX), bytes_left)
 
     async def _stored_step(
-        self, place: Position, count: int, bytes_left: int, max_position: Position
+        self, position: Position, count: int, bytes_left: int, max_position: Position
     ) -> tuple[Sequence[Buffer], bool]:
         """Read from the storage up to where the cache has the rest."""
-        ledger_id, first = place
+        ledger_id, first = position
         upto = self._end_in_ledger(ledger_id, max_position)
-        run = self._cache.find_run(ledger_id)
-        if run is not None and first < run.first_entry:
-            upto = min(upto, run.first_entry)
+        cached_ledger = self._cache.find_ledger(ledger_id)
+        if cached_ledger is not None and first < cached_ledger.first_entry:
+            upto = min(upto, cached_ledger.first_entry)
         limit = STEP_BYTES_MAX if bytes_left < 0 else min(bytes_left, STEP_BYTES_MAX)
         try:
             buffers = await self._services.cold_reads.read(
@@ -196,7 +200,7 @@ class LedgerReader:
             )
         except LedgerError as error:
             if self._state.has_ledger(ledger_id):  # what is trimmed meanwhile is no loss
-                self._services.health.failed(error, f"reading {self._name} at {place}")
+                self._services.health.failed(error, f"reading {self._name} at {position}")
             raise
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
 
@@ -207,13 +211,19 @@ class LedgerReader:
             return min(upto, max_position.entry_id + 1)
         return upto
 
-    def _next_place(self, place: Position, taken: int, max_position: Position) -> Position | None:
-        next_place = self._state.place(Position(place.ledger_id, place.entry_id + taken))
-        return None if next_place is None or next_place > max_position else next_place
+    def _next_position(
+        self, position: Position, taken: int, max_position: Position
+    ) -> Position | None:
+        next_position = self._state.first_readable(
+            Position(position.ledger_id, position.entry_id + taken)
+        )
+        return None if next_position is None or next_position > max_position else next_position
 
 
-def _take(entries: list[Entry], place: Position, buffers: Sequence[Buffer], bytes_left: int) -> int:
-    """Add buffers as entries from `place` on; return the bytes left: 0 = stop, -1 = no limit.
+def _take(
+    entries: list[Entry], position: Position, buffers: Sequence[Buffer], bytes_left: int
+) -> int:
+    """Add buffers as entries from `position` on; return the bytes left: 0 = stop, -1 = no limit.
 
     A first buffer above the limit is taken only when it is the first of the whole read.
     """
@@ -221,7 +231,7 @@ def _take(entries: list[Entry], place: Position, buffers: Sequence[Buffer], byte
         if entries and buffers and len(buffers[0]) > bytes_left:
             return 0
         bytes_left = max(0, bytes_left - sum(map(len, buffers)))
-    entries += _entries(place.ledger_id, place.entry_id, buffers)
+    entries += _entries(position.ledger_id, position.entry_id, buffers)
     return bytes_left
 
 

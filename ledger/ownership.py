@@ -11,17 +11,22 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 
+from kledger.ledger.commits.operations import Row, submitted
 from kledger.ledger.config import ManagedLedgerConfig
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.errors import Fenced, LedgerError
-from kledger.ledger.ledger_list_state import LedgerListState, MetadataChange
-from kledger.ledger.managed_ledger import ManagedLedger
-from kledger.ledger.metadata_change import change_rows
+from kledger.ledger.handle.managed_ledger import ManagedLedger
+from kledger.ledger.handle.metadata_change import change_rows
+from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange
 from kledger.ledger.name_set import NameSet
-from kledger.ledger.opening import Snapshot, load_deletions, load_snapshot, recovered_state
-from kledger.ledger.operations import Row, submitted
-from kledger.ledger.services import StoreServices
+from kledger.ledger.recovery import (
+    ManagedLedgerSnapshot,
+    load_deletions,
+    load_snapshot,
+    recovered_state,
+)
 from kledger.ledger.storage_health import READING_ROWS
+from kledger.ledger.store_services import StoreServices
 from kledger.runtime.blocking import Arguments, Result
 from kledger.runtime.keyed_locks import KeyedLocks
 
@@ -68,16 +73,16 @@ class Ownership:
         """
         if name in self._names or name in self._locks:
             return None
-        change, state = self._taken_over(Snapshot.of_new(self._services.ids.take()))
+        change, state = self._taken_over(ManagedLedgerSnapshot.of_new(self._services.ids.take()))
 
         def stored(error: LedgerError | None) -> None:
             if error is not None:
-                self._disown(handle)
+                self._unregister(handle)
                 lost(error)
 
         rows = [*change_rows(name, change), self._services.ids.row()]
         self._services.committer.submit_rows_lazily(rows, stored)
-        handle = self._own(name, state, config, ())
+        handle = self._register(name, state, config, ())
         return handle
 
     async def open(self, name: str, config: ManagedLedgerConfig) -> ManagedLedger:
@@ -89,9 +94,9 @@ class Ownership:
             self._check_usable()
             state, cursors = await self._recover(name)
             self._check_usable()
-            return self._own(name, state, config, cursors)
+            return self._register(name, state, config, cursors)
 
-    def _own(
+    def _register(
         self,
         name: str,
         state: LedgerListState,
@@ -107,12 +112,12 @@ class Ownership:
     async def _recover(self, name: str) -> tuple[LedgerListState, Sequence[StoredCursor]]:
         """Take over a managed ledger as it stands, or start one."""
         services = self._services
-        snapshot: Snapshot | None = None
+        snapshot: ManagedLedgerSnapshot | None = None
         if name in self._names:
             now_ms = services.clock.now_ms()
-            snapshot = await self._look(load_snapshot, services.engine, name, now_ms)
+            snapshot = await self._run_blocking(load_snapshot, services.engine, name, now_ms)
         if snapshot is None:
-            snapshot = Snapshot.of_new(services.ids.take())
+            snapshot = ManagedLedgerSnapshot.of_new(services.ids.take())
         change, state = self._taken_over(snapshot)
         rows = [*change_rows(name, change), services.ids.row()]
         await self._commit_rows(rows, drops=change.removed)
@@ -120,7 +125,9 @@ class Ownership:
             services.forget_ledger(ledger_id)
         return state, snapshot.cursors
 
-    def _taken_over(self, snapshot: Snapshot) -> tuple[MetadataChange, LedgerListState]:
+    def _taken_over(
+        self, snapshot: ManagedLedgerSnapshot
+    ) -> tuple[MetadataChange, LedgerListState]:
         services = self._services
         return recovered_state(
             snapshot, new_ledger_id=services.ids.take(), now_ms=services.clock.now_ms()
@@ -170,14 +177,16 @@ class Ownership:
     async def _delete_rows(self, names: Sequence[str]) -> None:
         if not names:
             return
-        rows, ledger_ids = await self._look(load_deletions, self._services.engine, names)
+        rows, ledger_ids = await self._run_blocking(load_deletions, self._services.engine, names)
         await self._commit_rows(rows, drops=ledger_ids)
         for ledger_id in ledger_ids:
             self._services.forget_ledger(ledger_id)
 
     # Inside
 
-    async def _look(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+    async def _run_blocking(
+        self, call: Callable[[*Arguments], Result], *arguments: *Arguments
+    ) -> Result:
         """Look something up in a thread; a successor on the engine may change it meanwhile."""
         try:
             with self._services.health.translating(READING_ROWS):
@@ -196,7 +205,7 @@ class Ownership:
             del self._handles[handle.name]
             self._services.versions.forget(handle.name)
 
-    def _disown(self, handle: ManagedLedger) -> None:
+    def _unregister(self, handle: ManagedLedger) -> None:
         """A managed ledger that was just created does not exist after all."""
         self._names.discard(handle.name)
         self._forget(handle)

@@ -22,14 +22,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from kledger.ledger.committer import Committer
+from kledger.ledger.commits.committer import Committer
+from kledger.ledger.commits.operations import RowsDone, submitted
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.errors import LedgerError, from_engine
-from kledger.ledger.operations import RowsDone, submitted
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import Unit
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.pace import Pace, pace_by
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
@@ -44,7 +44,7 @@ FAULTS_IN_A_ROW_MAX = 10
 """What fails in so many rounds is broken for good."""
 BUSY_DEAD_SHARE_MAX = 0.5
 """Of the log, while others append."""
-PIECE_BYTES = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 """Data in one piece: what a producer's group may have to wait for."""
 
 
@@ -84,7 +84,7 @@ class SpaceReclaim:
         self._is_closing = False
         self._is_waiting = False
         self._faults_in_a_row = 0
-        self._own_turns = self._turns_seen = self._busy_until_ms = 0
+        self._own_ticks = self._ticks_seen = self._busy_until_ms = 0
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -97,10 +97,10 @@ class SpaceReclaim:
     def _begin(self, version: int | None = None) -> None:
         """Begin to work; after a fault, when something beyond a version of `_changed` is there."""
         if not (self._is_closing or self._supervisor.is_closed):
-            unit = Unit("background work", "reclaiming space", self._begin_again)
+            unit = NamedUnit("background work", "reclaiming space", self._restart)
             self._task = self._supervisor.spawn(self._work(version), "ledger space", unit=unit)
 
-    def _begin_again(self) -> None:
+    def _restart(self) -> None:
         """Go on after a fault. The pause does not depend on the clock: that may be what fails."""
         self._faults_in_a_row += 1
         if self._faults_in_a_row >= FAULTS_IN_A_ROW_MAX:
@@ -151,25 +151,25 @@ class SpaceReclaim:
     # Inside
 
     def _next_moves(self, share: float) -> CommitGroup | None:
-        return self._engine.next_moves(dead_share_max=share, bytes_max=PIECE_BYTES)
+        return self._engine.next_moves(dead_share_max=share, bytes_max=CHUNK_BYTES)
 
     def _submit(self, group: CommitGroup, done: RowsDone) -> None:
-        turns = self._committer.turn_count
+        ticks = self._committer.tick_count
         self._committer.submit_group(group, done)
-        self._own_turns += self._committer.turn_count - turns
+        self._own_ticks += self._committer.tick_count - ticks
 
     def _is_idle(self) -> bool:
         """Whether nobody else has submitted anything for a while, as far as was looked."""
-        now_ms, turns = self._clock.monotonic_ms(), self._committer.turn_count - self._own_turns
-        if turns != self._turns_seen:
-            self._turns_seen = turns
+        now_ms, ticks = self._clock.monotonic_ms(), self._committer.tick_count - self._own_ticks
+        if ticks != self._ticks_seen:
+            self._ticks_seen = ticks
             self._busy_until_ms = now_ms + IDLE_MS
         return now_ms >= self._busy_until_ms
 
     async def _work(self, version: int | None) -> None:
         if version is not None:
             await self._waiting(self._changed.wait_beyond(version))
-        period_ms = 1000 * PIECE_BYTES / self._bytes_per_second
+        period_ms = 1000 * CHUNK_BYTES / self._bytes_per_second
         pace = pace_by(self._clock, period_ms=period_ms)
         while not self._is_closing:
             self._is_idle()  # notes what has gone on until now

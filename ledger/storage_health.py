@@ -57,8 +57,8 @@ class StorageTroubleKind(StrEnum):
 
 
 READING_ROWS = "reading rows of the index"
-OVER_BY_A_WRITE = (StorageTroubleKind.DISK_FULL, StorageTroubleKind.WRITE_FAILED)
-OVER_BY_TIME = (StorageTroubleKind.OPEN_FILES, StorageTroubleKind.READ_FAILED)
+CLEARED_BY_WRITE = (StorageTroubleKind.DISK_FULL, StorageTroubleKind.WRITE_FAILED)
+CLEARED_BY_TIME = (StorageTroubleKind.OPEN_FILES, StorageTroubleKind.READ_FAILED)
 
 
 @dataclass(slots=True)
@@ -113,14 +113,14 @@ class StorageHealth:
             return
         now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
         self._errors[kind].value += 1
-        self._forget_what_is_over()
+        self._drop_cleared()
         trouble = self._troubles.get(kind)
         if trouble is None:
             trouble = self._troubles[kind] = StorageTrouble(kind, "", wall_ms, wall_ms)
         trouble.what = f"{what}: {error}"
         trouble.last_ms, trouble.seen_ms = wall_ms, now_ms
         trouble.count += 1
-        self._is_write_failing = self._is_write_failing or kind in OVER_BY_A_WRITE
+        self._is_write_failing = self._is_write_failing or kind in CLEARED_BY_WRITE
         self._log(trouble, now_ms)
 
     @contextmanager
@@ -132,21 +132,21 @@ class StorageHealth:
             self.failed(error, what)
             raise from_engine(error) from error
 
-    def wrote(self) -> None:
+    def write_succeeded(self) -> None:
         """Take in that a write has succeeded. On the path of every group."""
         if self._is_write_failing:
             self._is_write_failing = False
-            for kind in OVER_BY_A_WRITE:
+            for kind in CLEARED_BY_WRITE:
                 self._end(kind)
 
     def troubles(self) -> list[StorageTrouble]:
         """Return what is going on."""
-        self._forget_what_is_over()
+        self._drop_cleared()
         return list(self._troubles.values())
 
-    def _forget_what_is_over(self) -> None:
+    def _drop_cleared(self) -> None:
         now_ms = self._clock.monotonic_ms()
-        for kind in OVER_BY_TIME:
+        for kind in CLEARED_BY_TIME:
             trouble = self._troubles.get(kind)
             if trouble is not None and now_ms - trouble.seen_ms >= RECENT_MS:
                 self._end(kind)
@@ -170,7 +170,7 @@ class StorageHealth:
 def kind_of(error: Exception) -> StorageTroubleKind | None:
     """Tell which kind of failure an error and its causes tell of, None: none of the storage."""
     causes = list(_causes(error))
-    if any(_has_no_file_left(each) for each in causes):
+    if any(_is_out_of_files(each) for each in causes):
         return StorageTroubleKind.OPEN_FILES
     if any(isinstance(each, EntryCorrupt | EntryMissing | NonRecoverable) for each in causes):
         return StorageTroubleKind.CORRUPT_ENTRY
@@ -191,7 +191,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _has_no_file_left(error: BaseException) -> bool:
+def _is_out_of_files(error: BaseException) -> bool:
     if isinstance(error, OSError):
         return error.errno in _NO_FILE_LEFT
     return _NO_FILE_LEFT_TEXT in str(error)

@@ -14,32 +14,32 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-from kledger.ledger import keys
-from kledger.ledger.cold_reads import ColdReads
-from kledger.ledger.committer import Committer
+from kledger.ledger.commits.committer import Committer
+from kledger.ledger.commits.operations import Row, RowsDone, submitted
+from kledger.ledger.commits.store_threads import LOOP_COST_PER_TICK_MAX, StoreThreads
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.engine.base import StorageEngine
-from kledger.ledger.entry_cache import EntryCache
 from kledger.ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
-from kledger.ledger.ledger_list_state import LedgerInfo
-from kledger.ledger.managed_ledger import ManagedLedger
-from kledger.ledger.opening import (
+from kledger.ledger.handle.managed_ledger import ManagedLedger
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.ledger_list_state import LedgerInfo
+from kledger.ledger.ownership import Ownership
+from kledger.ledger.reads.cold_reads import ColdReads
+from kledger.ledger.reads.entry_cache import EntryCache
+from kledger.ledger.recovery import (
     load_ledgers,
     load_store,
     on_loop_bytes_max,
     open_engine,
     read_ahead_bytes_max,
 )
-from kledger.ledger.operations import Row, RowsDone, submitted
-from kledger.ledger.ownership import Ownership
-from kledger.ledger.services import IdCounter, MetadataVersions, StoreServices
 from kledger.ledger.space_reclaim import SpaceReclaim
 from kledger.ledger.storage_health import READING_ROWS, StorageHealth
-from kledger.ledger.threads import LOOP_COST_PER_TICK_MAX, StoreThreads
+from kledger.ledger.store_services import IdCounter, MetadataVersions, StoreServices
 from kledger.runtime.blocking import Arguments, Result
 from kledger.runtime.clock import Clock, SystemClock
+from kledger.runtime.compute_pool import ComputePool
 from kledger.runtime.containment import Containment
-from kledger.runtime.long_calls import LongCalls
 from kledger.runtime.metrics import Metrics
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -64,7 +64,7 @@ class LedgerStore:
         """Use `open`."""
         self.config = config
         self.clock = clock
-        self.on_fatal: Callable[[LedgerError], None] = _unheard_fatal
+        self.on_fatal: Callable[[LedgerError], None] = _ignore_fatal
         """Called once when the store stops for good; the owner of the process decides."""
         self.metrics = Metrics()
         """Of cursors; who runs the process may count its own things beside them."""
@@ -72,7 +72,9 @@ class LedgerStore:
         """Where faults of parts of this store end; for who works on top of it, too."""
         self.health = StorageHealth(clock, self.metrics)
         """What is wrong with the storage, for who looks after the server."""
-        self.long_calls = LongCalls(threads.long_calls(), cost_per_tick_max=LOOP_COST_PER_TICK_MAX)
+        self.compute_pool = ComputePool(
+            threads.compute_pool(), cost_per_tick_max=LOOP_COST_PER_TICK_MAX
+        )
         """For the rooms above, which alone know what is in an entry."""
         self.path = path
         self._engine_given = engine
@@ -144,7 +146,7 @@ class LedgerStore:
             self._is_closed = True
             return
         self._is_closed = True
-        self.long_calls.close()
+        self.compute_pool.close()
         await self._ownership.settle()
         await self._ownership.close()
         await self._reclaim.close()
@@ -362,7 +364,7 @@ class LedgerStore:
         try:
             if engine is None:
                 engine = await pool.run(open_engine, self.path, self.config)
-            await _take_over(engine)
+            await _fence_previous_store(engine)
             next_id, names = await pool.run(load_store, engine)
         except Exception as error:
             if engine is not None and self._engine_given is None:
@@ -438,10 +440,10 @@ class LedgerStore:
                 raise from_engine(error) from error
 
 
-async def _take_over(engine: StorageEngine) -> None:
+async def _fence_previous_store(engine: StorageEngine) -> None:
     """Fence the store that has the engine open, if there is one, and wait for what it does."""
     if store := _stores.get(id(engine)):
-        await store._committer.leave()
+        await store._committer.detach()
 
 
 def abandon_engine(engine: StorageEngine) -> None:
@@ -455,5 +457,5 @@ def _check_name(name: str) -> None:
         raise InvalidArgument(f"a managed ledger needs a name, got {name!r}")
 
 
-def _unheard_fatal(error: LedgerError) -> None:
+def _ignore_fatal(error: LedgerError) -> None:
     """Whoever runs the process sets `on_fatal`; a library must not end it."""

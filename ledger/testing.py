@@ -12,7 +12,7 @@ from kledger.runtime.manual_clock import ManualClock
 __all__ = ["OPERATIONS", "FaultyEngine", "Hold", "ManualClock"]
 
 
-class FaultyEngine(faulty.FaultyEngine):
+class FaultyEngine(faulty.FaultInjectingEngine):
     """The usual engine for a path (None: memory), with faults where a test wants them."""
 
     def _end_owner(self) -> None:

@@ -20,8 +20,8 @@ import struct
 from dataclasses import dataclass, field
 
 from kledger.ledger import Position
+from kledger.native.broker import RecordLocation, RecordPosition
 from kledger.native.errors import InvalidArgument
-from kledger.native.seam import MessagePlace, RecordLocation
 from kledger.subscriptions.model import ALL, Acknowledgement
 
 _LAYOUT = struct.Struct(">Bqqiii")
@@ -56,9 +56,9 @@ class MessageId:
         return Position(self.ledger_id, self.entry_id)
 
     @property
-    def place(self) -> MessagePlace:
+    def record_position(self) -> RecordPosition:
         """The record in its partition."""
-        return MessagePlace(self.position, self.batch_index)
+        return RecordPosition(self.position, self.batch_index)
 
     def to_bytes(self) -> bytes:
         """Return a form that can be kept; `from_bytes` makes an equal id of it.
@@ -102,7 +102,7 @@ class MessageId:
     @classmethod
     def at(cls, record: RecordLocation, partition: int) -> "MessageId":
         """Return the id of a record that the server has named."""
-        (ledger_id, entry_id), batch_index = record.place
+        (ledger_id, entry_id), batch_index = record.record_position
         offset = None if record.offset < 0 else record.offset
         return cls(ledger_id, entry_id, batch_index, partition, record.batch_size, None, offset)
 

@@ -9,7 +9,7 @@ Must not know: links, what is in a batch.
 
 from kledger.batches.builder import BatchProducer
 
-PRODUCER_IDS = 1 << 62
+PRODUCER_ID_COUNT = 1 << 62
 """Ids given out by a server count from 0; one that is drawn is none of them."""
 EPOCH_MAX = 0x7FFF
 SEQUENCE_MASK = 0x7FFF_FFFF

@@ -10,8 +10,15 @@ from kledger.offsets.offsets_state import (
     CommittedOffset,
     ExpiryRule,
     OffsetsState,
-    Place,
+    TopicPartition,
 )
 from kledger.offsets.store import OffsetStore
 
-__all__ = ["NO_EXPIRY", "CommittedOffset", "ExpiryRule", "OffsetStore", "OffsetsState", "Place"]
+__all__ = [
+    "NO_EXPIRY",
+    "CommittedOffset",
+    "ExpiryRule",
+    "OffsetStore",
+    "OffsetsState",
+    "TopicPartition",
+]

@@ -15,7 +15,7 @@ NO_EXPIRY: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """One partition, by name."""
 
     topic: str
@@ -53,8 +53,8 @@ class ExpiryRule:
     kept_topics: frozenset[str] = frozenset()
 
 
-Places = dict[Place, CommittedOffset]
-_NOTHING: Final[Mapping[Place, CommittedOffset]] = {}
+OffsetsByPartition = dict[TopicPartition, CommittedOffset]
+_NOTHING: Final[Mapping[TopicPartition, CommittedOffset]] = {}
 
 
 class OffsetsState:
@@ -63,34 +63,40 @@ class OffsetsState:
     __slots__ = ("_committed", "_pending", "_unstable")
 
     def __init__(self) -> None:
-        self._committed: dict[str, Places] = {}
-        self._pending: dict[int, dict[str, Places]] = {}
-        self._unstable: dict[str, dict[Place, set[int]]] = {}  # whose transactions may change each
+        self._committed: dict[str, OffsetsByPartition] = {}
+        self._pending: dict[int, dict[str, OffsetsByPartition]] = {}
+        self._unstable: dict[
+            str, dict[TopicPartition, set[int]]
+        ] = {}  # whose transactions may change each
 
-    def apply(self, group: str, place: Place, committed: CommittedOffset | None) -> None:
+    def apply(
+        self, group: str, topic_partition: TopicPartition, committed: CommittedOffset | None
+    ) -> None:
         """Take over a durable row, or the deletion of one when `committed` is None."""
         if committed is not None:
-            self._committed.setdefault(group, {})[place] = committed
+            self._committed.setdefault(group, {})[topic_partition] = committed
             return
-        places = self._committed.get(group)
-        if places is not None:
-            places.pop(place, None)
-            if not places:
+        partition_offsets = self._committed.get(group)
+        if partition_offsets is not None:
+            partition_offsets.pop(topic_partition, None)
+            if not partition_offsets:
                 del self._committed[group]
 
-    def committed(self, group: str, place: Place) -> CommittedOffset | None:
+    def committed(self, group: str, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Return the last durable commit, or None."""
-        places = self._committed.get(group)
-        return None if places is None else places.get(place)
+        partition_offsets = self._committed.get(group)
+        return None if partition_offsets is None else partition_offsets.get(topic_partition)
 
-    def all_committed(self, group: str) -> Mapping[Place, CommittedOffset]:
+    def all_committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return every commit of a group; a view, not to be kept across other calls."""
         return self._committed.get(group, _NOTHING)
 
     def lowest_committed(self, topic: str, topic_id: uuid.UUID, partition: int) -> int | None:
         """Return the lowest offset that any group has committed of a partition, None without."""
-        place = Place(topic, partition)
-        found = (places.get(place) for places in self._committed.values())
+        topic_partition = TopicPartition(topic, partition)
+        found = (
+            partition_offsets.get(topic_partition) for partition_offsets in self._committed.values()
+        )
         return min(
             (e.offset for e in found if e is not None and e.topic_id == topic_id), default=None
         )
@@ -104,58 +110,60 @@ class OffsetsState:
         """Whether the group has any commit, durable or pending."""
         return group in self._committed or group in self._unstable
 
-    def expired(self, group: str, rule: ExpiryRule) -> list[Place]:
+    def expired(self, group: str, rule: ExpiryRule) -> list[TopicPartition]:
         """Return the places whose offsets the rule no longer keeps. Pending ones are kept."""
         return [
-            place
-            for place, committed in self.all_committed(group).items()
-            if place.topic not in rule.kept_topics
+            topic_partition
+            for topic_partition, committed in self.all_committed(group).items()
+            if topic_partition.topic not in rule.kept_topics
             and _is_expired(committed, rule)
-            and not self.has_pending(group, place)
+            and not self.has_pending(group, topic_partition)
         ]
 
     # Transactions: offsets that a producer sent, waiting for its commit or abort.
 
     def add_pending(
-        self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset]
+        self, producer_id: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         """Keep offsets of an open transaction; a later one for the same place replaces it."""
         if offsets:
             self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(offsets)
             unstable = self._unstable.setdefault(group, {})
-            for place in offsets:
-                unstable.setdefault(place, set()).add(producer_id)
+            for topic_partition in offsets:
+                unstable.setdefault(topic_partition, set()).add(producer_id)
 
     def is_unstable(self, group: str) -> bool:
         """Whether an open transaction may still change any offset of the group."""
         return group in self._unstable
 
-    def has_pending(self, group: str, place: Place) -> bool:
+    def has_pending(self, group: str, topic_partition: TopicPartition) -> bool:
         """Whether an open transaction may still change the offset of that place."""
-        return place in self._unstable.get(group, _NOTHING)
+        return topic_partition in self._unstable.get(group, _NOTHING)
 
-    def pending(self, producer_id: int) -> Mapping[str, Mapping[Place, CommittedOffset]]:
+    def pending(self, producer_id: int) -> Mapping[str, Mapping[TopicPartition, CommittedOffset]]:
         """Return what the producer's transaction would commit, by group."""
         return self._pending.get(producer_id, {})
 
-    def pending_at(self, group: str, place: Place) -> dict[int, CommittedOffset]:
+    def pending_at(self, group: str, topic_partition: TopicPartition) -> dict[int, CommittedOffset]:
         """Return what open transactions would commit for one place, by producer."""
-        producers = self._unstable.get(group, {}).get(place, ())
-        return {each: self._pending[each][group][place] for each in producers}
+        producers = self._unstable.get(group, {}).get(topic_partition, ())
+        return {each: self._pending[each][group][topic_partition] for each in producers}
 
-    def pending_places(self, group: str) -> list[Place]:
+    def pending_topic_partitions(self, group: str) -> list[TopicPartition]:
         """Return the places of a group that open transactions may still change."""
         return list(self._unstable.get(group, ()))
 
-    def is_overtaken(self, group: str, place: Place, pending: CommittedOffset) -> bool:
+    def is_superseded(
+        self, group: str, topic_partition: TopicPartition, pending: CommittedOffset
+    ) -> bool:
         """Whether a later offset than that pending one has been committed."""
-        committed = self.committed(group, place)
+        committed = self.committed(group, topic_partition)
         return committed is not None and committed.commit_ms > pending.commit_ms
 
-    def drop_pending(self, group: str, place: Place) -> None:
+    def drop_pending(self, group: str, topic_partition: TopicPartition) -> None:
         """Forget what open transactions would commit for a place whose offset was deleted."""
-        for producer_id in self._unstable.get(group, {}).get(place, set()).copy():
-            self._drop(producer_id, group, place)
+        for producer_id in self._unstable.get(group, {}).get(topic_partition, set()).copy():
+            self._drop(producer_id, group, topic_partition)
 
     def end_pending(self, producer_id: int) -> None:
         """Forget the pending offsets of a transaction that ended.
@@ -163,19 +171,19 @@ class OffsetsState:
         On a commit the caller makes them durable first and gives each to `apply`.
         """
         for group, offsets in list(self.pending(producer_id).items()):
-            for place in list(offsets):
-                self._drop(producer_id, group, place)
+            for topic_partition in list(offsets):
+                self._drop(producer_id, group, topic_partition)
 
-    def _drop(self, producer_id: int, group: str, place: Place) -> None:
+    def _drop(self, producer_id: int, group: str, topic_partition: TopicPartition) -> None:
         groups, unstable = self._pending[producer_id], self._unstable[group]
-        del groups[group][place]
+        del groups[group][topic_partition]
         if not groups[group]:
             del groups[group]
         if not groups:
             del self._pending[producer_id]
-        unstable[place].discard(producer_id)
-        if not unstable[place]:
-            del unstable[place]
+        unstable[topic_partition].discard(producer_id)
+        if not unstable[topic_partition]:
+            del unstable[topic_partition]
         if not unstable:
             del self._unstable[group]
 

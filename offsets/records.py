@@ -22,7 +22,7 @@ import struct
 import uuid
 from typing import Final
 
-from kledger.offsets.offsets_state import CommittedOffset, Place
+from kledger.offsets.offsets_state import CommittedOffset, TopicPartition
 
 KEY_PREFIX: Final = b"offset\x01"
 PENDING_PREFIX: Final = b"pending-offset\x01"
@@ -44,32 +44,32 @@ def group_prefix(group: str) -> bytes:
     return KEY_PREFIX + _LENGTH.pack(len(encoded)) + encoded
 
 
-def encode_key(group: str, place: Place) -> bytes:
+def encode_key(group: str, topic_partition: TopicPartition) -> bytes:
     """Return the key of one committed offset."""
-    topic = place.topic.encode()
+    topic = topic_partition.topic.encode()
     return b"".join(
         (
             group_prefix(group),
             _LENGTH.pack(len(topic)),
             topic,
-            _PARTITION.pack(place.partition),
+            _PARTITION.pack(topic_partition.partition),
         )
     )
 
 
-def decode_key(key: bytes) -> tuple[str, Place]:
+def decode_key(key: bytes) -> tuple[str, TopicPartition]:
     """Return group and place of a key made by `encode_key`."""
     group, position = _text(key, len(KEY_PREFIX))
     topic, position = _text(key, position)
-    return group, Place(topic, _PARTITION.unpack_from(key, position)[0])
+    return group, TopicPartition(topic, _PARTITION.unpack_from(key, position)[0])
 
 
-def encode_pending_key(producer_id: int, group: str, place: Place) -> bytes:
+def encode_pending_key(producer_id: int, group: str, topic_partition: TopicPartition) -> bytes:
     """Return the key of an offset that waits for the end of a transaction."""
-    return PENDING_PREFIX + _PRODUCER.pack(producer_id) + encode_key(group, place)
+    return PENDING_PREFIX + _PRODUCER.pack(producer_id) + encode_key(group, topic_partition)
 
 
-def decode_pending_key(key: bytes) -> tuple[int, str, Place]:
+def decode_pending_key(key: bytes) -> tuple[int, str, TopicPartition]:
     """Return producer id, group and place of a key made by `encode_pending_key`."""
     start = len(PENDING_PREFIX)
     (producer_id,) = _PRODUCER.unpack_from(key, start)

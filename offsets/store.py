@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from kledger.ledger import LedgerError, LedgerStore
-from kledger.offsets.offsets_state import CommittedOffset, OffsetsState, Place
+from kledger.offsets.offsets_state import CommittedOffset, OffsetsState, TopicPartition
 from kledger.offsets.records import (
     KEY_PREFIX,
     PENDING_PREFIX,
@@ -30,17 +30,17 @@ _COMMITTED: Final = -1
 """In place of a producer: the offset waits for no transaction."""
 
 
-class _Write(NamedTuple):
+class _PendingWrite(NamedTuple):
     """Rows of one group that are on their way.
 
     Attributes:
         offsets: what is stored, none by a deletion.
-        gone: the places of a deletion.
+        deleted: the places of a deletion.
         producer_id: whose transaction the offsets belong to, _COMMITTED without one.
     """
 
-    offsets: Mapping[Place, CommittedOffset]
-    gone: frozenset[Place] = frozenset()
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    deleted: frozenset[TopicPartition] = frozenset()
     producer_id: int = _COMMITTED
 
 
@@ -51,7 +51,7 @@ class OffsetStore:
 
     def __init__(self, store: LedgerStore, state: OffsetsState) -> None:
         self._store = store
-        self._in_flight: dict[str, deque[_Write]] = {}
+        self._in_flight: dict[str, deque[_PendingWrite]] = {}
         self.state = state
 
     @classmethod
@@ -59,143 +59,182 @@ class OffsetStore:
         """Read every stored offset through `apply`."""
         state = OffsetsState()
         for key, value in store.scan_rows(KEY_PREFIX):
-            group, place = decode_key(key)
-            state.apply(group, place, decode_value(value))
+            group, topic_partition = decode_key(key)
+            state.apply(group, topic_partition, decode_value(value))
         for key, value in store.scan_rows(PENDING_PREFIX):
-            producer_id, group, place = decode_pending_key(key)
-            state.add_pending(producer_id, group, {place: decode_value(value)})
+            producer_id, group, topic_partition = decode_pending_key(key)
+            state.add_pending(producer_id, group, {topic_partition: decode_value(value)})
         return cls(store, state)
 
     def is_committing(self, group: str) -> bool:
         """Whether offsets of the group are on their way and not visible yet."""
         return any(write.offsets for write in self._in_flight.get(group, ()))
 
-    def places(self, group: str) -> set[Place]:
+    def topic_partitions(self, group: str) -> set[TopicPartition]:
         """Return every place of the group that has a row, or will have one in a moment."""
         return set(self._last_offsets(group))
 
-    def places_of_topics(self, topic_ids: Set[UUID]) -> dict[str, list[Place]]:
+    def topic_partitions_of(self, topic_ids: Set[UUID]) -> dict[str, list[TopicPartition]]:
         """Return by group the places whose offsets name the topics, when all under way landed."""
         found = {}
         for group in {*self.state.groups(), *self._in_flight}:
             last = self._last_offsets(group)
-            places = [place for place, offset in last.items() if offset.topic_id in topic_ids]
-            if places:
-                found[group] = places
+            topic_partitions = [
+                topic_partition
+                for topic_partition, offset in last.items()
+                if offset.topic_id in topic_ids
+            ]
+            if topic_partitions:
+                found[group] = topic_partitions
         return found
 
-    def _last_offsets(self, group: str) -> Mapping[Place, CommittedOffset]:
+    def _last_offsets(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
         """Return the last offset of each place: one that is coming, committed, or pending."""
         committed = self.state.all_committed(group)
         if group not in self._in_flight and not self.state.is_unstable(group):
             return committed
-        last: dict[Place, CommittedOffset] = {}
-        for place in self.state.pending_places(group):
-            (*_, last[place]) = self.state.pending_at(group, place).values()
+        last: dict[TopicPartition, CommittedOffset] = {}
+        for topic_partition in self.state.pending_topic_partitions(group):
+            (*_, last[topic_partition]) = self.state.pending_at(group, topic_partition).values()
         last.update(committed)
         for write in self._in_flight.get(group, ()):
             last.update(write.offsets)
         return last
 
     def commit_nowait(
-        self, group: str, offsets: Sequence[tuple[Place, CommittedOffset]], done: Done
+        self, group: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]], done: Done
     ) -> None:
         """Store offsets of one group in one atomic write; `done` is called on the loop."""
         stored = dict(offsets)
         if self.state.is_unstable(group) or group in self._in_flight:
-            stored = {place: self._in_turn(group, place, stored[place]) for place in stored}
+            stored = {
+                topic_partition: self._with_time_in_order(
+                    group, topic_partition, stored[topic_partition]
+                )
+                for topic_partition in stored
+            }
         rows: list[Row] = [
-            (encode_key(group, place), encode_value(committed))
-            for place, committed in stored.items()
+            (encode_key(group, topic_partition), encode_value(committed))
+            for topic_partition, committed in stored.items()
         ]
 
         def apply() -> None:
-            for place, committed in stored.items():
-                self.state.apply(group, place, committed)
+            for topic_partition, committed in stored.items():
+                self.state.apply(group, topic_partition, committed)
 
-        self._submit({group: _Write(stored)}, rows, apply, done)
+        self._submit({group: _PendingWrite(stored)}, rows, apply, done)
 
     def delete_nowait(
-        self, group: str, places: Iterable[Place], done: Done, *, more_rows: Sequence[Row] = ()
+        self,
+        group: str,
+        topic_partitions: Iterable[TopicPartition],
+        done: Done,
+        *,
+        more_rows: Sequence[Row] = (),
     ) -> None:
         """Delete offsets of one group, pending ones too, atomically with `more_rows`."""
-        gone = frozenset(places)
+        deleted = frozenset(topic_partitions)
         rows: list[Row] = []
-        for place in gone:
-            rows.append((encode_key(group, place), None))
-            producers = {each for each, _ in self._offsets_at(group, place)} - {_COMMITTED}
-            rows += [(encode_pending_key(each, group, place), None) for each in sorted(producers)]
+        for topic_partition in deleted:
+            rows.append((encode_key(group, topic_partition), None))
+            producers = {each for each, _ in self._offsets_at(group, topic_partition)} - {
+                _COMMITTED
+            }
+            rows += [
+                (encode_pending_key(each, group, topic_partition), None)
+                for each in sorted(producers)
+            ]
         rows.extend(more_rows)
 
         def apply() -> None:
-            for place in gone:
-                self.state.apply(group, place, None)
-                self.state.drop_pending(group, place)
+            for topic_partition in deleted:
+                self.state.apply(group, topic_partition, None)
+                self.state.drop_pending(group, topic_partition)
 
-        self._submit({group: _Write({}, gone)}, rows, apply, done)
+        self._submit({group: _PendingWrite({}, deleted)}, rows, apply, done)
 
     # Transactions
 
     def add_pending_nowait(
-        self, producer_id: int, group: str, offsets: Mapping[Place, CommittedOffset], done: Done
+        self,
+        producer_id: int,
+        group: str,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        done: Done,
     ) -> None:
         """Store offsets that an open transaction would commit; nobody sees them before it does."""
         stored = {
-            place: self._in_turn(group, place, offsets[place], is_pending=True) for place in offsets
+            topic_partition: self._with_time_in_order(
+                group, topic_partition, offsets[topic_partition], is_pending=True
+            )
+            for topic_partition in offsets
         }
         rows: list[Row] = [
-            (encode_pending_key(producer_id, group, place), encode_value(committed))
-            for place, committed in stored.items()
+            (encode_pending_key(producer_id, group, topic_partition), encode_value(committed))
+            for topic_partition, committed in stored.items()
         ]
 
         def apply() -> None:
             self.state.add_pending(producer_id, group, stored)
 
-        self._submit({group: _Write(stored, producer_id=producer_id)}, rows, apply, done)
+        self._submit({group: _PendingWrite(stored, producer_id=producer_id)}, rows, apply, done)
 
     def end_nowait(
         self, producer_id: int, done: Done, *, is_commit: bool, more_rows: Sequence[Row] = ()
     ) -> None:
         """End a producer's pending offsets, atomically with `more_rows`, which tell the outcome."""
         rows: list[Row] = []
-        writes: dict[str, _Write] = {}
+        writes: dict[str, _PendingWrite] = {}
         for group, offsets in self.state.pending(producer_id).items():
-            rows += [(encode_pending_key(producer_id, group, place), None) for place in offsets]
-            hold = {
-                place: each
-                for place, each in offsets.items()
-                if is_commit and self._will_hold(group, place, each)
+            rows += [
+                (encode_pending_key(producer_id, group, topic_partition), None)
+                for topic_partition in offsets
+            ]
+            applied = {
+                topic_partition: each
+                for topic_partition, each in offsets.items()
+                if is_commit and self._will_apply(group, topic_partition, each)
             }
-            rows += [(encode_key(group, place), encode_value(hold[place])) for place in hold]
-            writes[group] = _Write(hold)
+            rows += [
+                (encode_key(group, topic_partition), encode_value(applied[topic_partition]))
+                for topic_partition in applied
+            ]
+            writes[group] = _PendingWrite(applied)
         rows.extend(more_rows)
 
         def apply() -> None:
             for group, write in writes.items():
-                for place, committed in write.offsets.items():
-                    self.state.apply(group, place, committed)
+                for topic_partition, committed in write.offsets.items():
+                    self.state.apply(group, topic_partition, committed)
             self.state.end_pending(producer_id)
 
         self._submit(writes, rows, apply, done)
 
     # Order: what was sent last holds, whenever transactions end.
 
-    def _offsets_at(self, group: str, place: Place) -> Iterator[tuple[int, CommittedOffset]]:
+    def _offsets_at(
+        self, group: str, topic_partition: TopicPartition
+    ) -> Iterator[tuple[int, CommittedOffset]]:
         """Iterate over all offsets of one place with their producers, those on their way too."""
-        committed = self.state.committed(group, place)
+        committed = self.state.committed(group, topic_partition)
         if committed is not None:
             yield _COMMITTED, committed
-        yield from self.state.pending_at(group, place).items()
+        yield from self.state.pending_at(group, topic_partition).items()
         for write in self._in_flight.get(group, ()):
-            if place in write.offsets:
-                yield write.producer_id, write.offsets[place]
+            if topic_partition in write.offsets:
+                yield write.producer_id, write.offsets[topic_partition]
 
-    def _in_turn(
-        self, group: str, place: Place, committed: CommittedOffset, *, is_pending: bool = False
+    def _with_time_in_order(
+        self,
+        group: str,
+        topic_partition: TopicPartition,
+        committed: CommittedOffset,
+        *,
+        is_pending: bool = False,
     ) -> CommittedOffset:
         """Give an offset a time that is later than those it comes after, as far as it matters."""
         earliest_ms = committed.commit_ms
-        for producer_id, each in self._offsets_at(group, place):
+        for producer_id, each in self._offsets_at(group, topic_partition):
             if producer_id != _COMMITTED:
                 earliest_ms = max(earliest_ms, each.commit_ms + 1)
             elif is_pending:
@@ -204,21 +243,23 @@ class OffsetStore:
             return committed
         return committed._replace(commit_ms=earliest_ms)
 
-    def _will_hold(self, group: str, place: Place, pending: CommittedOffset) -> bool:
+    def _will_apply(
+        self, group: str, topic_partition: TopicPartition, pending: CommittedOffset
+    ) -> bool:
         """Whether a pending offset is the one to hold, when all that is on its way is stored."""
-        if self.state.is_overtaken(group, place, pending):
+        if self.state.is_superseded(group, topic_partition, pending):
             return False
         for write in self._in_flight.get(group, ()):
-            if place in write.gone:
+            if topic_partition in write.deleted:
                 return False
-            is_later = write.producer_id == _COMMITTED and place in write.offsets
-            if is_later and write.offsets[place].commit_ms > pending.commit_ms:
+            is_later = write.producer_id == _COMMITTED and topic_partition in write.offsets
+            if is_later and write.offsets[topic_partition].commit_ms > pending.commit_ms:
                 return False
         return True
 
     def _submit(
         self,
-        writes: Mapping[str, _Write],
+        writes: Mapping[str, _PendingWrite],
         rows: Sequence[Row],
         apply: Callable[[], None],
         done: Done,

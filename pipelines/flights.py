@@ -18,7 +18,7 @@ KEY_COLUMNS = {"airlines": "carrier", "airports": "faa", "planes": "tailnum", "w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class FlightRecord:
     """One message: key and value as bytes, headers as pairs, timestamp in ms since 1970."""
 
     key: bytes
@@ -39,12 +39,12 @@ def flights_from(origin: str) -> pd.DataFrame:
     return frame[frame["origin"] == origin]
 
 
-def flight_records(frame: pd.DataFrame, client: str) -> Iterator[Record]:
+def flight_records(frame: pd.DataFrame, client: str) -> Iterator[FlightRecord]:
     """Yield flights keyed by carrier; the event time is the hour of the scheduled departure."""
     milliseconds = pd.to_datetime(frame["time_hour"]).astype("int64") // 1_000_000
     headers = [("client", client.encode()), ("table", b"flights")]
     for row, timestamp_ms in zip(_rows(frame), milliseconds, strict=True):
-        yield Record(
+        yield FlightRecord(
             key=row["carrier"].encode(),
             value=json.dumps(row, separators=(",", ":")).encode(),
             headers=headers,
@@ -52,11 +52,11 @@ def flight_records(frame: pd.DataFrame, client: str) -> Iterator[Record]:
         )
 
 
-def table_records(name: str, client: str, *, timestamp_ms: int) -> Iterator[Record]:
+def table_records(name: str, client: str, *, timestamp_ms: int) -> Iterator[FlightRecord]:
     """Yield the rows of one of the small tables, keyed by the column other tables refer to."""
     headers = [("client", client.encode()), ("table", name.encode())]
     for row in _rows(table(name)):
-        yield Record(
+        yield FlightRecord(
             key=str(row[KEY_COLUMNS[name]]).encode(),
             value=json.dumps(row, separators=(",", ":")).encode(),
             headers=headers,

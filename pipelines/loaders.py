@@ -16,7 +16,7 @@ import kafka
 from pipelines.flights import (
     FLIGHTS_TOPIC,
     KEY_COLUMNS,
-    Record,
+    FlightRecord,
     flight_records,
     flights_from,
     table_records,
@@ -25,7 +25,7 @@ from pipelines.flights import (
 REPORT_EVERY = 2_000
 YEAR_START_MS = 1_356_998_400_000
 
-Message = tuple[str, Record]
+Message = tuple[str, FlightRecord]
 Progress = Callable[[int], None]
 
 
@@ -165,7 +165,7 @@ def load_with_confluent_kafka(
 def _produce(
     producer: confluent_kafka.Producer,
     topic: str,
-    record: Record,
+    record: FlightRecord,
     delivered: Callable[[confluent_kafka.KafkaError | None, confluent_kafka.Message], None],
 ) -> None:
     """Hand one record over, waiting while librdkafka's own queue is full."""

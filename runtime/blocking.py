@@ -3,7 +3,8 @@
 Rule: a call that may block (files, a database, a sync) goes through a runner; it gets everything it
 needs as arguments and touches no state of the loop. `InlinePool` does the same work at once, so
 that a simulation has one thread and one order. A call that computes in Python for long holds the
-interpreter's lock; it calls `give_way` every few tenths of a millisecond, or the loop stands still.
+interpreter's lock; it calls `yield_gil` every few tenths of a millisecond, or the loop stands
+still.
 Must not know: what is called.
 """
 
@@ -16,7 +17,7 @@ from typing import Protocol, TypeVar, TypeVarTuple
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
-GIVE_WAY_S = 50e-6
+YIELD_GIL_S = 50e-6
 """Long enough for another thread to wake up and take the lock; without it, it would lose the race
 for the lock against the thread that has just let go of it, again and again."""
 
@@ -32,7 +33,7 @@ class BlockingRunner(Protocol):
         """Make the call where it cannot hold up the loop; return or raise what it does."""
         ...
 
-    def give_way(self) -> None:
+    def yield_gil(self) -> None:
         """Let the loop run; for calls in the pool that compute for long. Raises PoolClosed."""
         ...
 
@@ -55,11 +56,11 @@ class BlockingPool:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, call, *arguments)
 
-    def give_way(self) -> None:
+    def yield_gil(self) -> None:
         """Let go of the interpreter's lock for long enough that another thread gets it."""
         if self._is_closed:
             raise PoolClosed("the pool was closed during a call")
-        time.sleep(GIVE_WAY_S)
+        time.sleep(YIELD_GIL_S)
 
     def close(self) -> None:
         """Wait for the calls that began; those that give way end at once."""
@@ -80,7 +81,7 @@ class InlinePool:
         await asyncio.sleep(0)
         return call(*arguments)
 
-    def give_way(self) -> None:
+    def yield_gil(self) -> None:
         """There is nobody to give way to."""
 
     def close(self) -> None:

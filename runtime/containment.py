@@ -44,12 +44,12 @@ class FaultUnit(Protocol):
         ...
 
 
-def _close_nothing() -> None:
+def _nothing_to_close() -> None:
     """What failed has nothing that stays open."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class NamedUnit:
     """A unit that is no object of its own, such as one transactional id, or one timer.
 
     Attributes:
@@ -59,16 +59,16 @@ class Unit:
 
     unit_kind: str
     unit_name: str
-    close: Callable[[], None] = _close_nothing
+    close: Callable[[], None] = _nothing_to_close
 
     def close_after_fault(self, error: Exception) -> None:
         """Close it."""
         self.close()
 
 
-def unit_of(callback: Callable[..., object], kind: str) -> Unit:
+def unit_of(callback: Callable[..., object], kind: str) -> NamedUnit:
     """Return a unit for a callback that says nothing about what it belongs to."""
-    return Unit(kind, getattr(callback, "__qualname__", None) or repr(callback))
+    return NamedUnit(kind, getattr(callback, "__qualname__", None) or repr(callback))
 
 
 class Containment:

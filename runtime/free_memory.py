@@ -10,7 +10,7 @@ from collections.abc import Callable
 from kledger.runtime.allocator import release_free_memory
 from kledger.runtime.blocking import BlockingPool
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import Unit
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 
 PERIOD_MS = 30_000
@@ -39,7 +39,9 @@ class FreeMemory:
         if now_ms - self._given_back_ms >= PERIOD_MS:
             self._given_back_ms = now_ms
             work = self._pool.run(self._give_back)
-            self._supervisor.spawn(work, "give memory back", unit=Unit("task", "give memory back"))
+            self._supervisor.spawn(
+                work, "give memory back", unit=NamedUnit("task", "give memory back")
+            )
 
     def close(self) -> None:
         """The server has stopped."""

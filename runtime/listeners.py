@@ -24,7 +24,7 @@ class Listeners:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def any_beside(self, unit: FaultUnit) -> bool:
+    def has_others(self, unit: FaultUnit) -> bool:
         """Whether somebody listens who does not belong to that unit."""
         return any(each is not unit for each in self._listeners.values())
 

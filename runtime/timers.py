@@ -113,10 +113,10 @@ class TimerHandle:
 
     def release(self) -> None:
         """Let go of the callback: who made the call, or called it off, may keep the handle."""
-        self._callback, self._unit = _nothing, None
+        self._callback, self._unit = _no_callback, None
 
 
-def _nothing() -> None:
+def _no_callback() -> None:
     """The call was made, or cancelled."""
 
 

@@ -7,7 +7,7 @@ Must not know: cursors, dispatchers.
 from kledger.ledger import EntryPart
 from kledger.subscriptions.entry_view import RECORDS_MAX
 from kledger.subscriptions.errors import InvalidRequest
-from kledger.subscriptions.model import ALL, Acknowledgement, Piece
+from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask
 
 
 def indexes_of(records: int) -> list[int]:
@@ -32,6 +32,6 @@ def entry_part(acknowledgement: Acknowledgement) -> EntryPart:
     return EntryPart(position, indexes_of(records), batch_size)
 
 
-def piece(acknowledgement: Acknowledgement, part: EntryPart) -> Piece:
+def record_mask(acknowledgement: Acknowledgement, part: EntryPart) -> RecordMask:
     """Return what the dispatcher is told of it."""
-    return Piece(part.position, ALL if part.indexes is None else acknowledgement.records)
+    return RecordMask(part.position, ALL if part.indexes is None else acknowledgement.records)

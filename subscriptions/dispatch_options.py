@@ -21,7 +21,8 @@ class DispatchOptions:
         partition_index: spreads the active consumers of a topic's partitions.
         read_entries_max: how many entries one read asks for at most.
         read_bytes_max: of those entries, but at least one.
-        turn_entries_max: so many entries go to one consumer before it is the next one's turn.
+        round_robin_entries_max: so many entries go to one consumer before it is the next one's
+            turn.
         delayed_tick_ms: delayed records that are due are looked for no more often than that.
         delayed_max: so many records wait for their time; with more, reading on waits, too.
         look_ahead_consumer_max: key_shared: pieces that wait for their consumer, for each consumer
@@ -34,7 +35,7 @@ class DispatchOptions:
     partition_index: int = 0
     read_entries_max: int = 500
     read_bytes_max: int = 2 << 20
-    turn_entries_max: int = 20
+    round_robin_entries_max: int = 20
     delayed_tick_ms: int = 100
     delayed_max: int = 1_000_000
     look_ahead_consumer_max: int = 2_000

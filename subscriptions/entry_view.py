@@ -22,7 +22,7 @@ from kledger.batches.pacing import Pause, no_pause
 from kledger.batches.reader import iterate_fields, opened_body
 from kledger.batches.record import headers_start, read_header_values
 from kledger.ledger import Buffer, Position
-from kledger.subscriptions.model import SLOT_COUNT
+from kledger.subscriptions.model import KEY_HASH_COUNT
 
 DELIVER_AT = "kledger.deliver-at"
 """The header with the time, in ms as decimal digits, before which a record is not handed out. Only
@@ -40,7 +40,7 @@ Ten thousand records of as many keys are below."""
 
 COST_UNKNOWN = 1 << 62
 
-SlotRecords: TypeAlias = tuple[tuple[int, int], ...]
+RecordsByKeyHash: TypeAlias = tuple[tuple[int, int], ...]
 """The records of an entry by the slots of their keys: (slot, mask), each slot once."""
 
 _DELIVER_AT_BYTES = DELIVER_AT.encode()
@@ -66,24 +66,26 @@ def mask_of(indexes: Iterable[int]) -> int:
     return int.from_bytes(bits, "little")
 
 
-def key_slot(key: Buffer) -> int:
+def key_hash_of(key: Buffer) -> int:
     """Return the slot of a key, 1 to 65,535."""
-    return crc32(key) % (SLOT_COUNT - 1) + 1
+    return crc32(key) % (KEY_HASH_COUNT - 1) + 1
 
 
-def look_cost(data: Buffer) -> int:
-    """Return how many bytes `slot_records` looks at; what is compressed may hold any number."""
+def key_scan_cost(data: Buffer) -> int:
+    """Return how many bytes `records_by_key_hash` reads; a compressed batch may hold any number."""
     is_compressed = len(data) >= BATCH_OVERHEAD and data[FLAGS_AT] & CODEC_MASK
     return COST_UNKNOWN if is_compressed else len(data)
 
 
-def slot_records(position: Position, data: Buffer, pause: Pause = no_pause) -> SlotRecords:
+def records_by_key_hash(
+    position: Position, data: Buffer, pause: Pause = no_pause
+) -> RecordsByKeyHash:
     """Return which slots the records of an entry have.
 
     Records without a key have the slot of their position, so that entries spread; so has
     everything in an entry that cannot be decoded, or has too many records of too many keys.
     """
-    keyless = key_slot(b"%d:%d" % position)
+    keyless = key_hash_of(b"%d:%d" % position)
     if len(data) < BATCH_OVERHEAD:
         return ((keyless, 1),)
     found: dict[int, array[int]] = {}
@@ -92,16 +94,16 @@ def slot_records(position: Position, data: Buffer, pause: Pause = no_pause) -> S
         with opened_body(data, header, pause=pause) as body:
             for index, fields in enumerate(iterate_fields(body, header.record_count, pause)):
                 start, size = fields.key_start, fields.key_size
-                slot = keyless if size < 0 else key_slot(body[start : start + size])
-                indexes = found.get(slot)
+                key_hash = keyless if size < 0 else key_hash_of(body[start : start + size])
+                indexes = found.get(key_hash)
                 if indexes is None:
-                    indexes = found[slot] = array("I")
+                    indexes = found[key_hash] = array("I")
                     if len(found) * header.record_count > MASK_BITS_MAX:
                         return ((keyless, (1 << record_count(data)) - 1),)
                 indexes.append(index)
     except BatchError:
         return ((keyless, (1 << record_count(data)) - 1),)
-    return tuple((slot, mask_of(indexes)) for slot, indexes in found.items())
+    return tuple((key_hash, mask_of(indexes)) for key_hash, indexes in found.items())
 
 
 def deliver_at_cost(data: Buffer) -> int:

@@ -16,7 +16,7 @@ from kledger.ledger import Buffer, Position
 ALL = -1
 """The mask of every record of an entry, however many there are."""
 
-SLOT_COUNT = 65_536
+KEY_HASH_COUNT = 65_536
 """Keys are hashed to slots 1 to 65,535; 0 is "no slot". Source: Pulsar's sticky key ranges."""
 
 
@@ -29,14 +29,14 @@ class SubscriptionType(StrEnum):
     KEY_SHARED = "key_shared"
 
 
-class Piece(NamedTuple):
+class RecordMask(NamedTuple):
     """Some records of one entry."""
 
     position: Position
     records: int = ALL
 
 
-class Place(NamedTuple):
+class StartPosition(NamedTuple):
     """Where a subscription begins.
 
     Attributes:
@@ -107,7 +107,7 @@ Deliver: TypeAlias = Callable[[Sequence[Delivery]], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionStats:
+class PartitionSubscriptionStats:
     """Numbers of one subscription of one partition.
 
     Attributes:

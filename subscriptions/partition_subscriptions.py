@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from kledger.ledger import EARLIEST, LATEST, Cursor, LedgerError, LedgerState, ManagedLedger
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import Unit
-from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.compute_pool import ComputePool
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.error_map import translating
@@ -24,17 +24,17 @@ from kledger.subscriptions.errors import (
     SubscriptionClosed,
     SubscriptionsError,
 )
-from kledger.subscriptions.model import Place
-from kledger.subscriptions.screen import EVERYTHING, Screen
-from kledger.subscriptions.subscription import Subscription, SubscriptionHost, check_place
+from kledger.subscriptions.model import StartPosition
+from kledger.subscriptions.subscription import Subscription, SubscriptionContext, check_start
+from kledger.subscriptions.visibility_filter import ALL_VISIBLE, VisibilityFilter
 
 Result = TypeVar("Result")
 
-END = Place(LATEST)
+AT_LATEST = StartPosition(LATEST)
 SUBSCRIPTIONS_MAX = 10_000
 """So many subscriptions has one partition at most, durable or not."""
 
-_OVER = {LedgerState.CLOSED, LedgerState.FENCED}
+_ENDED_STATES = {LedgerState.CLOSED, LedgerState.FENCED}
 
 
 class PartitionSubscriptions:
@@ -48,28 +48,28 @@ class PartitionSubscriptions:
         clock: Clock,
         timers: Timers,
         supervisor: Supervisor,
-        screen: Screen = EVERYTHING,
-        long_calls: LongCalls | None = None,
+        visibility_filter: VisibilityFilter = ALL_VISIBLE,
+        compute_pool: ComputePool | None = None,
         subscriptions_max: int = SUBSCRIPTIONS_MAX,
     ) -> None:
         """Make one; what the ledger has of cursors are subscriptions without consumers."""
         self._ledger = ledger
         self._open: dict[str, Subscription] = {}
-        self._host = SubscriptionHost(
+        self._context = SubscriptionContext(
             ledger=ledger,
-            screen=screen,
+            visibility_filter=visibility_filter,
             partition_index=partition_index,
             clock=clock,
             timers=timers,
             supervisor=supervisor,
-            long_calls=long_calls,
+            compute_pool=compute_pool,
             forget=partial(_forget, self._open),
         )
         self._subscriptions_max = subscriptions_max
-        self._changing = asyncio.Lock()
-        self._in_making: str | None = None
-        self._is_closed = ledger.state in _OVER  # then nobody will tell
-        ledger.add_listener(self._look, ledger)
+        self._lock = asyncio.Lock()
+        self._creating_name: str | None = None
+        self._is_closed = ledger.state in _ENDED_STATES  # then nobody will tell
+        ledger.add_listener(self._on_ledger_changed, ledger)
 
     def names(self) -> list[str]:
         """Return the names of the durable ones, sorted."""
@@ -78,12 +78,14 @@ class PartitionSubscriptions:
     def get(self, name: str) -> Subscription | None:
         """Return a subscription that is there; None for one that is not yet, or was closed."""
         known = self._open.get(name)
-        if known is not None or self._is_closed or name == self._in_making:
+        if known is not None or self._is_closed or name == self._creating_name:
             return known
         cursor = self._ledger.cursors.get(name)
-        return None if cursor is None or cursor.is_closed else self._keep(name, cursor)
+        return None if cursor is None or cursor.is_closed else self._add(name, cursor)
 
-    async def open(self, name: str, *, start: Place = END, is_durable: bool = True) -> Subscription:
+    async def open(
+        self, name: str, *, start: StartPosition = AT_LATEST, is_durable: bool = True
+    ) -> Subscription:
         """Return the subscription of a name; make it if there is none.
 
         Args:
@@ -99,8 +101,8 @@ class PartitionSubscriptions:
         """
         if not name:
             raise InvalidRequest("a subscription needs a name")
-        check_place(start)
-        return await self._change(self._open_one(name, start, is_durable), f"open {name}")
+        check_start(start)
+        return await self._run_to_end(self._open_one(name, start, is_durable), f"open {name}")
 
     async def delete(self, name: str, *, force: bool = False) -> None:
         """Delete one; its consumers hear SubscriptionClosed.
@@ -111,19 +113,19 @@ class PartitionSubscriptions:
             StorageFailed: it is as before, without consumers.
             SubscriptionClosed: the partition is.
         """
-        await self._change(self._delete_one(name, force), f"delete {name}")
+        await self._run_to_end(self._delete_one(name, force), f"delete {name}")
 
     def end(self) -> None:
         """Let nothing happen any more: all consumers hear SubscriptionClosed."""
         self._is_closed = True
-        self._ledger.remove_listener(self._look)
+        self._ledger.remove_listener(self._on_ledger_changed)
         for subscription in tuple(self._open.values()):
-            self._host.supervisor.containment.run(subscription, subscription.end)
+            self._context.supervisor.containment.run(subscription, subscription.end)
 
     async def close(self) -> None:
         """End everything and let go of all cursors; may be repeated."""
         self.end()
-        async with self._changing:
+        async with self._lock:
             for subscription in tuple(self._open.values()):
                 try:
                     await subscription.close()
@@ -132,16 +134,16 @@ class PartitionSubscriptions:
 
     # Inside
 
-    async def _change(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
+    async def _run_to_end(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
         """Do what must not stop halfway, even if the caller goes away."""
-        supervisor = self._host.supervisor
+        supervisor = self._context.supervisor
         if self._is_closed or supervisor.is_closed:
             work.close()
             raise SubscriptionClosed(f"the subscriptions of {self._ledger.name} are closed")
         return await supervisor.finish(work, f"{name} of {self._ledger.name}")
 
-    async def _open_one(self, name: str, start: Place, is_durable: bool) -> Subscription:
-        async with self._changing:
+    async def _open_one(self, name: str, start: StartPosition, is_durable: bool) -> Subscription:
+        async with self._lock:
             known = self.get(name)
             if known is not None and known.is_closed:
                 await known.close()  # it is on its way out
@@ -150,18 +152,18 @@ class PartitionSubscriptions:
             if known is None:
                 if len({*self._ledger.cursors, *self._open, name}) > self._subscriptions_max:
                     raise InvalidRequest(f"there are {self._subscriptions_max} subscriptions")
-                self._in_making = name  # its cursor is there before it is
+                self._creating_name = name  # its cursor is there before it is
                 try:
                     with translating():
-                        return self._keep(name, await self._cursor(name, start, is_durable))
+                        return self._add(name, await self._cursor(name, start, is_durable))
                 finally:
-                    self._in_making = None
+                    self._creating_name = None
             if known.is_durable != is_durable:
                 kind = "durable" if known.is_durable else "not durable"
                 raise InvalidRequest(f"subscription {name} is there already, and {kind}")
             return known
 
-    async def _cursor(self, name: str, start: Place, is_durable: bool) -> Cursor:
+    async def _cursor(self, name: str, start: StartPosition, is_durable: bool) -> Cursor:
         position, index, size = start
         if is_durable:
             return await self._ledger.open_cursor_at(
@@ -177,7 +179,7 @@ class PartitionSubscriptions:
         return cursor
 
     async def _delete_one(self, name: str, force: bool) -> None:
-        async with self._changing:
+        async with self._lock:
             self._check_open()
             subscription = self.get(name)
             if subscription is not None and subscription.is_closed:
@@ -189,17 +191,17 @@ class PartitionSubscriptions:
             else:
                 await subscription.delete(force=force)
 
-    def _keep(self, name: str, cursor: Cursor) -> Subscription:
-        subscription = self._open[name] = Subscription(name, cursor, self._host)
+    def _add(self, name: str, cursor: Cursor) -> Subscription:
+        subscription = self._open[name] = Subscription(name, cursor, self._context)
         return subscription
 
-    def _look(self) -> None:
+    def _on_ledger_changed(self) -> None:
         """The managed ledger has changed; mostly it has only grown."""
-        if self._ledger.state in _OVER:
+        if self._ledger.state in _ENDED_STATES:
             self.end()
-            if not self._host.supervisor.is_closed:
-                unit = Unit("background work", f"ending subscriptions of {self._ledger.name}")
-                self._host.supervisor.spawn(self.close(), unit.unit_name, unit=unit)
+            if not self._context.supervisor.is_closed:
+                unit = NamedUnit("background work", f"ending subscriptions of {self._ledger.name}")
+                self._context.supervisor.spawn(self.close(), unit.unit_name, unit=unit)
 
     def _check_open(self) -> None:
         if self._is_closed:

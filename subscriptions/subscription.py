@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from kledger.ledger import Cursor, CursorState, EntryPart, ManagedLedger, Position
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import Unit
-from kledger.runtime.long_calls import LongCalls
+from kledger.runtime.compute_pool import ComputePool
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import TimerHandle, Timers
 from kledger.subscriptions.acknowledgement_plan import indexes_of
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.dispatch_options import DispatchOptions
-from kledger.subscriptions.dispatcher import Dispatcher
 from kledger.subscriptions.error_map import translating
 from kledger.subscriptions.errors import (
     ConsumerBusy,
@@ -33,17 +33,17 @@ from kledger.subscriptions.model import (
     ConsumerOptions,
     Deliver,
     Delivery,
-    Place,
-    SubscriptionStats,
+    PartitionSubscriptionStats,
+    StartPosition,
     SubscriptionType,
 )
-from kledger.subscriptions.owed_entries import OwedEntry, owed_entries
-from kledger.subscriptions.screen import Screen
-from kledger.subscriptions.subscription_consumer import Ended, SubscriptionConsumer
+from kledger.subscriptions.subscription_consumer import OnEnded, SubscriptionConsumer
+from kledger.subscriptions.unacknowledged_entries import UnacknowledgedEntry, unacknowledged_entries
+from kledger.subscriptions.visibility_filter import VisibilityFilter
 
 CONSUMERS_MAX = 10_000
 """So many consumers share one subscription of one partition at most."""
-LINGER_MS = 60_000
+NON_DURABLE_IDLE_MS = 60_000
 """How long one that is not durable waits for its consumers: when it was made, and when they were
 let go for a reset."""
 UNACKNOWLEDGED = "pulsar_subscription_unacked_messages"
@@ -53,25 +53,25 @@ PEEK_ENTRIES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubscriptionHost:
+class SubscriptionContext:
     """What a subscription knows of its partition.
 
     Attributes:
         ledger: whose entries are handed out.
-        screen: which of them may be.
+        visibility_filter: which of them may be.
         partition_index: spreads the active consumers of a topic's partitions.
         forget: called when a subscription is over, or closed.
-        long_calls: do what takes too long for the loop.
+        compute_pool: do what takes too long for the loop.
     """
 
     ledger: ManagedLedger
-    screen: Screen
+    visibility_filter: VisibilityFilter
     partition_index: int
     clock: Clock
     timers: Timers
     supervisor: Supervisor
     forget: Callable[["Subscription"], None]
-    long_calls: LongCalls | None = None
+    compute_pool: ComputePool | None = None
 
 
 class Subscription:
@@ -83,7 +83,7 @@ class Subscription:
         self,
         name: str,
         cursor: Cursor,
-        host: SubscriptionHost,
+        context: SubscriptionContext,
         *,
         consumers_max: int = CONSUMERS_MAX,
     ) -> None:
@@ -92,19 +92,19 @@ class Subscription:
         self.is_fenced = False
         """Whether its position is being set: nobody can join."""
         self.is_closed = False
-        self._host = host
+        self._context = context
         self._consumers_max = consumers_max
         self._consumers: dict[SubscriptionConsumer, None] = {}  # in the order of their joining
         self._dispatcher: Dispatcher | None = None
         self._type: SubscriptionType | None = None
         self._options: DispatchOptions | None = None
         self._redelivered_before = 0
-        self._turn = asyncio.Lock()
-        self._linger: TimerHandle | None = None
-        show = host.ledger.show_beside
+        self._lock = asyncio.Lock()
+        self._idle_timer: TimerHandle | None = None
+        show = context.ledger.show_user_metric
         show(cursor, UNACKNOWLEDGED, lambda: self.unacknowledged, "records that consumers have")
         show(cursor, REDELIVERED, lambda: self.redelivered, "records that were handed out again")
-        self._begin_lingering()
+        self._start_idle_timer()
 
     # Looking
 
@@ -116,7 +116,7 @@ class Subscription:
     @property
     def unit_name(self) -> str:
         """See `runtime.containment.FaultUnit`."""
-        return f"{self.name} of {self._host.ledger.name}"
+        return f"{self.name} of {self._context.ledger.name}"
 
     @property
     def is_durable(self) -> bool:
@@ -139,10 +139,10 @@ class Subscription:
         dispatcher = self._dispatcher
         return self._redelivered_before + (0 if dispatcher is None else dispatcher.redelivered)
 
-    def stats(self) -> SubscriptionStats:
+    def stats(self) -> PartitionSubscriptionStats:
         """Return its numbers."""
         dispatcher, revision = self._dispatcher, self.cursor.revision
-        return SubscriptionStats(
+        return PartitionSubscriptionStats(
             type=self.type,
             backlog_entries=self.cursor.backlog,
             unacknowledged=self.unacknowledged,
@@ -165,9 +165,16 @@ class Subscription:
         self._check_open()
         found: list[Delivery] = []
         with translating():
-            async for owed in self._owed():
-                if owed.records:
-                    found.append(Delivery(owed.entry.position, owed.entry.buffer, owed.records, 0))
+            async for unacknowledged_entry in self._unacknowledged_entries():
+                if unacknowledged_entry.records:
+                    found.append(
+                        Delivery(
+                            unacknowledged_entry.entry.position,
+                            unacknowledged_entry.entry.buffer,
+                            unacknowledged_entry.records,
+                            0,
+                        )
+                    )
                 if len(found) == count:
                     break
         return found
@@ -180,7 +187,7 @@ class Subscription:
         wanted: SubscriptionType,
         *,
         deliver: Deliver,
-        ended: Ended,
+        on_ended: OnEnded,
         unacked_subscription_max: int = 200_000,
         failover_delay_ms: int = 1_000,
     ) -> SubscriptionConsumer:
@@ -190,7 +197,7 @@ class Subscription:
             options: what it wants for itself.
             wanted: the type; that of those who are connected, if any are.
             deliver: takes what it gets.
-            ended: hears when it was let go.
+            on_ended: hears when it was let go.
             unacked_subscription_max: of all together; the first one's holds.
             failover_delay_ms: as the one before.
 
@@ -203,10 +210,10 @@ class Subscription:
         dispatch_options = DispatchOptions(
             unacked_subscription_max=unacked_subscription_max,
             failover_delay_ms=failover_delay_ms,
-            partition_index=self._host.partition_index,
+            partition_index=self._context.partition_index,
         )
         self._check_admits(wanted)
-        async with self._turn:
+        async with self._lock:
             self._check_admits(wanted)
             dispatcher = await self._dispatcher_for(wanted, dispatch_options)
             # A fence or the end may have come while another dispatcher was put away.
@@ -217,29 +224,30 @@ class Subscription:
                 number,
                 self.cursor,
                 dispatcher,
-                self._host.ledger,
+                self._context.ledger,
                 allows_upto=wanted in {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER},
-                ended=ended,
-                left=self._left,
+                on_ended=on_ended,
+                on_left=self._on_consumer_left,
             )
             self._consumers[consumer] = None
-            self._end_lingering()
+            self._cancel_idle_timer()
             return consumer
 
     def disconnect_all(self, error: SubscriptionsError | None = None) -> None:
-        """Let all consumers go; they hear `ended(error)`."""
-        contain = self._host.supervisor.containment.run
+        """Let all consumers go; they hear `on_ended(error)`."""
+        contain = self._context.supervisor.containment.run
         for consumer in tuple(self._consumers):
             del self._consumers[consumer]
-            contain(Unit("consumer", consumer.name), consumer.end, error)
-        self._begin_lingering()
+            contain(NamedUnit("consumer", consumer.name), consumer.end, error)
+        self._start_idle_timer()
 
     # Setting the position
 
-    async def reset(self, place: Place) -> None:
+    async def reset(self, start: StartPosition) -> None:
         """Owe everything from a place on and nothing before it.
 
-        All consumers are let go, and hear `ended(None)`. It is durable first and true afterwards.
+        All consumers are let go, and hear `on_ended(None)`. It is durable first and true
+        afterwards.
 
         Raises:
             SubscriptionFenced: its position is being set already.
@@ -247,8 +255,8 @@ class Subscription:
             StorageFailed: nothing was changed.
             SubscriptionClosed: it is over.
         """
-        check_place(place)
-        position, index, size = place
+        check_start(start)
+        position, index, size = start
 
         def edit(state: CursorState) -> None:
             state.reset_to(position, acknowledged=range(index), batch_size=size)
@@ -288,14 +296,14 @@ class Subscription:
         if self._dispatcher is not None:
             self._dispatcher.stop()  # its state is in doubt: nothing is asked of it any more
         self._end(SubscriptionFailed(f"subscription {self.name} was closed after a fault"))
-        supervisor = self._host.supervisor
+        supervisor = self._context.supervisor
         if not supervisor.is_closed:
-            unit = Unit("background work", f"closing {self.unit_name}")
+            unit = NamedUnit("background work", f"closing {self.unit_name}")
             supervisor.spawn(self._close_quietly(), unit.unit_name, unit=unit)
 
     def _end(self, error: SubscriptionsError) -> None:
         self.is_closed = True
-        self._end_lingering()
+        self._cancel_idle_timer()
         self.disconnect_all(error)
 
     async def close(self, *, force: bool = True) -> None:
@@ -307,11 +315,11 @@ class Subscription:
         """
         self._check_can_end(force=force)
         self.end("closed")
-        if self._host.supervisor.is_closed:
+        if self._context.supervisor.is_closed:
             await self._close()
         else:
             # Stopped halfway, one that nobody asks for again would stay for ever.
-            await self._host.supervisor.finish(self._close(), f"close {self.name}")
+            await self._context.supervisor.finish(self._close(), f"close {self.name}")
 
     async def delete(self, *, force: bool = False) -> None:
         """Be no more; else as `close`.
@@ -327,27 +335,27 @@ class Subscription:
         self._check_open()
         self._check_can_end(force=force)
         self.end("deleted")
-        async with self._turn:
-            await self._put_dispatcher_away()
+        async with self._lock:
+            await self._close_dispatcher()
             try:
                 with translating():
-                    await self._host.ledger.delete_cursor(self.name)
+                    await self._context.ledger.delete_cursor(self.name)
             finally:
                 self.is_closed = self.cursor.is_closed
                 if self.is_closed:
-                    self._host.forget(self)
+                    self._context.forget(self)
 
     async def _close(self) -> None:
-        async with self._turn:
-            await self._put_dispatcher_away()
-            self._host.forget(self)
+        async with self._lock:
+            await self._close_dispatcher()
+            self._context.forget(self)
             with translating():
                 await self.cursor.close()
 
     # Inside: consumers
 
     def _check_open(self) -> None:
-        if self.is_closed or self._host.supervisor.is_closed:
+        if self.is_closed or self._context.supervisor.is_closed:
             raise SubscriptionClosed(f"subscription {self.name} is closed")
 
     def _check_not_fenced(self) -> None:
@@ -372,29 +380,29 @@ class Subscription:
         is_wanted = wanted is self._type and (self._consumers or options == self._options)
         if known is not None and is_wanted and not known.is_closed:
             return known
-        await self._put_dispatcher_away()
+        await self._close_dispatcher()
         self._type, self._options = wanted, options
-        host = self._host
+        context = self._context
         self._dispatcher = Dispatcher(
             self.cursor,
             wanted,
             options,
-            clock=host.clock,
-            timers=host.timers,
-            supervisor=host.supervisor,
-            long_calls=host.long_calls,
-            screen=host.screen,
+            clock=context.clock,
+            timers=context.timers,
+            supervisor=context.supervisor,
+            compute_pool=context.compute_pool,
+            visibility_filter=context.visibility_filter,
             unit=self,
         )
         return self._dispatcher
 
-    async def _put_dispatcher_away(self) -> None:
+    async def _close_dispatcher(self) -> None:
         if self._dispatcher is not None:
             await self._dispatcher.close()
             self._redelivered_before += self._dispatcher.redelivered
             self._dispatcher = None
 
-    async def _left(self, consumer: SubscriptionConsumer) -> None:
+    async def _on_consumer_left(self, consumer: SubscriptionConsumer) -> None:
         """A consumer has left by itself."""
         self._consumers.pop(consumer, None)
         if not (self._consumers or self.is_durable or self.is_fenced or self.is_closed):
@@ -406,20 +414,22 @@ class Subscription:
 
     # Inside: one that is not durable waits for consumers, but not for ever
 
-    def _begin_lingering(self) -> None:
-        if not (self.is_durable or self.is_closed or self._host.supervisor.is_closed):
-            self._end_lingering()
-            self._linger = self._host.timers.call_after(LINGER_MS, self._linger_over, self)
+    def _start_idle_timer(self) -> None:
+        if not (self.is_durable or self.is_closed or self._context.supervisor.is_closed):
+            self._cancel_idle_timer()
+            self._idle_timer = self._context.timers.call_after(
+                NON_DURABLE_IDLE_MS, self._on_idle, self
+            )
 
-    def _end_lingering(self) -> None:
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+    def _cancel_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
-    def _linger_over(self) -> None:
-        self._linger = None
+    def _on_idle(self) -> None:
+        self._idle_timer = None
         if not (self._consumers or self.is_closed):
-            self._host.supervisor.spawn(self._close_quietly(), f"forget {self.name}", unit=self)
+            self._context.supervisor.spawn(self._close_quietly(), f"forget {self.name}", unit=self)
 
     async def _close_quietly(self) -> None:
         try:
@@ -434,17 +444,17 @@ class Subscription:
         self._check_not_fenced()
         self.is_fenced = True
         self.disconnect_all(None)
-        await self._host.supervisor.finish(self._fenced(work), f"set {self.name}")
+        await self._context.supervisor.finish(self._run_fenced(work), f"set {self.name}")
 
-    async def _fenced(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _run_fenced(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            async with self._turn:
+            async with self._lock:
                 self._check_open()
                 with translating():
                     await work()
         finally:
             self.is_fenced = False
-            self._begin_lingering()
+            self._start_idle_timer()
 
     async def _revise(self, edit: Callable[[CursorState], object]) -> None:
         try:
@@ -465,7 +475,7 @@ class Subscription:
     async def _skip(self, count: int) -> None:
         upto: Position | None = None
         parts: list[EntryPart] = []
-        async for entry, records, size in self._owed():
+        async for entry, records, size in self._unacknowledged_entries():
             if records.bit_count() > count:
                 parts = [EntryPart(entry.position, indexes_of(records)[:count], size)]
                 break
@@ -479,17 +489,19 @@ class Subscription:
 
         await self._revise(edit)
 
-    def _owed(self) -> AsyncIterator[OwedEntry]:
-        return owed_entries(self.cursor, self._host.ledger, self._host.screen)
+    def _unacknowledged_entries(self) -> AsyncIterator[UnacknowledgedEntry]:
+        return unacknowledged_entries(
+            self.cursor, self._context.ledger, self._context.visibility_filter
+        )
 
     def _clear(self) -> None:
         if self._dispatcher is not None:
             self._dispatcher.clear()
 
 
-def check_place(place: Place) -> None:
+def check_start(start: StartPosition) -> None:
     """Raise InvalidRequest when a place is not within its batch."""
-    if not 0 <= place.batch_index <= max(place.batch_size, 0):
+    if not 0 <= start.batch_index <= max(start.batch_size, 0):
         raise InvalidRequest(
-            f"record {place.batch_index} of a batch of {place.batch_size} at {place.position}"
+            f"record {start.batch_index} of a batch of {start.batch_size} at {start.position}"
         )

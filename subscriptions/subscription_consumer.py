@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from kledger.ledger import Cursor, ManagedLedger
-from kledger.subscriptions.acknowledgement_plan import entry_part, piece
-from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.acknowledgement_plan import entry_part, record_mask
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.error_map import translating
 from kledger.subscriptions.errors import InvalidRequest, SubscriptionsError
-from kledger.subscriptions.model import Acknowledgement, Piece
+from kledger.subscriptions.model import Acknowledgement, RecordMask
 
-Ended: TypeAlias = Callable[[SubscriptionsError | None], None]
+OnEnded: TypeAlias = Callable[[SubscriptionsError | None], None]
 """Called once when a consumer was let go without having left; plain, on the loop, must not raise.
 None: it may join again at once, as after a reset; SubscriptionClosed: it is over."""
 
@@ -33,8 +33,8 @@ class SubscriptionConsumer:
         ledger: ManagedLedger,
         *,
         allows_upto: bool,
-        ended: Ended,
-        left: Callable[["SubscriptionConsumer"], Awaitable[None]],
+        on_ended: OnEnded,
+        on_left: Callable[["SubscriptionConsumer"], Awaitable[None]],
     ) -> None:
         """Make the hold of a consumer that the dispatcher has taken.
 
@@ -45,8 +45,8 @@ class SubscriptionConsumer:
             dispatcher: of the subscription.
             ledger: of the partition.
             allows_upto: whether all before an entry can be acknowledged.
-            ended: hears of an end that it has not made itself.
-            left: called when it has left by itself.
+            on_ended: hears of an end that it has not made itself.
+            on_left: called when it has left by itself.
         """
         self.name = name
         self.is_ended = False
@@ -56,8 +56,8 @@ class SubscriptionConsumer:
         self._dispatcher = dispatcher
         self._ledger = ledger
         self._allows_upto = allows_upto
-        self._ended = ended
-        self._left = left
+        self._on_ended = on_ended
+        self._on_left = on_left
 
     def add_permits(self, count: int) -> None:
         """Allow that many more records to be delivered. Raises InvalidRequest."""
@@ -78,7 +78,10 @@ class SubscriptionConsumer:
         with translating():
             self._cursor.acknowledge_nowait(parts)
             self._dispatcher.acknowledged(
-                [piece(each, part) for each, part in zip(acknowledgements, parts, strict=True)]
+                [
+                    record_mask(each, part)
+                    for each, part in zip(acknowledgements, parts, strict=True)
+                ]
             )
             await self._cursor.wait_durable()
 
@@ -96,31 +99,31 @@ class SubscriptionConsumer:
         before = self._ledger.previous_position(acknowledgement.position)
         with translating():
             self._cursor.acknowledge_nowait([part], upto=before)
-            self._dispatcher.acknowledged_upto(*piece(acknowledgement, part))
+            self._dispatcher.acknowledged_upto(*record_mask(acknowledgement, part))
             await self._cursor.wait_durable()
 
-    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
+    def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
         """Let records come again: these, or all that this consumer has not acknowledged."""
         if not self.is_ended:
-            self._dispatcher.redeliver(self._number, pieces)
+            self._dispatcher.redeliver(self._number, masks)
 
     async def close(self) -> None:
         """Leave; what was not acknowledged goes to others. May be repeated."""
         if not self.is_ended:
-            self._let_go()
-            await self._left(self)
+            self._disconnect()
+            await self._on_left(self)
 
     def end(self, error: SubscriptionsError | None) -> None:
         """Be let go; only for the subscription."""
-        ended = self._ended
-        self._let_go()
-        ended(error)
+        on_ended = self._on_ended
+        self._disconnect()
+        on_ended(error)
 
-    def _let_go(self) -> None:
+    def _disconnect(self) -> None:
         self.is_ended = True
-        self._ended = _nobody_hears
+        self._on_ended = _ignore_end
         self._dispatcher.remove_consumer(self._number)
 
 
-def _nobody_hears(_error: SubscriptionsError | None) -> None:
+def _ignore_end(_error: SubscriptionsError | None) -> None:
     """It has ended already."""

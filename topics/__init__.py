@@ -5,26 +5,26 @@ rules kept in one place. What stands here is the face that the façades use.
 Must not know: wire formats, connections, committed offsets of groups.
 """
 
-from kledger.topics.config_keys import CONFIG_KEYS
-from kledger.topics.config_values import ConfigType
+from kledger.topics.config.config_keys import CONFIG_KEYS
+from kledger.topics.config.config_values import ConfigType
+from kledger.topics.config.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
 from kledger.topics.errors import (
     InvalidConfig,
     InvalidReplicationFactor,
     InvalidTopicName,
+    PartitionTerminated,
     TopicsError,
-    TopicTerminated,
     UnknownPartition,
     UnknownTopic,
 )
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.partition_places import Location
-from kledger.topics.record_walk import RecordWalk, Walked, WalkNeeded
+from kledger.topics.partition.partition_locator import LogLocation
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
+from kledger.topics.partition.results import AppendResult, ReadResult
+from kledger.topics.partition.transaction_state import AbortedTransaction
 from kledger.topics.registry import TopicRegistry
-from kledger.topics.results import AppendResult, ReadResult
 from kledger.topics.topic import Topic
-from kledger.topics.topic_config import ConfigEntry, ConfigSource, TopicDefaults, describe
 from kledger.topics.topic_names import check_name
-from kledger.topics.transaction_state import AbortedTransaction
 
 __all__ = [
     "CONFIG_KEYS",
@@ -36,19 +36,19 @@ __all__ = [
     "InvalidConfig",
     "InvalidReplicationFactor",
     "InvalidTopicName",
-    "Location",
+    "LogLocation",
     "PartitionLog",
+    "PartitionTerminated",
     "ReadResult",
     "RecordWalk",
     "Topic",
     "TopicDefaults",
     "TopicRegistry",
-    "TopicTerminated",
     "TopicsError",
     "UnknownPartition",
     "UnknownTopic",
     "WalkNeeded",
-    "Walked",
+    "WalkResult",
     "check_name",
     "describe",
 ]

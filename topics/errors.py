@@ -66,7 +66,7 @@ class InvalidRecord(TopicsError):
         self.record_errors = record_errors
 
 
-class TopicExists(TopicsError):
+class TopicAlreadyExists(TopicsError):
     """A topic of that name is there already."""
 
 
@@ -98,19 +98,19 @@ class InvalidTransactionState(TopicsError):
     """The batch does not fit the state of its producer's transaction."""
 
 
-class UnsupportedCompression(TopicsError):
+class UnsupportedCompressionType(TopicsError):
     """The codec is unknown, or too new for the request that carried it."""
 
 
-class TopicTerminated(TopicsError):
+class PartitionTerminated(TopicsError):
     """The partition takes no records any more."""
 
 
-class StorageFailed(TopicsError):
+class TopicStorageFailed(TopicsError):
     """The storage did not take the change; nothing of it is there. It may be sent again."""
 
 
-class UnreadableRow(StorageFailed):
+class UnreadableRow(TopicStorageFailed):
     """A stored row has a version or a form that this program does not know."""
 
 
@@ -119,11 +119,11 @@ def from_batch_error(error: batch_errors.BatchError) -> TopicsError:
     match error:
         case batch_errors.InvalidBatch():
             return InvalidRecord(str(error), error.record_errors)
-        case batch_errors.InvalidTimestamp():
+        case batch_errors.TimestampNotAllowed():
             return InvalidTimestamp(str(error), error.record_errors)
         case batch_errors.BatchTooLarge():
             return MessageTooLarge(str(error))
         case batch_errors.UnsupportedCompression():
-            return UnsupportedCompression(str(error))
+            return UnsupportedCompressionType(str(error))
         case _:
             return CorruptMessage(str(error))

@@ -14,12 +14,12 @@ from uuid import UUID
 from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import BatchHeader, read_header, verify_checksum
 from kledger.ledger import Position
-from kledger.topics import records
+from kledger.topics.config.topic_config import TopicDefaults, effective_config
 from kledger.topics.errors import UnreadableRow
-from kledger.topics.keys import TOPIC_PREFIX, PartitionKeys, ids_behind
-from kledger.topics.offset_index import Interval
-from kledger.topics.records import TopicRecord
-from kledger.topics.topic_config import TopicDefaults, effective_config
+from kledger.topics.keys import TOPIC_PREFIX, PartitionKeys, ids_after
+from kledger.topics.partition import records
+from kledger.topics.partition.offset_index import Interval
+from kledger.topics.partition.records import TopicRecord
 
 _NAME = re.compile(r"(?P<topic>.+)-(?P<index>\d+)/(?P<id>[0-9a-f]{32})", re.DOTALL)
 
@@ -119,10 +119,10 @@ class StoredTopics:
     def _ends(self, keys: PartitionKeys) -> dict[int, int]:
         """Return the offset behind each closed ledger."""
         ends = {}
-        for key, row in self._rows.scan_rows(keys.spans):
-            (ledger_id,) = ids_behind(key, keys.spans)
+        for key, row in self._rows.scan_rows(keys.ledger_summaries):
+            (ledger_id,) = ids_after(key, keys.ledger_summaries)
             try:
-                ends[ledger_id] = records.decode_span(ledger_id, row).next_offset
+                ends[ledger_id] = records.decode_ledger_summary(ledger_id, row).next_offset
             except UnreadableRow:
                 continue
         return ends
@@ -131,7 +131,7 @@ class StoredTopics:
         prefix = keys.ledger_intervals(ledger_id)
         try:
             return [
-                records.decode_interval(ids_behind(key, prefix)[0], row)
+                records.decode_interval(ids_after(key, prefix)[0], row)
                 for key, row in self._rows.scan_rows(prefix)
             ]
         except UnreadableRow:

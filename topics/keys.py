@@ -40,19 +40,19 @@ def deletion_key(topic_id: UUID) -> bytes:
 class PartitionKeys:
     """Keys of one partition."""
 
-    __slots__ = ("aborted", "checkpoint", "intervals", "log_start", "prefix", "spans")
+    __slots__ = ("aborted", "checkpoint", "intervals", "ledger_summaries", "log_start", "prefix")
 
     def __init__(self, topic_id: UUID, index: int) -> None:
         self.prefix = PARTITION_PREFIX + topic_id.bytes + _INDEX.pack(index)
         self.checkpoint = self.prefix + b"C"
         self.log_start = self.prefix + b"L"
-        self.spans = self.prefix + b"S"
+        self.ledger_summaries = self.prefix + b"S"
         self.intervals = self.prefix + b"X"
         self.aborted = self.prefix + b"A"
 
-    def span(self, ledger_id: int) -> bytes:
+    def ledger_summary(self, ledger_id: int) -> bytes:
         """Row of a closed ledger."""
-        return self.spans + _ID.pack(ledger_id)
+        return self.ledger_summaries + _ID.pack(ledger_id)
 
     def ledger_intervals(self, ledger_id: int) -> bytes:
         """What the rows of all intervals of a ledger begin with."""
@@ -67,7 +67,7 @@ class PartitionKeys:
         return self.aborted + _ID.pack(last_offset)
 
 
-def ids_behind(key: bytes, prefix: bytes) -> tuple[int, ...]:
+def ids_after(key: bytes, prefix: bytes) -> tuple[int, ...]:
     """The numbers that follow the prefix in a span's or an interval's key."""
     rest = key[len(prefix) :]
     return tuple(_ID.unpack_from(rest, start)[0] for start in range(0, len(rest), _ID.size))

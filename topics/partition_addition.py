@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.topics.errors import TopicsError
-from kledger.topics.partition_notes import ledger_config
-from kledger.topics.results import from_ledger_error
+from kledger.topics.partition.partition_checkpointer import ledger_config
+from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)

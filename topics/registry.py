@@ -16,25 +16,30 @@ from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.entropy import Entropy, SystemEntropy
 from kledger.runtime.listeners import Listeners
 from kledger.runtime.tasks import Supervisor
-from kledger.topics import records
+from kledger.topics.config.topic_config import (
+    TopicDefaults,
+    check_configs,
+    check_names,
+    effective_config,
+)
+from kledger.topics.deleted_topics import DeletedTopics
 from kledger.topics.errors import (
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopicName,
-    TopicExists,
+    TopicAlreadyExists,
     TopicsError,
     UnknownTopic,
 )
 from kledger.topics.idle_partitions import close_idle_partitions
 from kledger.topics.keys import TOPIC_PREFIX, deletion_key, topic_key
+from kledger.topics.partition import records
+from kledger.topics.partition.records import TopicRecord
+from kledger.topics.partition.results import from_ledger_error
 from kledger.topics.partition_addition import PartitionAddition
-from kledger.topics.records import TopicRecord
-from kledger.topics.results import from_ledger_error
-from kledger.topics.retention import CommittedOffset, enforce_retention, no_group
+from kledger.topics.retention import LowestCommittedOffset, enforce_retention, no_group
 from kledger.topics.topic import Topic, unknown_topic
-from kledger.topics.topic_config import TopicDefaults, check_configs, check_names, effective_config
 from kledger.topics.topic_names import check_name, collision_key, is_internal, resolve_name
-from kledger.topics.topic_remains import TopicRemains
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +63,7 @@ class TopicRegistry:
         self._collisions: dict[str, str] = {}
         self._changing = asyncio.Lock()
         self._supervisor = Supervisor(containment=store.containment)
-        self._remains = TopicRemains(store, self._supervisor)
+        self._deleted_topics = DeletedTopics(store, self._supervisor)
         self.idle_closed = Listeners(store.containment)
         """Called after idle partitions were closed, so that a cache of logs lets go of them."""
 
@@ -80,7 +85,7 @@ class TopicRegistry:
         )
         for _, row in store.scan_rows(TOPIC_PREFIX):
             registry._add(records.decode_topic(row))
-        registry._remains.load()
+        registry._deleted_topics.load()
         return registry
 
     # Looking (plain)
@@ -114,7 +119,7 @@ class TopicRegistry:
             The topic as it would be stored.
 
         Raises:
-            InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+            InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
             InvalidConfig: what is wrong.
         """
         name = resolve_name(name)
@@ -122,7 +127,7 @@ class TopicRegistry:
         if is_internal(name):
             raise InvalidTopicName(f"Topic name is invalid: {name!r} is kept for internal use")
         if name in self._topics:
-            raise TopicExists(f"Topic {name!r} already exists.")
+            raise TopicAlreadyExists(f"Topic {name!r} already exists.")
         other = self._collisions.get(collision_key(name))
         if other is not None:
             raise InvalidTopicName(
@@ -152,7 +157,7 @@ class TopicRegistry:
         """Make a topic; -1 stands for the default.
 
         Raises:
-            InvalidTopicName, TopicExists, InvalidPartitions, InvalidReplicationFactor,
+            InvalidTopicName, TopicAlreadyExists, InvalidPartitions, InvalidReplicationFactor,
             InvalidConfig: see `check_creation`.
             StorageFailed: nothing was made.
         """
@@ -182,7 +187,7 @@ class TopicRegistry:
                 raise UnknownTopic(f"topic {name!r} has the id {topic.id}, expected {topic_id}")
             await self._delete([topic])
 
-    async def delete_together(self, topics: Iterable[Topic]) -> list[Topic]:
+    async def delete_many(self, topics: Iterable[Topic]) -> list[Topic]:
         """Delete topics as `delete` does, all or none; return those that had not gone before.
 
         Raises:
@@ -207,7 +212,7 @@ class TopicRegistry:
             topic.mark_deleted()
         for topic in topics:
             await topic.settle()
-        self._remains.add(topic.record for topic in topics)
+        self._deleted_topics.add(topic.record for topic in topics)
 
     async def create_partitions(self, name: str, total: int) -> Topic:
         """Give a topic more partitions; durable cursors begin at the beginning of those.
@@ -310,7 +315,7 @@ class TopicRegistry:
 
     # Housekeeping
 
-    async def enforce_retention(self, committed_offset: CommittedOffset = no_group) -> None:
+    async def enforce_retention(self, committed_offset: LowestCommittedOffset = no_group) -> None:
         """Remove what may go in every topic; what fails is tried again the next time.
 
         Args:
@@ -330,7 +335,7 @@ class TopicRegistry:
 
     async def finish_deletions(self) -> None:
         """Remove what deleted topics have left; what fails is tried again the next time."""
-        await self._remains.remove()
+        await self._deleted_topics.remove()
 
     async def close(self) -> None:
         """Close all partitions; idempotent. The store stays open."""

@@ -13,11 +13,11 @@ from uuid import UUID
 
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.runtime.clock import Clock
-from kledger.topics import records
 from kledger.topics.errors import TopicsError
-from kledger.topics.keys import PartitionKeys, ids_behind
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.retention_plan import is_any_due
+from kledger.topics.keys import PartitionKeys, ids_after
+from kledger.topics.partition import records
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.retention_plan import is_any_due
 from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 CLOSED_LOOKED_AT_MAX = 64
 """Closed partitions whose rows are read in one call of a thread."""
 
-CommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
+LowestCommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
 """Answers for a partition of a topic, by name and id; None when no group has committed one."""
 
 
@@ -34,7 +34,7 @@ def no_group(topic: str, topic_id: UUID, partition: int) -> None:
 
 
 async def enforce_retention(
-    topic: Topic, store: LedgerStore, clock: Clock, committed_offset: CommittedOffset
+    topic: Topic, store: LedgerStore, clock: Clock, committed_offset: LowestCommittedOffset
 ) -> None:
     """Remove what may go in every partition; what fails is tried again the next time."""
 
@@ -98,14 +98,14 @@ def _is_due(
     if ledgers is None:
         return True
     log_start = store.get_row(keys.log_start)
-    spans = {
-        ledger_id: records.decode_span(ledger_id, row)
-        for key, row in store.scan_rows(keys.spans)
-        for ledger_id in ids_behind(key, keys.spans)
+    ledger_summaries = {
+        ledger_id: records.decode_ledger_summary(ledger_id, row)
+        for key, row in store.scan_rows(keys.ledger_summaries)
+        for ledger_id in ids_after(key, keys.ledger_summaries)
     }
     return is_any_due(
         ledgers,
-        spans,
+        ledger_summaries,
         topic.config,
         log_start_offset=records.decode_log_start(log_start) if log_start else 0,
         committed_offset=committed_offset,

@@ -12,21 +12,21 @@ from kledger.ledger import LedgerError, LedgerStore
 from kledger.runtime.clock import Clock
 from kledger.runtime.keyed_locks import KeyedLocks
 from kledger.runtime.tasks import Supervisor
-from kledger.topics.errors import StorageFailed, TopicsError, UnknownPartition, UnknownTopic
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.partition_open import (
-    PartitionSite,
-    create_partition,
-    managed_ledger_name,
-    open_partition,
-)
-from kledger.topics.records import TopicRecord
-from kledger.topics.results import translating
-from kledger.topics.topic_config import (
+from kledger.topics.config.topic_config import (
     TopicConfig,
     TopicDefaults,
     effective_config,
 )
+from kledger.topics.errors import TopicsError, TopicStorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.partition.partition_loader import (
+    PartitionContext,
+    create_partition,
+    managed_ledger_name,
+    open_partition,
+)
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.records import TopicRecord
+from kledger.topics.partition.results import translated_errors
 
 
 class Topic:
@@ -105,17 +105,17 @@ class Topic:
             return None
 
         def lost(error: LedgerError) -> None:
-            self._let_go(created)
-            created.mark_gone(f"not stored: {error}")
+            self._release_closed(created)
+            created.mark_closed(f"not stored: {error}")
 
         try:
-            found = create_partition(self._site(index), lost)
-        except StorageFailed:
+            found = create_partition(self._context(index), lost)
+        except TopicStorageFailed:
             return None  # who opens it hears why
         if found is None:
             return None
         created = self._partitions[index] = found
-        created.on_fault = self._let_go
+        created.on_fault = self._release_closed
         return created
 
     async def open_partition(self, index: int) -> PartitionLog:
@@ -123,7 +123,7 @@ class Topic:
 
         Raises:
             UnknownPartition: the topic has no such partition, or was deleted.
-            StorageFailed: it cannot be opened now.
+            TopicStorageFailed: it cannot be opened now.
         """
         found = self.partition(index)
         if found is not None:
@@ -135,20 +135,20 @@ class Topic:
                 return found
             self._check(index)
             try:
-                opened = await open_partition(self._site(index))
-            except StorageFailed:
+                opened = await open_partition(self._context(index))
+            except TopicStorageFailed:
                 self._check(index)  # its ledger was fenced because the topic was deleted meanwhile
                 raise
             if self.is_deleted:
-                opened.mark_gone("deleted")
+                opened.mark_closed("deleted")
                 self._check(index)
-            opened.on_fault = self._let_go
+            opened.on_fault = self._release_closed
             opened.reconfigure(self.config)  # it may have changed meanwhile
             self._partitions[index] = opened
             return opened
 
-    def _site(self, index: int) -> PartitionSite:
-        return PartitionSite(
+    def _context(self, index: int) -> PartitionContext:
+        return PartitionContext(
             store=self._store,
             topic=self.name,
             topic_id=self.id,
@@ -186,10 +186,10 @@ class Topic:
         self.is_deleted = True
         self.epoch += 1
         for partition in self._partitions.values():
-            partition.mark_gone("deleted")
+            partition.mark_closed("deleted")
         self._partitions.clear()
 
-    def _let_go(self, closed: PartitionLog) -> None:
+    def _release_closed(self, closed: PartitionLog) -> None:
         """Open a partition anew when it is wanted again: it is idle, or a fault has closed it."""
         partitions = self._partitions
         if partitions.get(closed.index) is closed:
@@ -214,7 +214,7 @@ class Topic:
             only_if_idle: leave it open if somebody has begun to use it.
 
         Raises:
-            StorageFailed: it is closed, but not all of it was written down.
+            TopicStorageFailed: it is closed, but not all of it was written down.
         """
         async with self._changing.holding(index):
             log = self._partitions.get(index)
@@ -222,15 +222,15 @@ class Topic:
                 return
             if only_if_idle and (self.keeps_open or log.idle.is_used or log.is_awaited):
                 return
-            self._let_go(log)
+            self._release_closed(log)
             try:
-                with translating():
+                with translated_errors():
                     await log.close()
             except TopicsError:
                 raise
             except Exception as fault:  # noqa: BLE001 - it is closed all the same
                 self._supervisor.containment.failed(log, fault)
-            log.managed_ledger.forget_cached()
+            log.managed_ledger.evict_cached()
 
     async def settle(self) -> None:
         """Wait until no partition is being opened or closed any more."""

@@ -22,7 +22,7 @@ from compat_tests.servers.metadata_probe import answers
 from kledger.gateway.wire import messages
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.header import encode_request_header, response_body_start
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 TIMEOUT_S = 60.0
 CLIENT_ID = "differential"
@@ -65,7 +65,7 @@ class Connection:
         self._socket = None
         self._owed.clear()
 
-    def send(self, request: Message, version: int, *, is_answered: bool = True) -> None:
+    def send(self, request: ApiMessage, version: int, *, is_answered: bool = True) -> None:
         """Send a request without waiting."""
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=WAIT_S)
@@ -77,7 +77,7 @@ class Connection:
         if is_answered:
             self._owed.append((key, version))
 
-    def receive(self) -> Message | Closed | Silent:
+    def receive(self) -> ApiMessage | Closed | Silent:
         """Take the answer to the oldest request that has none."""
         key, version = self._owed.popleft()
         assert self._socket is not None
@@ -90,7 +90,7 @@ class Connection:
             self.close()
             return Closed()
         start = response_body_start(frame, key, version)
-        answer: Message = decode(message_modules()[key].RESPONSE, version, frame, start)
+        answer: ApiMessage = decode(message_modules()[key].RESPONSE, version, frame, start)
         assert encode(answer, version) == frame[start:], f"key {key} v{version}: {frame.hex()}"
         return answer
 

@@ -23,7 +23,7 @@ JOIN, LEAVE, LEAVE_FOR_A_WHILE = 0, -1, -2
 REBALANCE_MS: Final = 30_000
 
 
-class Beater:
+class HeartbeatMember:
     """A member, as far as it knows itself: it owns what it was told to."""
 
     def __init__(
@@ -105,7 +105,7 @@ def members_share_and_leave(side: Side) -> None:
     for version in side.versions(BEAT):
         group = f"sharing-{version}"
         topic = ready(side, group)
-        first, second = (Beater(side, group, f"{group}-{one}", version) for one in "ab")
+        first, second = (HeartbeatMember(side, group, f"{group}-{one}", version) for one in "ab")
         first.join("joins", topic)
         first.acknowledge("owns all")
         look(side, "alone", group)
@@ -136,7 +136,7 @@ def heartbeats_that_are_refused(side: Side) -> None:
     for version in side.versions(BEAT):
         group = f"beats-refused-{version}"
         topic = ready(side, group, 2)
-        one = Beater(side, group, f"{group}-a", version)
+        one = HeartbeatMember(side, group, f"{group}-a", version)
         cases: Changes = {
             "no group": {"group_id": ""},
             "no timeout": {"rebalance_timeout_ms": -1},
@@ -173,10 +173,10 @@ def instances_leave_for_a_while(side: Side) -> None:
     for version in side.versions(BEAT):
         group = f"instances-{version}"
         topic = ready(side, group, 2)
-        first = Beater(side, group, f"{group}-a", version, instance="one")
+        first = HeartbeatMember(side, group, f"{group}-a", version, instance="one")
         first.join("joins", topic)
         first.acknowledge("owns all")
-        double = Beater(side, group, f"{group}-b", version, instance="one")
+        double = HeartbeatMember(side, group, f"{group}-b", version, instance="one")
         double.join("comes while the other is there", topic)
         first.beat("by another instance", instance_id="two")
         first.leave("leaves for a while", LEAVE_FOR_A_WHILE)
@@ -196,7 +196,7 @@ def expressions_subscribe(side: Side) -> None:
     for version in side.versions(BEAT, since=1):
         group = f"expressions-{version}"
         ready(side, group, 2)
-        one = Beater(side, group, f"{group}-a", version)
+        one = HeartbeatMember(side, group, f"{group}-a", version)
         for expression in ("(", "[", "a(?!b)", ""):
             one.join(f"{expression!r}", subscribed_topic_regex=expression)
             one.leave(f"leaves {expression!r}")
@@ -213,7 +213,7 @@ def members_of_epochs_commit(side: Side) -> None:
         by_id: dict[str, Any] = {}
         if version >= words.OFFSETS_BY_ID:
             by_id["topic_id"] = side.topic_id(topic)
-        one = Beater(side, group, f"{group}-a", 1)
+        one = HeartbeatMember(side, group, f"{group}-a", 1)
         one.join("joins", topic)
         one.acknowledge("owns all")
         cases: Changes = {

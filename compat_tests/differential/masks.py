@@ -16,7 +16,7 @@ from uuid import UUID
 from compat_tests.differential.connection import Closed, Silent
 from kledger.batches.header import BatchHeader, verify_checksum
 from kledger.batches.reader import iterate_batches, iterate_records
-from kledger.gateway.wire.schema import Message, Struct, fields_of
+from kledger.gateway.wire.schema import ApiMessage, Struct, fields_of
 
 Plain = Any
 KINDS: Final = {
@@ -109,9 +109,9 @@ class Masks:
         self._begun_ms = now_ms
         self._seen: dict[tuple[str, object], str] = {}
 
-    def plain(self, answer: Message | Closed | Silent, version: int) -> Plain:
+    def plain(self, answer: ApiMessage | Closed | Silent, version: int) -> Plain:
         """Turn an answer into dictionaries, lists and numbers."""
-        if not isinstance(answer, Message):
+        if not isinstance(answer, ApiMessage):
             return type(answer).__name__.lower()
         return self._struct(answer, version)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compat_tests.differential import words
-from compat_tests.differential.consumer_scripts import Beater, look, ready
+from compat_tests.differential.consumer_scripts import HeartbeatMember, look, ready
 from compat_tests.differential.fetch_scripts import cut_before
 from compat_tests.differential.group_scripts import LEAVE, Member, describe
 from compat_tests.differential.scripts import script
@@ -115,7 +115,7 @@ def the_last_member_of_the_consumer_protocol_leaves(side: Side) -> None:
     classic.join("joins")
     assigned = k14.SyncGroupRequestAssignment(member_id=classic.member_id, assignment=all_of_it)
     classic.sync("gets all", assignments=[assigned])
-    other = Beater(side, group, f"{group}-b", 1)
+    other = HeartbeatMember(side, group, f"{group}-b", 1)
     other.join("joins", topic)
     classic.heartbeat("hears of it")
     classic.commit("commits meanwhile", topic, 1)
@@ -138,7 +138,7 @@ def members_of_the_consumer_protocol_are_removed(side: Side) -> None:
         group = f"removed-{version}"
         topic = ready(side, group, 2)
         members = [
-            Beater(side, group, f"{group}-{one}", 1, instance=instance)
+            HeartbeatMember(side, group, f"{group}-{one}", 1, instance=instance)
             for one, instance in (("a", None), ("b", "i"), ("c", "j"))
         ]
         for each in members:

@@ -23,7 +23,7 @@ from compat_tests.differential.masks import Masks, Plain
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kledger.gateway.wire.messages.k22_init_producer_id import InitProducerIdRequest
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 LOADING = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -92,26 +92,26 @@ class Side:
 
     # Compared.
 
-    def ask(self, label: str, request: Message, version: int) -> Any:
+    def ask(self, label: str, request: ApiMessage, version: int) -> Any:
         """Ask, note the answer, return it."""
         return self._note(label, request, version, self.quietly(request, version))
 
-    def ask_shortly(self, label: str, request: Message, version: int) -> Any:
+    def ask_shortly(self, label: str, request: ApiMessage, version: int) -> Any:
         """Ask what a server may never answer, over a connection of its own."""
         connection = Connection(self._bootstrap, timeout_s=SHORT_S)
         self._open.append(connection)
         connection.send(request, version)
         return self._note(label, request, version, connection.receive())
 
-    def begin(self, request: Message, version: int) -> None:
+    def begin(self, request: ApiMessage, version: int) -> None:
         """Send a request that the server lets wait."""
         self._connection.send(request, version)
 
-    def finish(self, label: str, request: Message, version: int) -> Any:
+    def finish(self, label: str, request: ApiMessage, version: int) -> Any:
         """Take the answer to what was begun."""
         return self._note(label, request, version, self._connection.receive())
 
-    def settle(self, label: str, request: Message, version: int) -> Any:
+    def settle(self, label: str, request: ApiMessage, version: int) -> Any:
         """Ask until the server has come so far; only the last answer is noted."""
         answer = ask_until(
             lambda: self.quietly(request, version),
@@ -121,20 +121,20 @@ class Side:
         return self._note(label, request, version, answer)
 
     def ask_until(
-        self, label: str, request: Message, version: int, is_so: Callable[[Any], bool]
+        self, label: str, request: ApiMessage, version: int, is_so: Callable[[Any], bool]
     ) -> Any:
         """Ask until the answer shows something; only that answer is noted."""
         what = f"{label}: {type(request).__name__} {version}"
         answer = ask_until(lambda: self.quietly(request, version), is_so, what)
         return self._note(label, request, version, answer)
 
-    def tell(self, label: str, request: Message, version: int) -> None:
+    def tell(self, label: str, request: ApiMessage, version: int) -> None:
         """Send what has no answer; note what comes of the connection."""
         self._connection.send(request, version, is_answered=False)
         probe = MetadataRequest(topics=[])
         self.ask(label, probe, 8)
 
-    def _note(self, label: str, request: Message, version: int, answer: Any) -> Any:
+    def _note(self, label: str, request: ApiMessage, version: int, answer: Any) -> Any:
         api = type(request).__api__.name.removesuffix("Request")
         plain = self._masks.plain(answer, version)
         self.log.append(Exchange(label, api, version, plain))
@@ -142,7 +142,7 @@ class Side:
 
     # Not compared.
 
-    def quietly(self, request: Message, version: int) -> Any:
+    def quietly(self, request: ApiMessage, version: int) -> Any:
         """Ask without noting it."""
         self._connection.send(request, version)
         return self._connection.receive()

@@ -14,14 +14,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from compat_tests.differential import words
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.schema import ApiMessage, Field, Struct, WireType, fields_of
 
 UNTOUCHED: Final = frozenset({"timeout_ms", "max_wait_ms"})
 """How long a server may take: what comes of that is a race."""
 BYTES: Final = (b"", b"\xff")
 IDS: Final = (ZERO_UUID, words.UNKNOWN_ID)
 T = TypeVar("T", bound=Struct)
-Place = Callable[[Any], Any]
+Accessor = Callable[[Any], Any]
 """Finds the struct that is changed inside a request."""
 
 
@@ -46,7 +46,7 @@ def filled(kind: type[T], version: int, known: Mapping[str, Any]) -> T:
     return kind(**values)
 
 
-def variants(good: Message, version: int, strangers: Sequence[str]) -> Iterator[Variant]:
+def variants(good: ApiMessage, version: int, strangers: Sequence[str]) -> Iterator[Variant]:
     """Give every change of one field that the version can carry; `strangers` names nothing."""
     return _Changes(version, {"string": ("", *strangers), "bytes": BYTES, "uuid": IDS}).of(good)
 
@@ -59,13 +59,13 @@ class _Changes:
         self._strange = strange
 
     def of(
-        self, value: Struct, path: str = "", place: Place = lambda request: request
+        self, value: Struct, path: str = "", place: Accessor = lambda request: request
     ) -> Iterator[Variant]:
         for one in fields_of(type(value)):
             if self._version in one.versions and one.name not in UNTOUCHED:
                 yield from self._of_field(one, getattr(value, one.name), path, place)
 
-    def _of_field(self, one: Field, value: Any, path: str, place: Place) -> Iterator[Variant]:
+    def _of_field(self, one: Field, value: Any, path: str, place: Accessor) -> Iterator[Variant]:
         name, here = one.name, path + one.name
         for other in self._others(one.type, value):
             yield Variant(f"{here}={other!r}", partial(_set, place, name, other))
@@ -92,10 +92,10 @@ class _Changes:
         return [one for one in others if one != value]
 
 
-def _set(place: Place, name: str, value: Any, request: Any) -> None:
+def _set(place: Accessor, name: str, value: Any, request: Any) -> None:
     setattr(place(request), name, deepcopy(value))
 
 
-def _repeat(place: Place, name: str, request: Any) -> None:
+def _repeat(place: Accessor, name: str, request: Any) -> None:
     values = getattr(place(request), name)
     values.extend(deepcopy(values))

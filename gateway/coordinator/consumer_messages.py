@@ -15,22 +15,22 @@ from uuid import UUID
 from kledger.gateway.wire.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from kledger.gateway.coordinator.consumer_member_state import ConsumerMember
+    from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerMember
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-NO_TIMEOUT: Final = -1
+UNCHANGED_TIMEOUT: Final = -1
 
 
-class TopicPartition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """One partition of one topic."""
 
     topic_id: UUID
     partition: int
 
 
-class TopicFact(NamedTuple):
+class TopicMetadata(NamedTuple):
     """A topic as far as groups care."""
 
     name: str
@@ -50,7 +50,7 @@ class TopicCatalog(Protocol):
         """Return the number of the last change."""
         ...
 
-    def find(self, name: str) -> TopicFact | None:
+    def find(self, name: str) -> TopicMetadata | None:
         """Return a topic by any spelling of its name."""
         ...
 
@@ -60,7 +60,7 @@ class TopicCatalog(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeatCommand:
+class HeartbeatCommand:
     """One heartbeat of a member; what is None has not changed since the last one.
 
     Attributes:
@@ -75,11 +75,11 @@ class BeatCommand:
     client_host: str
     instance_id: str | None = None
     rack_id: str | None = None
-    rebalance_timeout_ms: int = NO_TIMEOUT
+    rebalance_timeout_ms: int = UNCHANGED_TIMEOUT
     topic_names: tuple[str, ...] | None = None
     topic_regex: str | None = None
     server_assignor: str | None = None
-    owned: frozenset[TopicPartition] | None = None
+    owned: frozenset[TopicIdPartition] | None = None
     waiter: int = 0
 
     @property
@@ -87,12 +87,14 @@ class BeatCommand:
         """Whether the member says everything, as it does when it lost track of the answers."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (
-            self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
+            self.rebalance_timeout_ms != UNCHANGED_TIMEOUT
+            and has_subscription
+            and self.owned is not None
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeatResult:
+class HeartbeatResult:
     """The answer to a heartbeat; no assignment means that it has not changed."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -100,7 +102,7 @@ class BeatResult:
     member_id: str | None = None
     epoch: int = 0
     heartbeat_interval_ms: int = 0
-    assignment: frozenset[TopicPartition] | None = None
+    assignment: frozenset[TopicIdPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ Must not know: where the values come from.
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from kledger.gateway.coordinator.consumer_assignor_plan import ASSIGNORS
+from kledger.gateway.coordinator.assignor_plan import ASSIGNORS
 
 if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig

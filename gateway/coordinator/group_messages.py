@@ -97,21 +97,21 @@ class SyncResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class RequestingMember:
     """Who sends a heartbeat or a commit, and for which generation, or member epoch.
 
     Attributes:
-        speaks_epochs: whether the request could carry a member epoch (OffsetCommit 9 on).
+        uses_member_epoch: whether the request could carry a member epoch (OffsetCommit 9 on).
     """
 
     member_id: str
     generation: int
     instance_id: str | None = None
-    speaks_epochs: bool = False
+    uses_member_epoch: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Leaver:
+class LeavingMember:
     """A member to remove; an empty member id with an instance id is an administrator's removal."""
 
     member_id: str

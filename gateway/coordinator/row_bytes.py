@@ -12,7 +12,7 @@ COUNT: Final = struct.Struct(">I")
 LENGTH: Final = struct.Struct(">i")
 
 
-class UnknownGroupVersion(ValueError):
+class UnknownGroupRowVersion(ValueError):
     """A row was written by a newer program."""
 
 

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, TypeVar, assert_never
 
-from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import Unit
-from kledger.runtime.later import Later
+from kledger.runtime.containment import NamedUnit
+from kledger.runtime.deferred import Deferred
 from kledger.runtime.timers import TimerHandle, Timers
 
 Result = TypeVar("Result")
 
 
-class Machine(Protocol):
+class StateMachine(Protocol):
     """A pure state behind one face, so that the runtime can serve any kind."""
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
@@ -41,7 +41,7 @@ class Machine(Protocol):
         ...
 
 
-class Host:
+class HostedMachine:
     """One machine with the timers that it has set.
 
     Attributes:
@@ -50,7 +50,7 @@ class Host:
 
     __slots__ = ("has_failed", "machine", "name", "timers")
 
-    def __init__(self, machine: Machine, name: str = "") -> None:
+    def __init__(self, machine: StateMachine, name: str = "") -> None:
         self.machine = machine
         self.name = name
         self.has_failed = False
@@ -58,12 +58,12 @@ class Host:
 
 
 @dataclass(slots=True)
-class _Waiter:
+class _PendingRequest:
     """A request that waits; `refusal` is its answer when nobody can give it another one."""
 
     refusal: object
-    answer: Later[object] = field(default_factory=Later)
-    host: Host | None = None
+    answer: Deferred[object] = field(default_factory=Deferred)
+    hosted: HostedMachine | None = None
 
 
 class CoordinatorRuntime:
@@ -74,9 +74,9 @@ class CoordinatorRuntime:
         self._clock = clock
         self._timers = timers
         self._next_waiter = 0
-        self._waiting: dict[int, _Waiter] = {}
+        self._waiting: dict[int, _PendingRequest] = {}
         self.containment = store.containment
-        self.on_fault: Callable[[Host], None] = _unheard
+        self.on_fault: Callable[[HostedMachine], None] = _no_fault_handler
         """Called when a fault has closed a machine: it is made anew from what is stored."""
 
     @property
@@ -87,34 +87,34 @@ class CoordinatorRuntime:
     def register(self, refusal: object) -> int:
         """Open a waiter; `refusal` is its answer if the coordinator closes first."""
         self._next_waiter += 1
-        self._waiting[self._next_waiter] = _Waiter(refusal)
+        self._waiting[self._next_waiter] = _PendingRequest(refusal)
         return self._next_waiter
 
     def run(
-        self, host: Host, waiter: int, request: Callable[[int], Iterable[Effect]]
-    ) -> Later[object]:
+        self, hosted: HostedMachine, waiter: int, request: Callable[[int], Iterable[Effect]]
+    ) -> Deferred[object]:
         """Let a machine decide on a request; return its answer, which may come later.
 
         A fault closes the machine, and the answer is the refusal of the waiter. When a caller that
         awaits it is cancelled the machine learns that nobody waits any more.
 
         Args:
-            host: of the machine.
+            hosted: of the machine.
             waiter: of the request.
             request: lets the machine decide, at a monotonic time.
         """
         waiting = self._waiting[waiter]
-        waiting.host, answer = host, waiting.answer
-        self.decide(host, lambda now_ms: (None, request(now_ms)), None)
-        if host.has_failed and waiter in self._waiting:
+        waiting.hosted, answer = hosted, waiting.answer
+        self.decide(hosted, lambda now_ms: (None, request(now_ms)), None)
+        if hosted.has_failed and waiter in self._waiting:
             self._refuse(waiter)
-        if not answer.is_settled:
-            answer.on_abandoned = partial(self._abandon, host, waiter)
+        if not answer.is_resolved:
+            answer.on_cancelled = partial(self._abandon, hosted, waiter)
         return answer
 
     def decide(
         self,
-        host: Host,
+        hosted: HostedMachine,
         request: Callable[[int], tuple[Result, Iterable[Effect]]],
         refusal: Result,
     ) -> Result:
@@ -123,44 +123,44 @@ class CoordinatorRuntime:
         A fault closes the machine, and the answer is `refusal`.
 
         Args:
-            host: of the machine.
+            hosted: of the machine.
             request: lets the machine decide, at a monotonic time.
             refusal: the answer if nothing was decided.
         """
-        if host.has_failed:
+        if hosted.has_failed:
             # It could not be made anew before.
-            self.containment.run(Unit("group", host.name), self.on_fault, host)
+            self.containment.run(NamedUnit("group", hosted.name), self.on_fault, hosted)
             return refusal
         try:
             answer, effects = request(self._clock.monotonic_ms())
-            self.perform(host, effects)
+            self.perform(hosted, effects)
         except Exception as error:  # noqa: BLE001 - what it has changed so far is given up
-            self._failed(host, error)
+            self._failed(hosted, error)
             return refusal
         return answer
 
-    def perform(self, host: Host, effects: Iterable[Effect]) -> None:
+    def perform(self, hosted: HostedMachine, effects: Iterable[Effect]) -> None:
         """Perform effects of one machine in order."""
         for effect in effects:
             match effect:
-                case Answer(waiter, result):
+                case Respond(waiter, result):
                     self._answer(waiter, result)
                 case Schedule(key, delay_ms):
-                    self._cancel(host, key)
-                    fire = partial(self._fire, host, key)
-                    host.timers[key] = self._timers.call_after(delay_ms, fire)
+                    self._cancel(hosted, key)
+                    fire = partial(self._timer_fired, hosted, key)
+                    hosted.timers[key] = self._timers.call_after(delay_ms, fire)
                 case Cancel(key):
-                    self._cancel(host, key)
+                    self._cancel(hosted, key)
                 case Persist(revision, record):
-                    self._persist(host, revision, record)
+                    self._persist(hosted, revision, record)
                 case _:
                     assert_never(effect)
 
-    def retire(self, host: Host) -> None:
+    def retire(self, hosted: HostedMachine) -> None:
         """Cancel every timer of a machine that is no longer served."""
-        for handle in host.timers.values():
+        for handle in hosted.timers.values():
             handle.cancel()
-        host.timers.clear()
+        hosted.timers.clear()
 
     def refuse_all(self) -> None:
         """Answer everyone who waits with the refusal that was given for it."""
@@ -169,60 +169,62 @@ class CoordinatorRuntime:
 
     def _refuse(self, waiter: int) -> None:
         waiting = self._waiting.pop(waiter)
-        waiting.answer.settle(waiting.refusal)
+        waiting.answer.resolve(waiting.refusal)
 
     def _answer(self, waiter: int, result: object) -> None:
         waiting = self._waiting.pop(waiter, None)
         if waiting is not None:
-            waiting.answer.settle(result)
+            waiting.answer.resolve(result)
 
-    def _abandon(self, host: Host, waiter: int) -> None:
+    def _abandon(self, hosted: HostedMachine, waiter: int) -> None:
         if self._waiting.pop(waiter, None) is not None:
-            self._enter(host, partial(host.machine.abandon, waiter))
+            self._deliver(hosted, partial(hosted.machine.abandon, waiter))
 
-    def _cancel(self, host: Host, key: TimerKey) -> None:
-        handle = host.timers.pop(key, None)
+    def _cancel(self, hosted: HostedMachine, key: TimerKey) -> None:
+        handle = hosted.timers.pop(key, None)
         if handle is not None:
             handle.cancel()
 
-    def _persist(self, host: Host, revision: int, record: object) -> None:
+    def _persist(self, hosted: HostedMachine, revision: int, record: object) -> None:
         """Hand rows to the store; one that has stopped fails them at once."""
-        stored = partial(self._stored, host, revision)
+        stored = partial(self._write_finished, hosted, revision)
         try:
-            self._store.append_rows_nowait(host.machine.rows(record), stored)
+            self._store.append_rows_nowait(hosted.machine.rows(record), stored)
         except LedgerError as error:
             stored(error)
 
-    def _fire(self, host: Host, key: TimerKey) -> None:
-        host.timers.pop(key, None)
-        self._enter(host, partial(host.machine.timer_fired, key))
+    def _timer_fired(self, hosted: HostedMachine, key: TimerKey) -> None:
+        hosted.timers.pop(key, None)
+        self._deliver(hosted, partial(hosted.machine.timer_fired, key))
 
-    def _stored(self, host: Host, revision: int, error: LedgerError | None) -> None:
+    def _write_finished(
+        self, hosted: HostedMachine, revision: int, error: LedgerError | None
+    ) -> None:
         def persisted(now_ms: int) -> list[Effect]:
-            return host.machine.persisted(revision, failed=error is not None, now_ms=now_ms)
+            return hosted.machine.persisted(revision, failed=error is not None, now_ms=now_ms)
 
-        self._enter(host, persisted)
+        self._deliver(hosted, persisted)
 
-    def _enter(self, host: Host, event: Callable[[int], list[Effect]]) -> None:
+    def _deliver(self, hosted: HostedMachine, event: Callable[[int], list[Effect]]) -> None:
         """Let a machine hear of what nobody asked for; a fault of it closes this machine."""
-        if host.has_failed:
+        if hosted.has_failed:
             return
         try:
-            self.perform(host, event(self._clock.monotonic_ms()))
+            self.perform(hosted, event(self._clock.monotonic_ms()))
         except Exception as error:  # noqa: BLE001 - timers and writes of others go on
-            self._failed(host, error)
+            self._failed(hosted, error)
 
-    def _failed(self, host: Host, error: Exception) -> None:
-        unit = Unit("group", host.name, partial(self._close_after_fault, host))
+    def _failed(self, hosted: HostedMachine, error: Exception) -> None:
+        unit = NamedUnit("group", hosted.name, partial(self._close_after_fault, hosted))
         self.containment.failed(unit, error)
 
-    def _close_after_fault(self, host: Host) -> None:
-        host.has_failed = True
-        self.retire(host)
-        for waiter in [each for each, one in self._waiting.items() if one.host is host]:
+    def _close_after_fault(self, hosted: HostedMachine) -> None:
+        hosted.has_failed = True
+        self.retire(hosted)
+        for waiter in [each for each, one in self._waiting.items() if one.hosted is hosted]:
             self._refuse(waiter)
-        self.on_fault(host)
+        self.on_fault(hosted)
 
 
-def _unheard(host: Host) -> None:
+def _no_fault_handler(hosted: HostedMachine) -> None:
     """Whoever keeps the machines sets `on_fault`."""

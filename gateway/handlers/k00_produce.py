@@ -8,9 +8,10 @@ Behaviour:
 - Unknown topics are not created here: UNKNOWN_TOPIC_OR_PARTITION. Names that Kafka keeps for
   itself are INVALID_TOPIC_EXCEPTION.
 - Null records are INVALID_RECORD (Kafka 4.3 never answers them).
-- Transactional batches are asked about by `gateway.produce_transactions`. A request that has one
+- Transactional batches are asked about by `gateway.produce.transaction_verification`. A request
+that has one
   and no transactional id is refused as a whole, with the code that Kafka has for it.
-- A batch whose records must be looked at for long holds its connection: `gateway.produce_appends`.
+- A batch whose records must be looked at for long holds its connection: `gateway.produce.appends`.
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
 
@@ -24,25 +25,28 @@ from collections.abc import Container, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.batches.header import CODEC_MASK, FLAGS_AT
-from kledger.gateway.missing_logs import Missing, MissingLogs
-from kledger.gateway.produce_appends import ProduceAppends
-from kledger.gateway.produce_heads import ProduceHeads
-from kledger.gateway.produce_slot import ProduceSlot
-from kledger.gateway.produce_transactions import ProduceTransactions, has_transaction
-from kledger.gateway.topic_lookup import TopicLookup
+from kledger.gateway.metadata.partition_opener import PartitionOpener, UnopenedPartition
+from kledger.gateway.metadata.topic_lookup import TopicLookup
+from kledger.gateway.produce.appends import ProduceAppends
+from kledger.gateway.produce.route_cache import ProduceRouteCache
+from kledger.gateway.produce.slot import ProduceSlot
+from kledger.gateway.produce.transaction_verification import (
+    TransactionVerification,
+    has_transactional_batch,
+)
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
+    ParsedProduceRequest,
     PartitionRecords,
-    ProduceRequest,
-    find_single,
+    find_single_batch,
     parse_produce_request,
 )
 from kledger.topics import PartitionLog
 from kledger.topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
-    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.net.router import ResponsePort
     from kledger.gateway.services import Services
 
 KEY = 0
@@ -51,7 +55,7 @@ MAX_VERSION = 13
 
 ZSTD = 4
 ZSTD_SINCE = 7
-Found: TypeAlias = PartitionLog | int
+LogOrError: TypeAlias = PartitionLog | int
 """Where a batch goes, or the error code of its partition."""
 
 
@@ -61,14 +65,14 @@ def make_handler(services: "Services") -> "ProduceHandler":
 
 
 class ProduceHandler:
-    """Serves Produce on frames; see `gateway.router.HotHandler`."""
+    """Serves Produce on frames; see `gateway.net.router.HotHandler`."""
 
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)
-        self._heads = ProduceHeads(services.registry)
-        self._transactions = ProduceTransactions(services.transactions)
-        self._missing = MissingLogs()
-        self._append = ProduceAppends(services.store.long_calls).append
+        self._routes = ProduceRouteCache(services.registry)
+        self._transactions = TransactionVerification(services.transactions)
+        self._opener = PartitionOpener()
+        self._append = ProduceAppends(services.store.compute_pool).append
 
     def start(
         self,
@@ -81,8 +85,8 @@ class ProduceHandler:
         is_owned: bool,
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or say which logs must be opened first."""
-        single = find_single(frame, version, body_start)
-        known = self._heads.find(frame, version, single)
+        single = find_single_batch(frame, version, body_start)
+        known = self._routes.find(frame, version, single)
         verified: Container[int] = ()
         if known is not None:
             request, found = known
@@ -93,49 +97,49 @@ class ProduceHandler:
                 return admitted
             found, verified = admitted
             if version >= ZSTD_SINCE:
-                self._heads.remember(version, single, request, found)
-        answer = ProduceSlot(port, version, correlation_id, request)
-        return self._append(answer, frame, found, verified, is_owned=is_owned)
+                self._routes.remember(version, single, request, found)
+        slot = ProduceSlot(port, version, correlation_id, request)
+        return self._append(slot, frame, found, verified, is_owned=is_owned)
 
     def _admit(
-        self, request: ProduceRequest, frame: memoryview, version: int
-    ) -> tuple[list[Found], Container[int]] | Coroutine[Any, Any, None]:
+        self, request: ParsedProduceRequest, frame: memoryview, version: int
+    ) -> tuple[list[LogOrError], Container[int]] | Coroutine[Any, Any, None]:
         """Return where the batches go and which are verified, or what must happen first."""
-        found = self._places(request, frame, version)
+        found = self._find_logs(request, frame, version)
         if not isinstance(found, list):
             return found
         if request.transactional_id is not None:
             verified = self._verify(request, found, frame, version)
             return (found, verified) if isinstance(verified, set) else verified
-        if has_transaction(frame, request.partitions):
+        if has_transactional_batch(frame, request.partitions):
             found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
         return found, ()
 
-    def _places(
-        self, request: ProduceRequest, frame: memoryview, version: int
-    ) -> list[Found] | Coroutine[Any, Any, None]:
+    def _find_logs(
+        self, request: ParsedProduceRequest, frame: memoryview, version: int
+    ) -> list[LogOrError] | Coroutine[Any, Any, None]:
         """Return where the batches go, or what must happen first; see `start`."""
-        missing: list[Missing] = []
+        missing: list[UnopenedPartition] = []
         found = [self._find(one, request, frame, version, missing) for one in request.partitions]
         if missing:
-            return self._missing.open(missing)
-        self._missing.forget()
+            return self._opener.open(missing)
+        self._opener.forget_failures()
         return found
 
     def _find(
         self,
         one: PartitionRecords,
-        request: ProduceRequest,
+        request: ParsedProduceRequest,
         frame: memoryview,
         version: int,
-        missing: list[Missing],
-    ) -> Found:
+        missing: list[UnopenedPartition],
+    ) -> LogOrError:
         """Return the log of a partition or an error code; or note that it must be opened first."""
         key, index, start, length = one
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _missing(key)
+            return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _missing_topic_error(key)
         if not -1 <= request.acks <= 1:
             return ErrorCode.INVALID_REQUIRED_ACKS
         if length < 0:
@@ -144,10 +148,14 @@ class ProduceHandler:
             codec = frame[start + FLAGS_AT] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        return topic.partition_for_append(index) or self._missing.want(topic, index, missing)
+        return topic.partition_for_append(index) or self._opener.require(topic, index, missing)
 
     def _verify(
-        self, request: ProduceRequest, found: list[Found], frame: memoryview, version: int
+        self,
+        request: ParsedProduceRequest,
+        found: list[LogOrError],
+        frame: memoryview,
+        version: int,
     ) -> set[int] | Coroutine[Any, Any, None]:
         """Return which batches are verified, or what must happen first; see `start`.
 
@@ -168,7 +176,7 @@ class ProduceHandler:
         return {position for position, error in admitted.items() if not error}
 
 
-def _missing(name: bytes) -> ErrorCode:
+def _missing_topic_error(name: bytes) -> ErrorCode:
     """Say why there is no topic of that name."""
     if is_internal(resolve_name(name.decode("utf-8", "replace"))):
         return ErrorCode.INVALID_TOPIC_EXCEPTION

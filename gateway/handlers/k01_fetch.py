@@ -1,14 +1,15 @@
 """Fetch, key 1, versions 4-18.
 
 Behaviour:
-- Nothing is read to find out whether to wait; see `gateway.fetch_plan` for when the answer leaves
+- Nothing is read to find out whether to wait; see `gateway.fetch.fetch_plan` for when the answer
+leaves
   and how many bytes each partition adds. No cursor of any kind exists.
 - Waiting is an object that listens to its partitions, and one timer; it holds up its own
   connection alone. If nothing happened until the timer ended, the object is kept: a consumer that
   asks the same again is waiting again for the price of comparing the requests.
 - Stored bytes leave as they are. Records are never null: clients fail on it.
 - Sessions (KIP-227): the client says what changes, the answer what is new; an idle fetch of a
-  session costs nothing per partition. `gateway.fetch_sessions` says which requests may go on.
+  session costs nothing per partition. `gateway.fetch.fetch_manager` says which requests may go on.
 - An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
   isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
@@ -22,13 +23,13 @@ Version notes:
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from kledger.gateway.fetch_plan import ISOLATION_LEVELS, NONE
-from kledger.gateway.fetch_session import SessionFetchSlot, SessionPartition
-from kledger.gateway.fetch_session_state import FINAL_EPOCH, INITIAL_EPOCH
-from kledger.gateway.fetch_sessions import FetchSessions
-from kledger.gateway.fetch_slot import FetchSlot, Found, gone_code
-from kledger.gateway.missing_logs import Missing, MissingLogs
-from kledger.gateway.topic_lookup import TopicLookup
+from kledger.gateway.fetch.fetch_manager import FetchManager
+from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, NONE
+from kledger.gateway.fetch.session import SessionFetchSlot, SessionPartition
+from kledger.gateway.fetch.session_state import FINAL_EPOCH, INITIAL_EPOCH
+from kledger.gateway.fetch.slot import FetchSlot, LogLookup, missing_partition_code
+from kledger.gateway.metadata.partition_opener import PartitionOpener, UnopenedPartition
+from kledger.gateway.metadata.topic_lookup import TopicLookup
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,
@@ -37,14 +38,14 @@ from kledger.gateway.wire.fetch_codec import (
 )
 
 if TYPE_CHECKING:
-    from kledger.gateway.router import ResponsePort
+    from kledger.gateway.net.router import ResponsePort
     from kledger.gateway.services import Services
 
 KEY = 1
 MIN_VERSION = 4
 MAX_VERSION = 18
 
-FoundAgain = tuple[SessionPartition, Found]
+RefoundPartition = tuple[SessionPartition, LogLookup]
 
 
 def make_handler(services: "Services") -> "FetchHandler":
@@ -53,13 +54,13 @@ def make_handler(services: "Services") -> "FetchHandler":
 
 
 class FetchHandler:
-    """Serves Fetch on frames; see `gateway.router.HotHandler`."""
+    """Serves Fetch on frames; see `gateway.net.router.HotHandler`."""
 
     def __init__(self, services: "Services") -> None:
         self._services = services
         self._lookup = TopicLookup(services.registry)
-        self._sessions = FetchSessions(services)
-        self._missing = MissingLogs()
+        self._manager = FetchManager(services)
+        self._opener = PartitionOpener()
 
     def start(
         self,
@@ -73,50 +74,52 @@ class FetchHandler:
     ) -> Coroutine[Any, Any, None] | None:
         """Answer, or wait for data, or say which logs must be opened first."""
         body = bytes(frame[body_start:])
-        kept = port.kept
-        if kept is not None:
-            if isinstance(kept, FetchSlot) and kept.is_same(version, body):
-                kept.wait_again(correlation_id)
+        retained_slot = port.retained_slot
+        if retained_slot is not None:
+            if isinstance(retained_slot, FetchSlot) and retained_slot.matches(version, body):
+                retained_slot.wait_again(correlation_id)
                 return None
-            port.kept = None
-            kept.abandon()
+            port.retained_slot = None
+            retained_slot.abandon()
         request = parse_fetch_request(memoryview(body), version)
         has_ids = version >= TOPIC_ID_SINCE
-        session, again, missing = None, list[FoundAgain](), list[Missing]()
+        session, refound, missing = None, list[RefoundPartition](), list[UnopenedPartition]()
         if request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH):
-            session, refused = self._sessions.continued(request, has_topic_ids=has_ids)
+            session, refused = self._manager.find_continued(request, has_topic_ids=has_ids)
             if session is None:
-                port.reply(fetch_response_frame(correlation_id, version, (), error_code=refused))
+                port.respond(fetch_response_frame(correlation_id, version, (), error_code=refused))
                 return None
-            for one in session.without_log():
-                again.append((one, self._find(one.key, one.index, missing, has_ids=has_ids)))
+            for one in session.partitions_without_log():
+                refound.append((one, self._find(one.key, one.index, missing, has_ids=has_ids)))
         wanted = [
             (each, self._find(each[0], each[1], missing, has_ids=has_ids))
             for each in request.partitions
         ]
         if missing:
-            return self._missing.open(missing)
-        self._missing.forget()
+            return self._opener.open(missing)
+        self._opener.forget_failures()
         if session is not None:
-            self._sessions.update(session, request, wanted, again)
+            self._manager.update(session, request, wanted, refound)
         else:
-            session = self._sessions.begin(request, wanted, has_topic_ids=has_ids)
+            session = self._manager.begin(request, wanted, has_topic_ids=has_ids)
         if session is not None and request.isolation_level in ISOLATION_LEVELS:
             fetch: FetchSlot = SessionFetchSlot(self._services, port, version, request, session)
         else:
             fetch = FetchSlot(self._services, port, version, body, request)
-            fetch.want(wanted)
+            fetch.require(wanted)
         if request.isolation_level not in ISOLATION_LEVELS:
             fetch.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
         fetch.begin(correlation_id)
         return None
 
-    def _find(self, key: bytes, index: int, missing: list[Missing], *, has_ids: bool) -> Found:
+    def _find(
+        self, key: bytes, index: int, missing: list[UnopenedPartition], *, has_ids: bool
+    ) -> LogLookup:
         """Find the log of a partition, or its error; or note that it must be opened first."""
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
-            return None, gone_code(has_topic_ids=has_ids)
+            return None, missing_partition_code(has_topic_ids=has_ids)
         log = topic.partition(index)
         if log is not None:
             return log, NONE
-        return None, self._missing.want(topic, index, missing)
+        return None, self._opener.require(topic, index, missing)

@@ -19,10 +19,10 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.error_map import error_code_of
-from kledger.gateway.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
-from kledger.gateway.missing_logs import open_together
+from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
+from kledger.gateway.metadata.partition_opener import open_partitions
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
@@ -123,7 +123,7 @@ async def _search(
         if not answer.error_code and answer.offset < 0
     ]
     places = [(topic, asked.partition_index) for topic, asked, _ in unanswered]
-    logs = await open_together(places)
+    logs = await open_partitions(places)
     for place, (topic, asked, answer) in zip(places, unanswered, strict=True):
         log = logs[place]
         try:

@@ -21,16 +21,21 @@ Version notes:
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kledger.gateway.authorized_operations import CLUSTER_OPERATIONS
-from kledger.gateway.context import RequestContext
-from kledger.gateway.metadata_blocks import (
+from kledger.gateway.metadata.authorized_operations import CLUSTER_OPERATIONS
+from kledger.gateway.metadata.response_blocks import (
     MetadataHead,
     MetadataTail,
     encode_head,
     encode_topic,
     join_parts,
 )
-from kledger.gateway.metadata_topics import absence, described, each_once, refused
+from kledger.gateway.metadata.topic_descriptions import (
+    describe_missing_topic,
+    describe_topic,
+    missing_topic_error,
+    without_duplicates,
+)
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -71,7 +76,7 @@ class _MetadataHandler:
         asked = request.topics
         if asked is None or (context.version == 0 and not asked):
             return self._joined(context.version, request, self._all(context.version, request))
-        found = [(one, self._find(one)) for one in each_once(asked)]
+        found = [(one, self._find(one)) for one in without_duplicates(asked)]
         if self._config.auto_create_topics_enable and request.allow_auto_topic_creation:
             missing = [
                 one.name
@@ -81,7 +86,9 @@ class _MetadataHandler:
             if missing:
                 return self._create(context, request, missing)
         return self._answer(
-            context.version, request, [(one, topic or absence(one.name)) for one, topic in found]
+            context.version,
+            request,
+            [(one, topic or missing_topic_error(one.name)) for one, topic in found],
         )
 
     def _find(self, asked: MetadataRequestTopic) -> Topic | None:
@@ -109,8 +116,8 @@ class _MetadataHandler:
             except TopicsError as error:
                 failed[name] = error
         entries = [
-            (one, self._find(one) or failed.get(one.name or "") or absence(one.name))
-            for one in each_once(request.topics or ())
+            (one, self._find(one) or failed.get(one.name or "") or missing_topic_error(one.name))
+            for one in without_duplicates(request.topics or ())
         ]
         return self._answer(context.version, request, entries)
 
@@ -124,7 +131,7 @@ class _MetadataHandler:
         topics = []
         for asked, found in entries:
             if isinstance(found, TopicsError):
-                topics.append(encode_topic(refused(asked, found, version), version))
+                topics.append(encode_topic(describe_missing_topic(asked, found, version), version))
             else:
                 topics.append(self._block(found, asked, version, with_operations))
         return self._joined(version, request, topics)
@@ -172,7 +179,7 @@ class _MetadataHandler:
         kept = self._blocks.get(key)
         if kept is not None and kept[0] is topic and kept[1] == topic.epoch:
             return kept[2]
-        description = described(topic, name, self._config.node_id, with_operations)
+        description = describe_topic(topic, name, self._config.node_id, with_operations)
         block = encode_topic(description, version)
         if len(self._blocks) >= BLOCKS_MAX:
             self._blocks.clear()

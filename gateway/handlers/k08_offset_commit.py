@@ -15,9 +15,9 @@ Version notes:
 - v10 names topics by id.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.group_messages import Sender
-from kledger.gateway.offset_commits import commit_error, committed_offset
+from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.groups.offset_commits import commit_error, committed_offset
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,
@@ -27,7 +27,7 @@ from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from kledger.topics import Topic
 
 KEY = 8
@@ -43,7 +43,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     """Check each partition, store those that pass, answer all."""
     now_ms = context.services.clock.now_ms()
     expire_ms = _expiry(now_ms, request.retention_time_ms)
-    offsets: list[tuple[Place, CommittedOffset]] = []
+    offsets: list[tuple[TopicPartition, CommittedOffset]] = []
     accepted: list[OffsetCommitResponsePartition] = []
     answers = []
     for asked in request.topics:
@@ -56,9 +56,9 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             )
             partitions.append(answer)
             if topic is not None and error is ErrorCode.NONE:
-                place = Place(topic.name, partition.partition_index)
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
                 committed = committed_offset(topic, partition, now_ms=now_ms, expire_ms=expire_ms)
-                offsets.append((place, committed))
+                offsets.append((topic_partition, committed))
                 accepted.append(answer)
         answers.append(
             OffsetCommitResponseTopic(
@@ -66,11 +66,11 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
             )
         )
     if offsets:
-        sender = Sender(
+        sender = RequestingMember(
             request.member_id,
             request.generation_id_or_member_epoch,
             request.group_instance_id,
-            speaks_epochs=context.version >= FIRST_VERSION_WITH_EPOCHS,
+            uses_member_epoch=context.version >= FIRST_VERSION_WITH_EPOCHS,
         )
         error = await context.services.groups.offsets.commit(request.group_id, sender, offsets)
         if error is not ErrorCode.NONE:

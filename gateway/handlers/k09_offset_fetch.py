@@ -17,7 +17,7 @@ Version notes:
 from collections.abc import Iterable
 from uuid import UUID
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchRequest,
@@ -30,7 +30,7 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kledger.offsets import CommittedOffset, Place
+from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.topics import Topic
 
 KEY = 9
@@ -76,13 +76,15 @@ def _everything(context: RequestContext, group_id: str) -> Iterable[OffsetFetchR
     """Return what the group committed to topics that still exist, as if it had been asked for."""
     registry = context.services.registry
     by_topic: dict[str, OffsetFetchRequestTopics] = {}
-    for place, committed in context.services.groups.offsets.all_committed(group_id).items():
-        topic = registry.get(place.topic)
+    for topic_partition, committed in context.services.groups.offsets.all_committed(
+        group_id
+    ).items():
+        topic = registry.get(topic_partition.topic)
         if topic is not None and topic.id == committed.topic_id:
             asked = by_topic.setdefault(
                 topic.name, OffsetFetchRequestTopics(name=topic.name, topic_id=topic.id)
             )
-            asked.partition_indexes.append(place.partition)
+            asked.partition_indexes.append(topic_partition.partition)
     return by_topic.values()
 
 
@@ -104,7 +106,9 @@ def _topic(
         partitions = [_nothing(index, missing) for index in asked.partition_indexes]
     else:
         partitions = [
-            _partition(context, group_id, Place(topic.name, index), topic.id, require_stable)
+            _partition(
+                context, group_id, TopicPartition(topic.name, index), topic.id, require_stable
+            )
             for index in asked.partition_indexes
         ]
     return OffsetFetchResponseTopics(
@@ -115,18 +119,18 @@ def _topic(
 def _partition(
     context: RequestContext,
     group_id: str,
-    place: Place,
+    topic_partition: TopicPartition,
     topic_id: UUID,
     require_stable: bool,
 ) -> OffsetFetchResponsePartitions:
     offsets = context.services.groups.offsets
-    if require_stable and offsets.is_unstable(group_id, place):
-        return _nothing(place.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    committed: CommittedOffset | None = offsets.committed(group_id, place)
+    if require_stable and offsets.is_unstable(group_id, topic_partition):
+        return _nothing(topic_partition.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    committed: CommittedOffset | None = offsets.committed(group_id, topic_partition)
     if committed is None or committed.topic_id != topic_id:
-        return _nothing(place.partition, ErrorCode.NONE)
+        return _nothing(topic_partition.partition, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
-        partition_index=place.partition,
+        partition_index=topic_partition.partition,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,

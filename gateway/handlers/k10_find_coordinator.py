@@ -9,7 +9,7 @@ Version notes:
   (KIP-932), which are not served.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k10_find_coordinator import (
     Coordinator,

@@ -15,14 +15,14 @@ Version notes:
 
 from functools import partial
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.coordinator.group_messages import JoinCommand, JoinResult
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k11_join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from kledger.runtime.later import Later
+from kledger.runtime.deferred import Deferred
 
 KEY = 11
 MIN_VERSION = 0
@@ -33,7 +33,7 @@ FIRST_VERSION_WITH_NULL_PROTOCOL = 7
 FIRST_VERSION_WITH_SKIP = 9
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> Later[JoinGroupResponse]:
+def handle(context: RequestContext, request: JoinGroupRequest) -> Deferred[JoinGroupResponse]:
     """Join, and answer when the generation begins."""
     joining = context.services.groups.join(_command(context, request))
     return joining.mapped(partial(_response, context.version))

@@ -8,8 +8,8 @@ Version notes:
 - v3 adds the instance id (KIP-345).
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.group_messages import Sender
+from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 KEY = 12
@@ -19,6 +19,6 @@ MAX_VERSION = 4
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Note the sign of life."""
-    sender = Sender(request.member_id, request.generation_id, request.group_instance_id)
+    sender = RequestingMember(request.member_id, request.generation_id, request.group_instance_id)
     error = context.services.groups.heartbeat(request.group_id, sender)
     return HeartbeatResponse(error_code=error)

@@ -10,8 +10,8 @@ Version notes:
 - v5 adds a reason (KIP-800), which is not kept.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.group_messages import Leaver
+from kledger.gateway.coordinator.group_messages import LeavingMember
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k13_leave_group import (
     LeaveGroupRequest,
@@ -30,21 +30,21 @@ def handle(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRes
     """Remove the members."""
     groups = context.services.groups
     if context.version < FIRST_VERSION_WITH_MEMBERS:
-        error, errors = groups.leave(request.group_id, (Leaver(request.member_id),))
+        error, errors = groups.leave(request.group_id, (LeavingMember(request.member_id),))
         return LeaveGroupResponse(error_code=error or errors[0])
-    leavers = tuple(
-        Leaver(member.member_id, member.group_instance_id) for member in request.members
+    leaving = tuple(
+        LeavingMember(member.member_id, member.group_instance_id) for member in request.members
     )
-    error, errors = groups.leave(request.group_id, leavers)
+    error, errors = groups.leave(request.group_id, leaving)
     if error is not ErrorCode.NONE:
         return LeaveGroupResponse(error_code=error)
     return LeaveGroupResponse(
         members=[
             MemberResponse(
-                member_id=leaver.member_id,
-                group_instance_id=leaver.instance_id,
+                member_id=leaving_member.member_id,
+                group_instance_id=leaving_member.instance_id,
                 error_code=member_error,
             )
-            for leaver, member_error in zip(leavers, errors, strict=True)
+            for leaving_member, member_error in zip(leaving, errors, strict=True)
         ]
     )

@@ -10,11 +10,11 @@ Version notes:
   those of the generation (KIP-559).
 """
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.coordinator.group_messages import SyncCommand, SyncResult
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
-from kledger.runtime.later import Later
+from kledger.runtime.deferred import Deferred
 
 KEY = 14
 MIN_VERSION = 0
@@ -23,12 +23,12 @@ MAX_VERSION = 5
 FIRST_VERSION_WITH_PROTOCOL = 5
 
 
-def handle(context: RequestContext, request: SyncGroupRequest) -> Later[SyncGroupResponse]:
+def handle(context: RequestContext, request: SyncGroupRequest) -> Deferred[SyncGroupResponse]:
     """Ask for the member's assignment."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.version >= FIRST_VERSION_WITH_PROTOCOL and not names_protocol:
         inconsistent = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return Later.at_once(SyncGroupResponse(error_code=inconsistent))
+        return Deferred.resolved(SyncGroupResponse(error_code=inconsistent))
     command = SyncCommand(
         group_id=request.group_id,
         member_id=request.member_id,

@@ -10,9 +10,12 @@ Version notes:
 - v6: an unknown group is an error too, GROUP_ID_NOT_FOUND (KIP-1043).
 """
 
-from kledger.gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
-from kledger.gateway.context import RequestContext
 from kledger.gateway.coordinator.group_messages import GroupDescription
+from kledger.gateway.metadata.authorized_operations import (
+    GROUP_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+)
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k15_describe_groups import (
     DescribedGroup,
@@ -31,7 +34,7 @@ UNKNOWN_GROUP_STATE = "Dead"
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe each group asked for."""
-    operations = OPERATIONS_NOT_ASKED_FOR
+    operations = OPERATIONS_NOT_REQUESTED
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS
     return DescribeGroupsResponse(

@@ -8,7 +8,7 @@ Version notes:
 - v4 adds states and their filter (KIP-518), v5 types and theirs (KIP-848).
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k16_list_groups import (
     ListedGroup,
     ListGroupsRequest,

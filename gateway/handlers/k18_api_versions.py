@@ -20,9 +20,9 @@ Version notes:
 import re
 from functools import cache
 
-from kledger.gateway.context import UNKNOWN_SOFTWARE, RequestContext
 from kledger.gateway.features import FEATURES, FEATURES_EPOCH
-from kledger.gateway.handlers import HANDLERS, HANDLERS_BY_KEY
+from kledger.gateway.request_context import UNKNOWN_SOFTWARE, RequestContext
+from kledger.gateway.served_apis import HANDLERS, HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k18_api_versions import (

@@ -16,10 +16,15 @@ Version notes:
   (KIP-599), v7 has the topic's id (KIP-516).
 """
 
-from kledger.gateway.config_entries import topic_entries
-from kledger.gateway.context import RequestContext
-from kledger.gateway.mutation_quota import MutationQuota
-from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.api_errors import (
+    ApiError,
+    check_not_repeated,
+    code_and_message_of,
+    first_of_each,
+)
+from kledger.gateway.configs.config_entries import topic_entries
+from kledger.gateway.quotas.mutation_quota import MutationQuota
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k19_create_topics import (
     CreatableTopic,
@@ -47,12 +52,12 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
     quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
-            refuse_repeated(count, "Duplicate topic name")
+            check_not_repeated(count, "Duplicate topic name")
             results.append(
                 await _create(context, asked, quota, validate_only=request.validate_only)
             )
-        except (Refused, TopicsError) as error:
-            code, message = refusal_of(error)
+        except (ApiError, TopicsError) as error:
+            code, message = code_and_message_of(error)
             results.append(
                 CreatableTopicResult(name=asked.name, error_code=code, error_message=message)
             )
@@ -93,7 +98,7 @@ async def _create(
 
 def _refuse_reserved(name: str) -> None:
     if name == CLUSTER_METADATA_TOPIC:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is kept for internal use")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is kept for internal use")
 
 
 def _value(config: CreatableTopicConfig) -> str:
@@ -126,7 +131,7 @@ def _partition_count(context: RequestContext, asked: CreatableTopic) -> int:
 
 def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
     if asked.num_partitions != USE_DEFAULT or asked.replication_factor != USE_DEFAULT:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions and replicationFactor "
             f"were not set to -1: got {asked.num_partitions} and {asked.replication_factor}",
@@ -134,7 +139,7 @@ def _assigned_partitions(asked: CreatableTopic, node_id: int) -> int:
     indexes = sorted(assignment.partition_index for assignment in asked.assignments)
     is_whole = indexes == list(range(len(indexes)))
     if not is_whole or any(a.broker_ids != [node_id] for a in asked.assignments):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment: expected partitions 0 to {len(indexes) - 1}, each "
             f"on node {node_id} alone, as no other broker is registered",

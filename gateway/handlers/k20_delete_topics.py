@@ -16,9 +16,9 @@ Version notes:
 from collections.abc import Callable, Hashable
 from typing import TypeAlias
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.mutation_quota import MutationQuota
-from kledger.gateway.refusals import Refused, refusal_of
+from kledger.gateway.api_errors import ApiError, code_and_message_of
+from kledger.gateway.quotas.mutation_quota import MutationQuota
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k20_delete_topics import (
     DeletableTopicResult,
@@ -63,9 +63,9 @@ async def _delete(context: RequestContext, topics: list[Topic]) -> Outcome:
     """Delete topics in one step; return what tells of each what came of it."""
     services = context.services
     try:
-        gone = {topic.id for topic in await services.registry.delete_together(topics)}
+        gone = {topic.id for topic in await services.registry.delete_many(topics)}
     except TopicsError as error:
-        refusal = refusal_of(error)
+        refusal = code_and_message_of(error)
         return lambda state, _: _refused(state, *refusal)
     await services.groups.offsets.forget_topics(gone)
     return lambda state, topic: (
@@ -91,8 +91,8 @@ def _check(
         return _unknown(state)
     try:
         quota.charge(topic.partition_count)
-    except Refused as error:
-        return _refused(state, *refusal_of(error))
+    except ApiError as error:
+        return _refused(state, *code_and_message_of(error))
     return topic
 
 

@@ -8,9 +8,9 @@ Behaviour:
   OFFSET_OUT_OF_RANGE. A topic that is compacted and nothing else refuses with POLICY_VIOLATION.
 """
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.error_map import error_code_of
-from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k21_delete_records import (
     DeleteRecordsPartition,
@@ -28,7 +28,7 @@ MAX_VERSION = 2
 
 async def handle(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
     """Move the log start of each partition asked for."""
-    logs = await open_by_name(
+    logs = await open_partitions_by_name(
         context.services.registry,
         [(asked.name, one.partition_index) for asked in request.topics for one in asked.partitions],
     )
@@ -46,7 +46,9 @@ async def handle(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     )
 
 
-async def _delete(log: Opened, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+async def _delete(
+    log: LogOrOpenError, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
     index = asked.partition_index
     try:
         if isinstance(log, TopicsError):

@@ -14,9 +14,9 @@ Version notes:
 - v6 (two-phase commit, KIP-939) is unstable in Kafka 4.3 and not offered.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_state import Identity, InitRequest
+from kledger.gateway.coordinator.transactions.txn_state import InitProducerId, ProducerIdAndEpoch
 from kledger.gateway.error_map import without_fencing
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k22_init_producer_id import (
     InitProducerIdRequest,
@@ -50,14 +50,14 @@ async def handle(context: RequestContext, request: InitProducerIdRequest) -> Ini
 async def _initialise(
     context: RequestContext, request: InitProducerIdRequest, transactional_id: str
 ) -> InitProducerIdResponse:
-    expected = Identity(request.producer_id, request.producer_epoch)
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if (expected.producer_id == NOBODY) != (expected.epoch == NOBODY):
         return InitProducerIdResponse(error_code=ErrorCode.INVALID_REQUEST, producer_epoch=-1)
-    error, identity = await context.services.transactions.initialise(
-        InitRequest(transactional_id, request.transaction_timeout_ms, expected)
+    error, producer = await context.services.transactions.initialise(
+        InitProducerId(transactional_id, request.transaction_timeout_ms, expected)
     )
     if context.version < FENCED_SINCE:
         error = without_fencing(error)
     return InitProducerIdResponse(
-        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+        error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch
     )

@@ -10,10 +10,10 @@ Version notes:
 - v3 carries the replica id, which is ignored: only consumers ask.
 """
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.error_map import error_code_of
-from kledger.gateway.fetch_plan import leader_epoch_error
-from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.fetch.fetch_plan import leader_epoch_error
+from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -34,7 +34,7 @@ async def handle(
     context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
     """Say of each partition where the epoch asked for ends."""
-    logs = await open_by_name(
+    logs = await open_partitions_by_name(
         context.services.registry,
         [(asked.topic, one.partition) for asked in request.topics for one in asked.partitions],
     )
@@ -51,7 +51,7 @@ async def handle(
     )
 
 
-def _epoch_end(log: Opened, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+def _epoch_end(log: LogOrOpenError, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=asked.partition)
     if isinstance(log, TopicsError):
         answer.error_code = error_code_of(log)

@@ -14,9 +14,9 @@ Version notes:
 
 from collections.abc import Sequence
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.error_map import without_fencing
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -27,7 +27,7 @@ from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from kledger.offsets import Place
+from kledger.offsets import TopicPartition
 
 KEY = 24
 MIN_VERSION = 0
@@ -62,43 +62,53 @@ async def handle(
 async def _one(
     context: RequestContext, asked: AddPartitionsToTxnTransaction
 ) -> list[AddPartitionsToTxnTopicResult]:
-    places = [Place(topic.name, index) for topic in asked.topics for index in topic.partitions]
-    errors = {place: _existence_error(context, place) for place in places}
-    identity = Identity(asked.producer_id, asked.producer_epoch)
+    topic_partitions = [
+        TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions
+    ]
+    errors = {
+        topic_partition: _existence_error(context, topic_partition)
+        for topic_partition in topic_partitions
+    }
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     transactions = context.services.transactions
     if not asked.transactional_id:
-        errors = dict.fromkeys(places, ErrorCode.INVALID_REQUEST)
+        errors = dict.fromkeys(topic_partitions, ErrorCode.INVALID_REQUEST)
     elif any(errors.values()):
         errors = {
-            place: error or ErrorCode.OPERATION_NOT_ATTEMPTED for place, error in errors.items()
+            topic_partition: error or ErrorCode.OPERATION_NOT_ATTEMPTED
+            for topic_partition, error in errors.items()
         }
     elif asked.verify_only:
         errors = {
-            place: transactions.verify(asked.transactional_id, identity, place) for place in places
+            topic_partition: transactions.verify(asked.transactional_id, producer, topic_partition)
+            for topic_partition in topic_partitions
         }
     else:
-        added = await transactions.add(asked.transactional_id, identity, partitions=places)
+        added = await transactions.add(
+            asked.transactional_id, producer, partitions=topic_partitions
+        )
         if context.version < FENCED_SINCE:
             added = without_fencing(added)
-        errors = dict.fromkeys(places, added)
+        errors = dict.fromkeys(topic_partitions, added)
     return _results(asked.topics, errors)
 
 
-def _existence_error(context: RequestContext, place: Place) -> ErrorCode:
-    topic = context.services.registry.get(place.topic)
-    exists = topic is not None and 0 <= place.partition < topic.partition_count
+def _existence_error(context: RequestContext, topic_partition: TopicPartition) -> ErrorCode:
+    topic = context.services.registry.get(topic_partition.topic)
+    exists = topic is not None and 0 <= topic_partition.partition < topic.partition_count
     return ErrorCode.NONE if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _results(
-    topics: Sequence[AddPartitionsToTxnTopic], errors: dict[Place, ErrorCode]
+    topics: Sequence[AddPartitionsToTxnTopic], errors: dict[TopicPartition, ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=errors[Place(topic.name, index)]
+                    partition_index=index,
+                    partition_error_code=errors[TopicPartition(topic.name, index)],
                 )
                 for index in topic.partitions
             ],

@@ -9,9 +9,9 @@ Version notes:
   TRANSACTION_ABORTABLE (KIP-890). Clients of transaction.version 2 never send this.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.error_map import without_fencing
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k25_add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -35,7 +35,7 @@ async def handle(
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     error = await context.services.transactions.add(
         request.transactional_id,
-        Identity(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         groups=[request.group_id],
     )
     if context.version < FENCED_SINCE:

@@ -10,9 +10,9 @@ Version notes:
   producer id and epoch to go on with; an abort of nothing is allowed.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.error_map import without_fencing
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
@@ -28,14 +28,14 @@ async def handle(context: RequestContext, request: EndTxnRequest) -> EndTxnRespo
     """Commit or abort."""
     if not request.transactional_id:
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
-    error, identity = await context.services.transactions.end(
+    error, producer = await context.services.transactions.end(
         request.transactional_id,
-        Identity(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         is_commit=request.committed,
-        has_rising_epochs=context.version >= RISING_EPOCHS_SINCE,
+        is_v2=context.version >= RISING_EPOCHS_SINCE,
     )
     if context.version < FENCED_SINCE:
         error = without_fencing(error)
     return EndTxnResponse(
-        error_code=error, producer_id=identity.producer_id, producer_epoch=identity.epoch
+        error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch
     )

@@ -10,10 +10,10 @@ Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_markers import TxnMarkers
-from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.error_map import error_code_of
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -23,7 +23,7 @@ from kledger.gateway.wire.messages.k27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from kledger.offsets import Place
+from kledger.offsets import TopicPartition
 from kledger.topics import TopicsError
 
 KEY = 27
@@ -38,25 +38,25 @@ async def handle(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
     """Write the markers of one producer after those of another."""
-    markers = TxnMarkers(context.services.registry)
+    markers = TransactionMarkers(context.services.registry)
     return WriteTxnMarkersResponse(markers=[await _one(markers, one) for one in request.markers])
 
 
-async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
+async def _one(markers: TransactionMarkers, asked: WritableTxnMarker) -> WritableTxnMarkerResult:
     mistake = _mistake(asked)
-    refused: dict[Place, TopicsError] = {}
+    refused: dict[TopicPartition, TopicsError] = {}
     if mistake is ErrorCode.NONE:
         refused = await markers.write(
             {
-                Place(topic.name, index)
+                TopicPartition(topic.name, index)
                 for topic in asked.topics
                 for index in topic.partition_indexes
             },
-            Identity(asked.producer_id, asked.producer_epoch),
+            ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch),
             is_commit=asked.transaction_result,
             coordinator_epoch=asked.coordinator_epoch,
         )
-    errors = {place: error_code_of(error) for place, error in refused.items()}
+    errors = {topic_partition: error_code_of(error) for topic_partition, error in refused.items()}
     return WritableTxnMarkerResult(
         producer_id=asked.producer_id,
         topics=[
@@ -65,7 +65,7 @@ async def _one(markers: TxnMarkers, asked: WritableTxnMarker) -> WritableTxnMark
                 partitions=[
                     WritableTxnMarkerPartitionResult(
                         partition_index=index,
-                        error_code=errors.get(Place(topic.name, index), mistake),
+                        error_code=errors.get(TopicPartition(topic.name, index), mistake),
                     )
                     for index in topic.partition_indexes
                 ],

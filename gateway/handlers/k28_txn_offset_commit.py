@@ -11,11 +11,11 @@ Version notes:
   (transaction.version 2, KIP-890) adds it to the transaction by itself.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.group_messages import Sender
-from kledger.gateway.coordinator.txn_state import Identity
+from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.groups.offset_commits import commit_error, committed_offset
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.error_map import without_fencing
-from kledger.gateway.offset_commits import commit_error, committed_offset
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -23,7 +23,7 @@ from kledger.gateway.wire.messages.k28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from kledger.offsets import CommittedOffset, Place
+from kledger.offsets import CommittedOffset, TopicPartition
 
 KEY = 28
 MIN_VERSION = 0
@@ -40,7 +40,7 @@ async def handle(
     services = context.services
     metadata_max = services.groups.config.offset_metadata_max_bytes
     now_ms = services.clock.now_ms()
-    offsets: dict[Place, CommittedOffset] = {}
+    offsets: dict[TopicPartition, CommittedOffset] = {}
     accepted: list[TxnOffsetCommitResponsePartition] = []
     answers = []
     for asked in request.topics:
@@ -55,8 +55,8 @@ async def handle(
             )
             partitions.append(answer)
             if topic is not None and error is ErrorCode.NONE:
-                place = Place(topic.name, partition.partition_index)
-                offsets[place] = committed_offset(topic, partition, now_ms=now_ms)
+                topic_partition = TopicPartition(topic.name, partition.partition_index)
+                offsets[topic_partition] = committed_offset(topic, partition, now_ms=now_ms)
                 accepted.append(answer)
         answers.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=partitions))
     if offsets:
@@ -67,25 +67,29 @@ async def handle(
 
 
 async def _store(
-    context: RequestContext, request: TxnOffsetCommitRequest, offsets: dict[Place, CommittedOffset]
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+    offsets: dict[TopicPartition, CommittedOffset],
 ) -> ErrorCode:
     transactions = context.services.transactions
-    identity = Identity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if context.version >= IMPLICIT_SINCE:
         error = await transactions.add(
-            request.transactional_id, identity, groups=[request.group_id], has_rising_epochs=True
+            request.transactional_id, producer, groups=[request.group_id], is_v2=True
         )
         if error is not ErrorCode.NONE:
             return _told(error, context.version)
     error = await transactions.commit_offsets(
         request.transactional_id,
-        identity,
+        producer,
         group_id=request.group_id,
-        sender=Sender(request.member_id, request.generation_id, request.group_instance_id),
+        sender=RequestingMember(
+            request.member_id, request.generation_id, request.group_instance_id
+        ),
         offsets=offsets,
     )
     return _told(error, context.version)

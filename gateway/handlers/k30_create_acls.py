@@ -5,8 +5,8 @@ Behaviour:
   answers without one.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import NO_AUTHORIZER
+from kledger.gateway.api_errors import NO_AUTHORIZER
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k30_create_acls import (
     AclCreationResult,

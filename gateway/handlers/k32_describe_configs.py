@@ -14,9 +14,9 @@ Version notes:
 - v1 adds synonyms and sources (KIP-226), v3 types and documentation (KIP-569).
 """
 
-from kledger.gateway.config_targets import find_target
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import Refused, refusal_of
+from kledger.gateway.api_errors import ApiError, code_and_message_of
+from kledger.gateway.configs.config_resources import find_config_resource
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -45,9 +45,9 @@ def _describe(
         resource_name=resource.resource_name,
     )
     try:
-        entries = find_target(context, resource).entries()
-    except (Refused, TopicsError) as error:
-        result.error_code, result.error_message = refusal_of(error)
+        entries = find_config_resource(context, resource).entries()
+    except (ApiError, TopicsError) as error:
+        result.error_code, result.error_message = code_and_message_of(error)
         return result
     wanted = set(resource.configuration_keys or ())
     result.configs = [entry for entry in entries if not wanted or entry.name in wanted]

@@ -5,16 +5,16 @@ Behaviour:
 - What a resource had and the request does not name goes back to its default.
 - With ``validate_only`` nothing changes. Changes hold at once and survive a restart.
 - Topics, groups and subscriptions to client metrics can be changed, and what of this node
-  `gateway.broker_settings` allows; anything else is INVALID_REQUEST.
+  `gateway.configs.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
-from kledger.gateway.config_resources import (
+from kledger.gateway.configs.config_resources import find_alterable_resource
+from kledger.gateway.configs.resource_requests import (
     alter_each,
-    refuse_repeated_names,
+    check_names_not_repeated,
     value_of,
 )
-from kledger.gateway.config_targets import find_alterable
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -31,10 +31,10 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
     """Replace the configuration of each resource."""
 
     async def alter(resource: AlterConfigsResource) -> None:
-        target = find_alterable(context, resource)
-        refuse_repeated_names(resource.configs)
+        config_resource = find_alterable_resource(context, resource)
+        check_names_not_repeated(resource.configs)
         configs = {setting.name: value_of(setting) for setting in resource.configs}
-        await target.alter(configs, replace=True, validate_only=request.validate_only)
+        await config_resource.alter(configs, replace=True, validate_only=request.validate_only)
 
     outcomes = await alter_each(request.resources, alter)
     return AlterConfigsResponse(

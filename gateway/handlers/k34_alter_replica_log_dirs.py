@@ -7,7 +7,7 @@ Behaviour:
 - Each topic gets one entry per folder that names it.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

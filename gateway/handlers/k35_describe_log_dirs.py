@@ -14,9 +14,9 @@ Version notes:
 
 import shutil
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.error_map import error_code_of
-from kledger.gateway.missing_logs import Opened, open_together
+from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -60,7 +60,7 @@ async def _all_sizes(
         if not topic.is_open(index) and topic.ledger_name(index) in stored
     ]
     known = await stored_sizes(context.services.store, closed)
-    logs = await open_together(each for each in closed if each not in known)
+    logs = await open_partitions(each for each in closed if each not in known)
     # To be asked is no use of those that are open: they are closed when nothing else is.
     logs |= {(topic, log.index): log for topic in wanted for log in topic.open_partitions()}
     topics = []
@@ -90,7 +90,7 @@ def _wanted(context: RequestContext, request: DescribeLogDirsRequest) -> dict[To
     return wanted
 
 
-def _size(topic: Topic, log: Opened | None, stored_size: int) -> int | None:
+def _size(topic: Topic, log: LogOrOpenError | None, stored_size: int) -> int | None:
     """Return the size of a partition, or None when it has gone meanwhile.
 
     One that is closed takes what its rows say, and is not opened for this.

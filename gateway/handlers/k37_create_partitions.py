@@ -8,9 +8,14 @@ Behaviour:
   checked; version 3 refuses what is over the quota (KIP-599).
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.mutation_quota import MutationQuota
-from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.api_errors import (
+    ApiError,
+    check_not_repeated,
+    code_and_message_of,
+    first_of_each,
+)
+from kledger.gateway.quotas.mutation_quota import MutationQuota
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k37_create_partitions import (
     CreatePartitionsRequest,
@@ -36,10 +41,10 @@ async def handle(
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         result = CreatePartitionsTopicResult(name=asked.name)
         try:
-            refuse_repeated(count, "Duplicate topic name")
+            check_not_repeated(count, "Duplicate topic name")
             await _create(context, asked, quota, validate_only=request.validate_only)
-        except (Refused, TopicsError) as error:
-            result.error_code, result.error_message = refusal_of(error)
+        except (ApiError, TopicsError) as error:
+            result.error_code, result.error_message = code_and_message_of(error)
         results.append(result)
     return CreatePartitionsResponse(results=results)
 
@@ -62,7 +67,7 @@ async def _create(
         len(asked.assignments) != added
         or any(assignment.broker_ids != [node_id] for assignment in asked.assignments)
     ):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {added} additional partition(s). The manual partition assignment: "
             f"expected as many, each to node {node_id} alone, as no other broker is registered.",

@@ -8,8 +8,8 @@ Version notes:
 - v3 names the owner and who asks (KIP-373).
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import ANONYMOUS, USER
+from kledger.gateway.api_errors import ANONYMOUS, USER
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k38_create_delegation_token import (
     CreateDelegationTokenRequest,

@@ -5,7 +5,7 @@ Behaviour:
   authentication, DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenRequest,

@@ -6,7 +6,7 @@ Behaviour:
 - Each name asked for gets one entry; a name that stands twice is deleted once.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k42_delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,

@@ -12,7 +12,7 @@ Version notes:
 - v1 adds the type of election (KIP-460): preferred (0) and unclean (1).
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k43_elect_leaders import (
     ElectLeadersRequest,

@@ -8,21 +8,25 @@ Behaviour:
   at once and survive a restart.
 - Requests are carried out one after another, so that a list which two of them add to gets both.
 - Topics, groups and subscriptions to client metrics can be changed, and what of this node
-  `gateway.broker_settings` allows; anything else is INVALID_REQUEST.
+  `gateway.configs.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
-from kledger.gateway.config_resources import (
+from kledger.gateway.api_errors import ApiError
+from kledger.gateway.configs.config_resources import (
+    ConfigResource,
+    current_list,
+    find_alterable_resource,
+)
+from kledger.gateway.configs.resource_requests import (
     alter_each,
-    refuse_repeated_names,
+    check_names_not_repeated,
     value_of,
 )
-from kledger.gateway.config_targets import Target, current_list, find_alterable
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import Refused
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.services import Services
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k44_incremental_alter_configs import (
@@ -38,7 +42,7 @@ MIN_VERSION = 0
 MAX_VERSION = 1
 
 
-class Operation(IntEnum):
+class ConfigOperation(IntEnum):
     """What to do with one setting."""
 
     SET = 0
@@ -62,9 +66,9 @@ def bind(_services: Services) -> Handle:
         """Change single settings of each resource."""
 
         async def alter(resource: AlterConfigsResource) -> None:
-            target = find_alterable(context, resource)
-            changes = _changes(target, resource)
-            await target.alter(changes, replace=False, validate_only=request.validate_only)
+            config_resource = find_alterable_resource(context, resource)
+            changes = _changes(config_resource, resource)
+            await config_resource.alter(changes, replace=False, validate_only=request.validate_only)
 
         async with changing:
             outcomes = await alter_each(request.resources, alter)
@@ -75,30 +79,34 @@ def bind(_services: Services) -> Handle:
     return handle
 
 
-def _changes(target: Target, resource: AlterConfigsResource) -> dict[str, str | None]:
+def _changes(
+    config_resource: ConfigResource, resource: AlterConfigsResource
+) -> dict[str, str | None]:
     """Return the new values by name; None for those that go back to their defaults."""
-    refuse_repeated_names(resource.configs)
+    check_names_not_repeated(resource.configs)
     changes: dict[str, str | None] = {}
     for change in resource.configs:
-        if change.config_operation == Operation.SET:
+        if change.config_operation == ConfigOperation.SET:
             changes[change.name] = value_of(change)
-        elif change.config_operation != Operation.DELETE:
-            changes[change.name] = _changed_list(target, change)
-        elif change.name in target.keys:
+        elif change.config_operation != ConfigOperation.DELETE:
+            changes[change.name] = _changed_list(config_resource, change)
+        elif change.name in config_resource.keys:
             changes[change.name] = None
     return changes
 
 
-def _changed_list(target: Target, change: AlterableConfig) -> str:
+def _changed_list(config_resource: ConfigResource, change: AlterableConfig) -> str:
     """Return a list setting with elements added, or taken away."""
-    if change.config_operation not in (Operation.APPEND, Operation.SUBTRACT):
-        raise Refused(
+    if change.config_operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{change.name}: expected operation 0 to 3, got {change.config_operation}",
         )
     named = [element.strip() for element in value_of(change).split(",")]
-    elements = current_list(target, change.name, Operation(change.config_operation).name)
-    if change.config_operation == Operation.APPEND:
+    elements = current_list(
+        config_resource, change.name, ConfigOperation(change.config_operation).name
+    )
+    if change.config_operation == ConfigOperation.APPEND:
         elements += [element for element in named if element not in elements]
     else:
         elements = [element for element in elements if element not in named]

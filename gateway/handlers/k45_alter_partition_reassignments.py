@@ -10,8 +10,8 @@ Version notes:
 - v1 can forbid to change the replication factor (KIP-860), which is 1 before and after.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import Refused
+from kledger.gateway.api_errors import ApiError
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k45_alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -52,7 +52,7 @@ def _outcome(
     try:
         _check_partition(context, name, asked.partition_index)
         _check_replicas(asked.replicas, context.services.config.node_id)
-    except Refused as refused:
+    except ApiError as refused:
         outcome.error_code = refused.code
         outcome.error_message = str(refused) or None
     return outcome
@@ -61,9 +61,11 @@ def _outcome(
 def _check_partition(context: RequestContext, name: str, index: int) -> None:
     topic = context.services.registry.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}."
+        )
     if not 0 <= index < topic.partition_count:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}."
         )
 
@@ -71,9 +73,9 @@ def _check_partition(context: RequestContext, name: str, index: int) -> None:
 def _check_replicas(replicas: list[int] | None, node_id: int) -> None:
     if replicas is None:
         # Kafka's tool takes this code without words for "nothing to take back".
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "")
     if replicas != [node_id]:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment includes {replicas}: expected node {node_id} alone, "
             "as no such broker is registered.",

@@ -9,7 +9,7 @@ Behaviour:
 - A partition that exists but was never committed is deleted successfully.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteRequest,
@@ -17,7 +17,7 @@ from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from kledger.offsets import Place
+from kledger.offsets import TopicPartition
 
 KEY = 47
 MIN_VERSION = 0
@@ -29,7 +29,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     answers = []
-    places: list[Place] = []
+    places: list[TopicPartition] = []
     existing: list[OffsetDeleteResponsePartition] = []
     for asked in request.topics:
         topic = context.services.registry.get(asked.name)
@@ -39,7 +39,7 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             answer = OffsetDeleteResponsePartition(partition_index=index)
             partitions.append(answer)
             if topic is not None and 0 <= index < topic.partition_count:
-                places.append(Place(topic.name, index))
+                places.append(TopicPartition(topic.name, index))
                 existing.append(answer)
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

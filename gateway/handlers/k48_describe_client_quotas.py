@@ -10,10 +10,10 @@ Behaviour:
 
 from enum import IntEnum
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.quota_entities import ENTITY_TYPES
-from kledger.gateway.quota_state import IP, Entity
-from kledger.gateway.refusals import Refused
+from kledger.gateway.api_errors import ApiError
+from kledger.gateway.quotas.quota_entities import ENTITY_TYPES
+from kledger.gateway.quotas.quota_state import IP, Entity
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k48_describe_client_quotas import (
     ComponentData,
@@ -43,7 +43,7 @@ def handle(
     """Show the quotas of the entities that fit."""
     try:
         components = _checked(request.components)
-    except Refused as refused:
+    except ApiError as refused:
         return DescribeClientQuotasResponse(
             error_code=refused.code, error_message=str(refused), entries=None
         )
@@ -63,26 +63,26 @@ def handle(
 def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:
     by_type = {component.entity_type: component for component in components}
     if len(by_type) < len(components):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST, "Entity type cannot appear more than once in the filter."
         )
     for kind, component in by_type.items():
         if kind == "":
-            raise Refused(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
         if kind not in ENTITY_TYPES:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
         if component.match_type not in tuple(Match):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unknown match type {component.match_type} of {kind}, expected 0 to 2",
             )
         if (component.match is None) == (component.match_type == Match.EXACT):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"{kind}: expected a name with match type 0 and with no other",
             )
     if IP in by_type and len(by_type) > 1:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             "Invalid entity filter component combination: expected no other entity type beside ip",
         )

@@ -8,9 +8,14 @@ Behaviour:
 - With ``validate_only`` nothing changes. To remove what is not set is no mistake.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.quota_entities import changed, entity_of
-from kledger.gateway.refusals import Refused, first_of_each, refusal_of, refuse_repeated
+from kledger.gateway.api_errors import (
+    ApiError,
+    check_not_repeated,
+    code_and_message_of,
+    first_of_each,
+)
+from kledger.gateway.quotas.quota_entities import altered_quotas, parse_entity
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k49_alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -33,10 +38,10 @@ async def handle(
     for entry, count in first_of_each(request.entries, _name_of):
         outcome = AlteredEntry(entity=list(_parts(entry).values()), error_message=None)
         try:
-            refuse_repeated(count, "Duplicate entity")
+            check_not_repeated(count, "Duplicate entity")
             await _alter(context, entry, validate_only=request.validate_only)
-        except (Refused, TopicsError) as error:
-            outcome.error_code, outcome.error_message = refusal_of(error)
+        except (ApiError, TopicsError) as error:
+            outcome.error_code, outcome.error_message = code_and_message_of(error)
         response.entries.append(outcome)
     return response
 
@@ -52,7 +57,7 @@ def _parts(entry: EntryData) -> dict[str, EntityData]:
 
 async def _alter(context: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
     quotas = context.services.quotas
-    entity = entity_of(entry.entity)
-    after = changed(entity, quotas.state.quotas.get(entity, {}), entry.ops)
+    entity = parse_entity(entry.entity)
+    after = altered_quotas(entity, quotas.state.quotas.get(entity, {}), entry.ops)
     if not validate_only:
         await quotas.put(entity, after)

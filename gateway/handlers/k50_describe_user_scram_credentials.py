@@ -5,8 +5,8 @@ Behaviour:
   DUPLICATE_RESOURCE when he is named twice; he gets one entry then.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import first_of_each
+from kledger.gateway.api_errors import first_of_each
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,

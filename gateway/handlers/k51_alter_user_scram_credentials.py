@@ -7,8 +7,8 @@ Behaviour:
   UNACCEPTABLE_CREDENTIAL; with a mechanism that does not exist: UNSUPPORTED_SASL_MECHANISM.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.refusals import first_of_each
+from kledger.gateway.api_errors import first_of_each
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,

@@ -12,7 +12,7 @@ Version notes:
 - v2 adds directory ids, zero here, and where voters listen (KIP-853): this node's one listener.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k55_describe_quorum import (
     DescribedPartition,

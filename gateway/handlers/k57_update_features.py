@@ -10,9 +10,9 @@ Version notes:
 - Up to v1 each feature that was set gets an entry (KIP-1022).
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.api_errors import ApiError
 from kledger.gateway.features import FEATURES
-from kledger.gateway.refusals import Refused
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k57_update_features import (
     FeatureUpdateKey,
@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
     try:
         for update in request.feature_updates:
             _check(update)
-    except Refused as refused:
+    except ApiError as refused:
         return UpdateFeaturesResponse(error_code=refused.code, error_message=str(refused))
     response = UpdateFeaturesResponse(error_message=None)
     if context.version <= ENTRIES_UNTIL:
@@ -48,18 +48,18 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFea
 
 def _check(update: FeatureUpdateKey) -> None:
     if update.upgrade_type not in UPGRADE_TYPES:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{update.feature}: expected upgrade type 1, 2 or 3, got {update.upgrade_type}",
         )
     levels = {feature.name: feature.level for feature in FEATURES}
     if update.feature not in levels:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{update.feature}: expected one of {', '.join(levels)}",
         )
     if update.max_version_level != levels[update.feature]:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_UPDATE_VERSION,
             f"{update.feature}: expected level {levels[update.feature]}, which is fixed here, "
             f"got {update.max_version_level}",

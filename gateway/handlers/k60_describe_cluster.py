@@ -9,8 +9,8 @@ Version notes:
 - v1 adds the endpoint type (KIP-919), v2 fenced brokers (KIP-1073): none here.
 """
 
-from kledger.gateway.authorized_operations import CLUSTER_OPERATIONS
-from kledger.gateway.context import RequestContext
+from kledger.gateway.metadata.authorized_operations import CLUSTER_OPERATIONS
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k60_describe_cluster import (
     DescribeClusterBroker,

@@ -7,10 +7,10 @@ Behaviour:
   topic can have is INVALID_TOPIC_EXCEPTION.
 """
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.error_map import error_code_of
-from kledger.gateway.metadata_topics import absence
-from kledger.gateway.missing_logs import Opened, open_by_name
+from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.metadata.topic_descriptions import missing_topic_error
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k61_describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -29,7 +29,7 @@ async def handle(
     context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
     """Describe the producers of each partition."""
-    logs = await open_by_name(
+    logs = await open_partitions_by_name(
         context.services.registry,
         [(asked.name, index) for asked in request.topics for index in asked.partition_indexes],
     )
@@ -47,9 +47,9 @@ async def handle(
     )
 
 
-def _partition(name: str, index: int, log: Opened) -> PartitionResponse:
+def _partition(name: str, index: int, log: LogOrOpenError) -> PartitionResponse:
     if isinstance(log, TopicsError):
-        error = absence(name) if isinstance(log, UnknownTopic) else log
+        error = missing_topic_error(name) if isinstance(log, UnknownTopic) else log
         return PartitionResponse(
             partition_index=index, error_code=error_code_of(error), error_message=str(error)
         )

@@ -7,8 +7,8 @@ Behaviour:
   topic for them.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_record import TxnRecord
+from kledger.gateway.coordinator.transactions.txn_record import TxnRecord
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -52,7 +52,7 @@ def _state(context: RequestContext, transactional_id: str) -> TransactionState:
 
 def _topics(record: TxnRecord) -> list[TopicData]:
     found: dict[str, TopicData] = {}
-    for place in sorted(record.partitions):
-        topic = found.setdefault(place.topic, TopicData(topic=place.topic))
-        topic.partitions.append(place.partition)
+    for topic_partition in sorted(record.partitions):
+        topic = found.setdefault(topic_partition.topic, TopicData(topic=topic_partition.topic))
+        topic.partitions.append(topic_partition.partition)
     return list(found.values())

@@ -11,9 +11,9 @@ Version notes:
   transactional id (KIP-1152).
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.txn_record import NO_TIME, TxnState
-from kledger.gateway.expressions import InvalidExpression, compile_expression
+from kledger.gateway.coordinator.transactions.txn_record import NO_TIME, TxnState
+from kledger.gateway.regex import InvalidRegex, compile_regex
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k66_list_transactions import (
     ListTransactionsRequest,
@@ -34,8 +34,8 @@ def handle(context: RequestContext, request: ListTransactionsRequest) -> ListTra
     text, pattern = request.transactional_id_pattern, None
     if text:
         try:
-            pattern = compile_expression(text)
-        except InvalidExpression:
+            pattern = compile_regex(text)
+        except InvalidRegex:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     states, producers = set(request.state_filters), set(request.producer_id_filters)
     opened_before_ms = context.services.clock.now_ms() - request.duration_filter

@@ -12,13 +12,13 @@ Version notes:
 - v1 adds the expression, in RE2's syntax, and members make up their own ids (KIP-1082).
 """
 
-from kledger.gateway.context import RequestContext
 from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
-    BeatCommand,
-    BeatResult,
-    TopicPartition,
+    HeartbeatCommand,
+    HeartbeatResult,
+    TopicIdPartition,
 )
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k68_consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -43,7 +43,7 @@ async def handle(
     if may_get_id and not member_id:
         member_id = consumers.new_member_id()
     names = request.subscribed_topic_names
-    command = BeatCommand(
+    command = HeartbeatCommand(
         group_id=request.group_id,
         member_id=member_id,
         epoch=request.member_epoch,
@@ -60,17 +60,17 @@ async def handle(
     return _response(await consumers.heartbeat(command))
 
 
-def _owned(topics: list[TopicPartitions] | None) -> frozenset[TopicPartition] | None:
+def _owned(topics: list[TopicPartitions] | None) -> frozenset[TopicIdPartition] | None:
     if topics is None:
         return None
     return frozenset(
-        TopicPartition(topic.topic_id, partition)
+        TopicIdPartition(topic.topic_id, partition)
         for topic in topics
         for partition in topic.partitions
     )
 
 
-def _response(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(result: HeartbeatResult) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         error_code=result.error,
         error_message=result.message,
@@ -81,7 +81,7 @@ def _response(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
     )
 
 
-def _assignment(partitions: frozenset[TopicPartition]) -> Assignment:
+def _assignment(partitions: frozenset[TopicIdPartition]) -> Assignment:
     topics: dict[object, TopicPartitions] = {}
     for topic_id, partition in sorted(partitions):
         topic = topics.setdefault(topic_id, TopicPartitions(topic_id=topic_id, partitions=[]))

@@ -10,9 +10,12 @@ Version notes:
 - v1 adds the protocol that a member speaks (KIP-1099).
 """
 
-from kledger.gateway.authorized_operations import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
-from kledger.gateway.context import RequestContext
-from kledger.gateway.coordinator.consumer_member_state import ConsumerMember, Partitions
+from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerMember, Partitions
+from kledger.gateway.metadata.authorized_operations import (
+    GROUP_OPERATIONS,
+    OPERATIONS_NOT_REQUESTED,
+)
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k69_consumer_group_describe import (
     Assignment,
@@ -35,7 +38,7 @@ def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group asked for."""
-    operations = OPERATIONS_NOT_ASKED_FOR
+    operations = OPERATIONS_NOT_REQUESTED
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS
     return ConsumerGroupDescribeResponse(

@@ -8,8 +8,8 @@ Behaviour:
 - Counters are wanted as differences between two pushes, as Kafka wants them.
 """
 
-from kledger.gateway.context import RequestContext
-from kledger.gateway.telemetry_state import ACCEPTED_CODECS
+from kledger.gateway.request_context import RequestContext
+from kledger.gateway.telemetry.telemetry_state import ACCEPTED_CODECS
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k71_get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
@@ -29,13 +29,13 @@ def handle(
     error, instance = telemetry.subscribe(context, request.client_instance_id)
     if error is not ErrorCode.NONE:
         return GetTelemetrySubscriptionsResponse(error_code=error)
-    wanted = instance.wanted
+    requested = instance.requested
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.id,
-        subscription_id=wanted.subscription_id,
+        subscription_id=requested.subscription_id,
         accepted_compression_types=list(ACCEPTED_CODECS),
-        push_interval_ms=wanted.interval_ms,
+        push_interval_ms=requested.interval_ms,
         telemetry_max_bytes=telemetry.bytes_max,
         delta_temporality=True,
-        requested_metrics=list(wanted.metrics),
+        requested_metrics=list(requested.metrics),
     )

@@ -9,7 +9,7 @@ Behaviour:
   decompressed is TELEMETRY_TOO_LARGE.
 """
 
-from kledger.gateway.context import RequestContext
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k72_push_telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,

@@ -9,9 +9,9 @@ Version notes:
 - v0 lists client metrics alone.
 """
 
-from kledger.gateway.config_resources import ResourceType
-from kledger.gateway.config_targets import configured_names
-from kledger.gateway.context import RequestContext
+from kledger.gateway.configs.config_resources import configured_names
+from kledger.gateway.configs.resource_requests import ResourceType
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k74_list_config_resources import (
     ConfigResource,

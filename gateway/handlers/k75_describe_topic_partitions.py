@@ -13,8 +13,8 @@ Behaviour:
 
 from collections.abc import Iterator
 
-from kledger.gateway.authorized_operations import TOPIC_OPERATIONS
-from kledger.gateway.context import RequestContext
+from kledger.gateway.metadata.authorized_operations import TOPIC_OPERATIONS
+from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     Cursor,

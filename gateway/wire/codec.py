@@ -17,9 +17,9 @@ from kledger.gateway.wire.decode_source import compile_decoder
 from kledger.gateway.wire.encode_source import compile_encoder
 from kledger.gateway.wire.errors import MalformedMessage, UnsupportedVersion
 from kledger.gateway.wire.primitives import Buffer
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
-M = TypeVar("M", bound=Message)
+M = TypeVar("M", bound=ApiMessage)
 
 
 def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
@@ -45,7 +45,7 @@ def decode(cls: type[M], version: int, buf: Buffer, pos: int = 0) -> M:
 
 
 def explain_fault(
-    cls: type[Message], version: int, buf: Buffer, pos: int, fault: Exception
+    cls: type[ApiMessage], version: int, buf: Buffer, pos: int, fault: Exception
 ) -> NoReturn:
     """Raise for a body that a parser written by hand refused.
 
@@ -61,7 +61,7 @@ def explain_fault(
     ) from None
 
 
-def encode(message: Message, version: int) -> bytes:
+def encode(message: ApiMessage, version: int) -> bytes:
     """Write one message body.
 
     Raises:
@@ -71,7 +71,7 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(encode_parts(message, version))
 
 
-def encode_parts(message: Message, version: int) -> list[Any]:
+def encode_parts(message: ApiMessage, version: int) -> list[Any]:
     """Write one message body as buffers that follow each other; see `encode`."""
     cls = type(message)
     try:
@@ -84,6 +84,6 @@ def encode_parts(message: Message, version: int) -> list[Any]:
     return parts
 
 
-def _check_version(cls: type[Message], version: int) -> None:
+def _check_version(cls: type[ApiMessage], version: int) -> None:
     if version not in cls.__api__.versions:
         raise UnsupportedVersion(cls.__name__, version, str(cls.__api__.versions))

@@ -25,27 +25,33 @@ from typing import Any
 
 from kledger.gateway.wire import primitives
 from kledger.gateway.wire.errors import MalformedMessage
-from kledger.gateway.wire.primitives import Refused
-from kledger.gateway.wire.schema import Field, Message, Struct, WireType
-from kledger.gateway.wire.source import Place, Source, fields_in, has_records, size_min
+from kledger.gateway.wire.primitives import DecodeError
+from kledger.gateway.wire.schema import ApiMessage, Field, Struct, WireType
+from kledger.gateway.wire.source import (
+    FieldLocation,
+    FunctionSource,
+    fields_in,
+    has_records,
+    size_min,
+)
 
-FAULTS = (Refused, struct.error, IndexError, UnicodeDecodeError)
+FAULTS = (DecodeError, struct.error, IndexError, UnicodeDecodeError)
 _TAG_COUNT = "tagged fields"
 
 
-def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
+def compile_decoder(cls: type[ApiMessage], version: int) -> Callable[..., Any]:
     """Return the function (buffer, position) -> message."""
-    writer = _Writer(cls, version)
+    writer = _DecoderWriter(cls, version)
     return writer.finish()
 
 
-class _Writer:
-    def __init__(self, cls: type[Message], version: int) -> None:
+class _DecoderWriter:
+    def __init__(self, cls: type[ApiMessage], version: int) -> None:
         self.cls = cls
         self.version = version
         self.is_flexible = version in cls.__api__.flexible
         self.is_view = has_records(cls)
-        self.out = Source("def decode(buf, pos):")
+        self.out = FunctionSource("def decode(buf, pos):")
         self.out.names |= {
             "FAULTS": FAULTS,
             "new": object.__new__,
@@ -58,7 +64,7 @@ class _Writer:
             "skip_tags": primitives.skip_tags,
             "uuid_from_bytes": primitives.uuid_from_bytes,
         }
-        self.run: list[tuple[str, str, Place]] = []
+        self.run: list[tuple[str, str, FieldLocation]] = []
         self.after_run: list[str] = []
 
     def finish(self) -> Callable[..., Any]:
@@ -76,11 +82,11 @@ class _Writer:
         return out.compile("decode", f"<{self.cls.__name__} v{self.version} decode>")
 
     def _explainer(self) -> Callable[[Exception, int, int], MalformedMessage]:
-        name, version, places = self.cls.__name__, self.version, self.out.places
+        name, version, locations = self.cls.__name__, self.version, self.out.locations
 
         def explain(error: Exception, pos: int, end: int) -> MalformedMessage:
             line = error.__traceback__.tb_lineno if error.__traceback__ else 0
-            field, expected, got, pos = _diagnose(places.get(line, []), error, pos, end - pos)
+            field, expected, got, pos = _diagnose(locations.get(line, []), error, pos, end - pos)
             return MalformedMessage(
                 name, version, position=pos, field=field, expected=expected, got=got
             )
@@ -127,16 +133,16 @@ class _Writer:
             raw = self.out.fresh("u")
             self.after_run.append(f"{target} = uuid_from_bytes({raw})")
             target = raw
-        self.run.append((target, kind.code, Place(path, str(kind), kind.size)))
+        self.run.append((target, kind.code, FieldLocation(path, str(kind), kind.size)))
 
     def flush(self) -> None:
         """Write the run of fixed-width fields collected so far as one read."""
         if not self.run:
             return
-        places = [place for _, _, place in self.run]
+        locations = [location for _, _, location in self.run]
         codes = "".join(code for _, code, _ in self.run)
         if codes == "B":
-            self.out.add(f"{self.run[0][0]} = data[pos]", *places)
+            self.out.add(f"{self.run[0][0]} = data[pos]", *locations)
             self.out.add("pos += 1")
         else:
             layout = struct.Struct(">" + codes)
@@ -144,70 +150,74 @@ class _Writer:
             comma = "," if len(self.run) == 1 else ""
             unpack = self.out.fresh("unpack")
             self.out.names[unpack] = layout.unpack_from
-            self.out.add(f"{targets}{comma} = {unpack}(data, pos)", *places)
+            self.out.add(f"{targets}{comma} = {unpack}(data, pos)", *locations)
             self.out.add(f"pos += {layout.size}")
         for line in self.after_run:
             self.out.add(line)
         self.run, self.after_run = [], []
 
-    def prefix(self, wide_code: str, place: Place, count_max: int = 0) -> None:
+    def prefix(self, wide_code: str, location: FieldLocation, count_max: int = 0) -> None:
         """Read a length or count into `n`: a varint, or of fixed width before flexible versions."""
         code = "B" if self.is_flexible else wide_code
-        self.run.append(("n", code, Place(place.path, place.expected, struct.calcsize(code))))
+        self.run.append(
+            ("n", code, FieldLocation(location.path, location.expected, struct.calcsize(code)))
+        )
         self.flush()
         if self.is_flexible:
             with self.out.block("if n > 127:"):
-                self.out.add("n, pos = read_uvarint(data, pos - 1)", place)
+                self.out.add("n, pos = read_uvarint(data, pos - 1)", location)
                 if count_max:
                     with self.out.block(f"if n > {count_max + 1}:"):
-                        self.out.add("raise wrong_length(n - 1, end - pos)", place)
+                        self.out.add("raise wrong_length(n - 1, end - pos)", location)
 
     def sized(self, kind: WireType, target: str, path: str, is_nullable: bool) -> None:
         """Read a string, bytes or records."""
         is_string = kind.name == "string"
-        place = Place(path, f"nullable {kind}" if is_nullable else str(kind))
-        self.prefix("h" if is_string else "i", place, primitives.STRING_BYTES_MAX * is_string)
+        location = FieldLocation(path, f"nullable {kind}" if is_nullable else str(kind))
+        self.prefix("h" if is_string else "i", location, primitives.STRING_BYTES_MAX * is_string)
         if not is_nullable:
-            self._sized_body(kind, target, place)
+            self._sized_body(kind, target, location)
             return
         with self.out.block("if n:" if self.is_flexible else "if n != -1:"):
-            self._sized_body(kind, target, place)
+            self._sized_body(kind, target, location)
         with self.out.block("else:"):
             self.out.add(f"{target} = None")
 
-    def _sized_body(self, kind: WireType, target: str, place: Place) -> None:
+    def _sized_body(self, kind: WireType, target: str, location: FieldLocation) -> None:
         self.out.add("stop = pos + n - 1" if self.is_flexible else "stop = pos + n")
         with self.out.block("if not pos <= stop <= end:"):
-            self.out.add("raise wrong_length(stop - pos, end - pos)", place)
+            self.out.add("raise wrong_length(stop - pos, end - pos)", location)
         text = "data[pos:stop]"
         if kind.name == "string":
             text = f"str({text}, 'utf-8')" if self.is_view else f"{text}.decode()"
         elif kind.name == "bytes" and self.is_view:
             text = f"bytes({text})"
-        self.out.add(f"{target} = {text}", place)
+        self.out.add(f"{target} = {text}", location)
         self.out.add("pos = stop")
 
     def array(self, element: WireType, target: str, path: str, is_nullable: bool) -> None:
-        place = Place(path, f"nullable []{element}" if is_nullable else f"[]{element}")
-        self.prefix("i", place)
+        location = FieldLocation(path, f"nullable []{element}" if is_nullable else f"[]{element}")
+        self.prefix("i", location)
         if not is_nullable:
-            self._array_body(element, target, path, place)
+            self._array_body(element, target, path, location)
             return
         with self.out.block("if n:" if self.is_flexible else "if n != -1:"):
-            self._array_body(element, target, path, place)
+            self._array_body(element, target, path, location)
         with self.out.block("else:"):
             self.out.add(f"{target} = None")
 
-    def _array_body(self, element: WireType, target: str, path: str, place: Place) -> None:
+    def _array_body(
+        self, element: WireType, target: str, path: str, location: FieldLocation
+    ) -> None:
         out = self.out
         size = size_min(element, self.version, is_flexible=self.is_flexible, is_nullable=False)
         if self.is_flexible:
             out.add("n -= 1")
         with out.block(f"if n < 0 or n * {size} > end - pos or n > budget:"):
-            out.add("raise wrong_count(n, end - pos)", place)
+            out.add("raise wrong_count(n, end - pos)", location)
         out.add("budget -= n")
         if element.size and element.name != "uuid":
-            out.add(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, pos))", place)
+            out.add(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, pos))", location)
             out.add(f"pos += n * {element.size}")
             return
         items, item = out.fresh("a"), out.fresh("o")
@@ -228,7 +238,7 @@ class _Writer:
             self.struct(cls, item, f"{path}.")
             self.out.add(f"{target} = {item}")
             return
-        self.run.append(("n", "b", Place(path, f"nullable {cls.__name__}", 1)))
+        self.run.append(("n", "b", FieldLocation(path, f"nullable {cls.__name__}", 1)))
         self.flush()
         with self.out.block("if n >= 0:"):
             self.struct(cls, item, f"{path}.")
@@ -238,19 +248,19 @@ class _Writer:
 
     def tags(self, tagged: list[Field], var: str, path: str) -> None:
         """Read the tagged fields; those that are not known are stepped over."""
-        out, place = self.out, Place(f"{path}{_TAG_COUNT}", _TAG_COUNT, 1)
-        self.run.append(("n", "B", place))
+        out, location = self.out, FieldLocation(f"{path}{_TAG_COUNT}", _TAG_COUNT, 1)
+        self.run.append(("n", "B", location))
         self.flush()
         with out.block("if n:"):
             if not tagged:
-                out.add("pos = skip_tags(data, pos, end, n)", place)
+                out.add("pos = skip_tags(data, pos, end, n)", location)
                 return
             with out.block("if n > 127:"):
-                out.add("n, pos = read_uvarint(data, pos - 1)", place)
-            out.add("check_tag_count(n, end - pos)", place)
+                out.add("n, pos = read_uvarint(data, pos - 1)", location)
+            out.add("check_tag_count(n, end - pos)", location)
             tag, last = out.fresh("tag"), out.fresh("last")
             with out.block("for _ in range(n):"):
-                out.add(f"{tag}, pos, {last} = read_tag(data, pos, end)", place)
+                out.add(f"{tag}, pos, {last} = read_tag(data, pos, end)", location)
                 for one in tagged:
                     self._known_tag(one, tag, last, var, path)
                 with out.block("else:"):
@@ -262,24 +272,24 @@ class _Writer:
             self.field(one, var, path)
             self.flush()
             with self.out.block(f"if pos != {last}:"):
-                place = Place(f"{path}{one.name}", f"the size of tag {one.tag}")
-                self.out.add(f"raise wrong_length({last} - pos, 0)", place)
+                location = FieldLocation(f"{path}{one.name}", f"the size of tag {one.tag}")
+                self.out.add(f"raise wrong_length({last} - pos, 0)", location)
 
 
 def _diagnose(
-    places: list[Place], error: Exception, pos: int, left: int
+    locations: list[FieldLocation], error: Exception, pos: int, left: int
 ) -> tuple[str, str, str, int]:
     """Say which field failed, what was expected, what was there and where."""
-    place = places[0] if places else Place("?", "?")
+    location = locations[0] if locations else FieldLocation("?", "?")
     if isinstance(error, struct.error):
         # A run did not fit: walk to the field that the bytes end in.
-        for place in places:
-            if place.size > left:
+        for location in locations:
+            if location.size > left:
                 break
-            pos, left = pos + place.size, left - place.size
-    if isinstance(error, Refused):
-        return place.path, error.expected or place.expected, error.got, pos
+            pos, left = pos + location.size, left - location.size
+    if isinstance(error, DecodeError):
+        return location.path, error.expected or location.expected, error.got, pos
     if isinstance(error, UnicodeDecodeError):
         bad = f"byte {error.object[error.start]:#04x} at {error.start} of it"
-        return place.path, f"{place.expected} in UTF-8", bad, pos
-    return place.path, place.expected, f"{max(0, left)} bytes left", pos
+        return location.path, f"{location.expected} in UTF-8", bad, pos
+    return location.path, location.expected, f"{max(0, left)} bytes left", pos

@@ -14,23 +14,23 @@ from typing import Any
 
 from kledger.gateway.wire import primitives
 from kledger.gateway.wire.errors import UnencodableMessage
-from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
-from kledger.gateway.wire.source import Place, Source, fields_in
+from kledger.gateway.wire.schema import ApiMessage, Field, Struct, WireType, fields_of
+from kledger.gateway.wire.source import FieldLocation, FunctionSource, fields_in
 
 FAULTS = (struct.error, AttributeError, TypeError, ValueError, IndexError)
 
 
-def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
+def compile_encoder(cls: type[ApiMessage], version: int) -> Callable[..., Any]:
     """Return the function (message, parts) -> None."""
-    return _Writer(cls, version).finish()
+    return _EncoderWriter(cls, version).finish()
 
 
-class _Writer:
-    def __init__(self, cls: type[Message], version: int) -> None:
+class _EncoderWriter:
+    def __init__(self, cls: type[ApiMessage], version: int) -> None:
         self.cls = cls
         self.version = version
         self.is_flexible = version in cls.__api__.flexible
-        self.out = Source("def encode(o, parts):")
+        self.out = FunctionSource("def encode(o, parts):")
         self.out.names |= {
             "FAULTS": FAULTS,
             "ZERO": primitives.UVARINTS[0],
@@ -38,7 +38,7 @@ class _Writer:
             "encode_uvarint": primitives.encode_uvarint,
             "pack": struct.pack,
         }
-        self.run: list[tuple[str, str, Place]] = []
+        self.run: list[tuple[str, str, FieldLocation]] = []
         self.adder = "add"
 
     def finish(self) -> Callable[..., Any]:
@@ -53,11 +53,11 @@ class _Writer:
         return out.compile("encode", f"<{self.cls.__name__} v{self.version} encode>")
 
     def _explainer(self) -> Callable[[Exception], UnencodableMessage]:
-        name, version, places = self.cls.__name__, self.version, self.out.places
+        name, version, locations = self.cls.__name__, self.version, self.out.locations
 
         def explain(error: Exception) -> UnencodableMessage:
             line = error.__traceback__.tb_lineno if error.__traceback__ else 0
-            paths = [place.path for place in places.get(line, [])]
+            paths = [location.path for location in locations.get(line, [])]
             # A line serves a whole run, so the first and the last field of it are named.
             field = " to ".join(dict.fromkeys([*paths[:1], *paths[-1:]])) or "?"
             return UnencodableMessage(name, version, field=field, reason=str(error))
@@ -77,16 +77,16 @@ class _Writer:
 
     def value(self, kind: WireType, value: str, path: str, is_nullable: bool) -> None:
         """Write the value of an expression."""
-        place = Place(path, str(kind), kind.size)
+        location = FieldLocation(path, str(kind), kind.size)
         if kind.size:
             code = f"{value}.bytes" if kind.name == "uuid" else value
-            self.run.append((code, kind.code, place))
+            self.run.append((code, kind.code, location))
         elif kind.element is not None:
-            self.array(kind.element, value, place, is_nullable)
+            self.array(kind.element, value, location, is_nullable)
         elif kind.struct is not None:
-            self.inner_struct(kind.struct, value, place, is_nullable)
+            self.inner_struct(kind.struct, value, location, is_nullable)
         else:
-            self.sized(kind, value, place, is_nullable)
+            self.sized(kind, value, location, is_nullable)
 
     def flush(self) -> None:
         """Write the run of fixed-width fields collected so far as one part."""
@@ -94,95 +94,99 @@ class _Writer:
             return
         values = [value for value, _, _ in self.run]
         codes = "".join(code for _, code, _ in self.run)
-        places = [place for _, _, place in self.run]
+        locations = [location for _, _, location in self.run]
         if codes == "B" and values == ["0"]:
             self.out.add(f"{self.adder}(ZERO)")
         elif codes == "B":
-            self.out.add(f"{self.adder}(UVARINTS[{values[0]}])", *places)
+            self.out.add(f"{self.adder}(UVARINTS[{values[0]}])", *locations)
         else:
             pack = self.out.fresh("pack")
             self.out.names[pack] = struct.Struct(">" + codes).pack
-            self.out.add(f"{self.adder}({pack}({', '.join(values)}))", *places)
+            self.out.add(f"{self.adder}({pack}({', '.join(values)}))", *locations)
         self.run = []
 
-    def prefix(self, wide_code: str, place: Place) -> None:
+    def prefix(self, wide_code: str, location: FieldLocation) -> None:
         """Write the length or count in `n`; a short varint goes into the run before it."""
         if not self.is_flexible:
-            self.run.append(("n", wide_code, place))
+            self.run.append(("n", wide_code, location))
             self.flush()
             return
         before = list(self.run)
         with self.out.block("if n < 128:"):
-            self.run.append(("n", "B", place))
+            self.run.append(("n", "B", location))
             self.flush()
         with self.out.block("else:"):
             self.run = before
             self.flush()
-            if place.expected == "string":
+            if location.expected == "string":
                 with self.out.block(f"if n > {primitives.STRING_BYTES_MAX + 1}:"):
-                    self.out.add("raise ValueError(f'a string of {n - 1} bytes')", place)
-            self.out.add(f"{self.adder}(encode_uvarint(n))", place)
+                    self.out.add("raise ValueError(f'a string of {n - 1} bytes')", location)
+            self.out.add(f"{self.adder}(encode_uvarint(n))", location)
 
-    def sized(self, kind: WireType, value: str, place: Place, is_nullable: bool) -> None:
+    def sized(self, kind: WireType, value: str, location: FieldLocation, is_nullable: bool) -> None:
         """Write a string, bytes or records."""
         is_string = kind.name == "string"
         more = " + 1" if self.is_flexible else ""
         data = "v.encode()" if is_string else "v"
-        self.out.add(f"v = {value}", place)
+        self.out.add(f"v = {value}", location)
         if is_nullable:
             with self.out.block("if v is None:"):
                 self.out.add(f"b, n = b'', {0 if self.is_flexible else -1}")
             with self.out.block("else:"):
-                self.out.add(f"b = {data}", place)
-                self.out.add(f"n = len(b){more}", place)
+                self.out.add(f"b = {data}", location)
+                self.out.add(f"n = len(b){more}", location)
         else:
-            self.out.add(f"b = {data}", place)
-            self.out.add(f"n = len(b){more}", place)
-        self.prefix("h" if is_string else "i", place)
+            self.out.add(f"b = {data}", location)
+            self.out.add(f"n = len(b){more}", location)
+        self.prefix("h" if is_string else "i", location)
         self.out.add(f"{self.adder}(b)")
 
-    def array(self, element: WireType, value: str, place: Place, is_nullable: bool) -> None:
+    def array(
+        self, element: WireType, value: str, location: FieldLocation, is_nullable: bool
+    ) -> None:
         out, items = self.out, self.out.fresh("a")
         more = " + 1" if self.is_flexible else ""
-        out.add(f"{items} = {value}", place)
+        out.add(f"{items} = {value}", location)
         if is_nullable:
             with out.block(f"if {items} is None:"):
                 out.add(f"{items}, n = (), {0 if self.is_flexible else -1}")
             with out.block("else:"):
-                out.add(f"n = len({items}){more}", place)
+                out.add(f"n = len({items}){more}", location)
         else:
-            out.add(f"n = len({items}){more}", place)
-        self.prefix("i", place)
+            out.add(f"n = len({items}){more}", location)
+        self.prefix("i", location)
         if element.size and element.name != "uuid":
-            out.add(f"{self.adder}(pack(f'>{{len({items})}}{element.code}', *{items}))", place)
+            out.add(f"{self.adder}(pack(f'>{{len({items})}}{element.code}', *{items}))", location)
             return
         item = out.fresh("o")
-        with out.block(f"for {item} in {items}:", place):
+        with out.block(f"for {item} in {items}:", location):
             if element.struct is not None:
-                self.struct(element.struct, item, f"{place.path}[].")
+                self.struct(element.struct, item, f"{location.path}[].")
             else:
-                self.value(element, item, f"{place.path}[]", False)
+                self.value(element, item, f"{location.path}[]", False)
                 self.flush()
 
-    def inner_struct(self, cls: type[Struct], value: str, place: Place, is_nullable: bool) -> None:
+    def inner_struct(
+        self, cls: type[Struct], value: str, location: FieldLocation, is_nullable: bool
+    ) -> None:
         """Write a struct that is a field; a nullable one has a byte in front, -1 for null."""
         item = self.out.fresh("o")
-        self.out.add(f"{item} = {value}", place)
+        self.out.add(f"{item} = {value}", location)
         if not is_nullable:
-            self.struct(cls, item, f"{place.path}.")
+            self.struct(cls, item, f"{location.path}.")
             return
         before = list(self.run)
         with self.out.block(f"if {item} is None:"):
-            self.run.append(("-1", "b", place))
+            self.run.append(("-1", "b", location))
             self.flush()
         with self.out.block("else:"):
-            self.run = [*before, ("1", "b", place)]
-            self.struct(cls, item, f"{place.path}.")
+            self.run = [*before, ("1", "b", location)]
+            self.struct(cls, item, f"{location.path}.")
 
     def tags(self, tagged: list[Field], var: str, path: str) -> None:
         """Write the tagged fields that are not at their default."""
         if not tagged:
-            self.run.append(("0", "B", Place(path, "tagged fields")))
+            self.run.append(("0", "B", FieldLocation(path, "tagged fields")))
             return
         out, tags = self.out, self.out.fresh("tags")
         before, self.run = self.run, []
@@ -190,15 +194,15 @@ class _Writer:
         for one in tagged:
             self._tagged_field(one, tags, var, path)
         self.run = before
-        self.run.append((f"len({tags})", "B", Place(path, "tagged fields")))
+        self.run.append((f"len({tags})", "B", FieldLocation(path, "tagged fields")))
         self.flush()
         out.add(f"{self.adder}(b''.join({tags}))")
 
     def _tagged_field(self, one: Field, tags: str, var: str, path: str) -> None:
         """Collect one tagged field as its tag, size and bytes."""
         out, parts, outer = self.out, self.out.fresh("parts"), self.adder
-        place = Place(f"{path}{one.name}", str(one.type))
-        with out.block(f"if {self._differs(one, f'{var}.{one.name}')}:", place):
+        location = FieldLocation(f"{path}{one.name}", str(one.type))
+        with out.block(f"if {self._differs(one, f'{var}.{one.name}')}:", location):
             out.add(f"{parts} = []")
             self.adder = f"{parts}.append"
             self.field(one, var, path)

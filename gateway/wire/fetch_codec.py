@@ -24,7 +24,7 @@ from kledger.gateway.wire.codec import explain_fault
 from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
     Buffer,
-    Refused,
+    DecodeError,
     encode_uvarint,
     read_uvarint,
     skip_tags,
@@ -45,7 +45,7 @@ transactions as (producer id, first offset) or null, chunks of records, their si
 FLEXIBLE_SINCE: Final = 12
 TOPIC_ID_SINCE: Final = 13
 
-_FAULTS: Final = (Refused, error, IndexError, UnicodeDecodeError)
+_FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 _ONE_INT32: Final = Struct(">i")
@@ -58,7 +58,7 @@ _REPLICA_TO_ISOLATION_V4: Final = Struct(">iiiib").unpack_from
 _WAIT_TO_TOPICS_V12: Final = Struct(">iiibiiB").unpack_from
 
 
-class FetchRequest:
+class ParsedFetchRequest:
     """A Fetch request as flat tuples, in request order."""
 
     __slots__ = (
@@ -86,7 +86,7 @@ class FetchRequest:
 _new_request: Final = object.__new__
 
 
-def parse_fetch_request(buf: memoryview, version: int, pos: int = 0) -> FetchRequest:
+def parse_fetch_request(buf: memoryview, version: int, pos: int = 0) -> ParsedFetchRequest:
     """Read a Fetch body of version 4 to 18.
 
     Raises:
@@ -107,9 +107,9 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
     explain_fault(k01_fetch.FetchRequest, version, buf, pos, fault)
 
 
-def _parse_flexible(buf: memoryview, version: int, pos: int) -> FetchRequest:
+def _parse_flexible(buf: memoryview, version: int, pos: int) -> ParsedFetchRequest:
     end = len(buf)
-    request = _new_request(FetchRequest)
+    request = _new_request(ParsedFetchRequest)
     request.replica_id = -1
     if version < 15:
         (request.replica_id,) = _INT32(buf, pos)
@@ -213,9 +213,9 @@ def _check_count(count: int, size_min: int, left: int, before: int = 0) -> None:
         raise wrong_count(count, left)
 
 
-def _parse_fixed(buf: memoryview, version: int, pos: int) -> FetchRequest:
+def _parse_fixed(buf: memoryview, version: int, pos: int) -> ParsedFetchRequest:
     end = len(buf)
-    request = _new_request(FetchRequest)
+    request = _new_request(ParsedFetchRequest)
     (
         request.replica_id, request.max_wait_ms, request.min_bytes, request.max_bytes,
         request.isolation_level,

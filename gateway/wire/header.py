@@ -20,7 +20,13 @@ from struct import Struct, error
 from typing import Final
 
 from kledger.gateway.wire.errors import MalformedMessage
-from kledger.gateway.wire.primitives import Buffer, Refused, read_uvarint, skip_tags, wrong_length
+from kledger.gateway.wire.primitives import (
+    Buffer,
+    DecodeError,
+    read_uvarint,
+    skip_tags,
+    wrong_length,
+)
 
 API_VERSIONS_KEY: Final = 18
 NEVER: Final = 0x7FFF
@@ -97,7 +103,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
             pos += 1
             if first:
                 pos = skip_tags(frame, pos, len(frame), first)
-    except (Refused, error, IndexError, UnicodeDecodeError) as fault:
+    except (DecodeError, error, IndexError, UnicodeDecodeError) as fault:
         raise _malformed(fault, pos, len(frame)) from None
     header.body_start = pos
     return header
@@ -109,7 +115,7 @@ def _malformed(fault: Exception, pos: int, size: int) -> MalformedMessage:
         field, expected = "api_key to client_id", f"{_HEAD.size} bytes"
     elif isinstance(fault, UnicodeDecodeError):
         field, expected, got = "client_id", "UTF-8", f"byte {fault.object[fault.start]:#04x}"
-    elif isinstance(fault, Refused):
+    elif isinstance(fault, DecodeError):
         got = fault.got
         if fault.expected is None:
             field, expected = "client_id", "nullable string"

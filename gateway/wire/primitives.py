@@ -28,7 +28,7 @@ _set = object.__setattr__
 _SAFETY: Final = ZERO_UUID.is_safe
 
 
-class Refused(Exception):
+class DecodeError(Exception):
     """Raised inside compiled functions only; they turn it into a MalformedMessage."""
 
     def __init__(self, got: str, expected: str | None = None) -> None:
@@ -41,7 +41,7 @@ def read_uvarint(buf: Buffer, pos: int, bytes_max: int = UVARINT_BYTES_MAX) -> t
     """Read an unsigned varint; return it and the position behind it.
 
     Raises:
-        Refused: it is longer than `bytes_max` or holds more than 32 (64) bits.
+        DecodeError: it is longer than `bytes_max` or holds more than 32 (64) bits.
         IndexError: the buffer ends inside it.
     """
     first = buf[pos]
@@ -64,10 +64,10 @@ def _read_long_uvarint(buf: Buffer, pos: int, bytes_max: int) -> tuple[int, int]
         if byte < 0x80:
             bits = 32 if bytes_max == UVARINT_BYTES_MAX else 64
             if value >> bits:
-                raise Refused(f"a value of more than {bits} bits", "a varint")
+                raise DecodeError(f"a value of more than {bits} bits", "a varint")
             return value, at + 1
         shift += 7
-    raise Refused(f"more than {bytes_max} bytes", "a varint")
+    raise DecodeError(f"more than {bytes_max} bytes", "a varint")
 
 
 def encode_uvarint(value: int) -> bytes:
@@ -104,7 +104,7 @@ def skip_tags(buf: Buffer, pos: int, end: int, first: int) -> int:
 def check_tag_count(count: int, left: int) -> None:
     """Refuse more tagged fields than the bytes left can hold (each takes two at least)."""
     if count * 2 > left:
-        raise Refused(f"{count} tagged fields with {left} bytes left", "tagged fields")
+        raise DecodeError(f"{count} tagged fields with {left} bytes left", "tagged fields")
 
 
 def read_tag(buf: Buffer, pos: int, end: int) -> tuple[int, int, int]:
@@ -117,18 +117,18 @@ def read_tag(buf: Buffer, pos: int, end: int) -> tuple[int, int, int]:
     size, pos = read_uvarint(buf, pos)
     stop = pos + size
     if stop > end:
-        raise Refused(f"{size} bytes of tag {tag} with {end - pos} bytes left", "tagged fields")
+        raise DecodeError(f"{size} bytes of tag {tag} with {end - pos} bytes left", "tagged fields")
     return tag, pos, stop
 
 
-def wrong_length(size: int, left: int) -> Refused:
+def wrong_length(size: int, left: int) -> DecodeError:
     """Make the refusal of a length that is negative or more than what is left."""
-    return Refused("null" if size == -1 else f"a length of {size} with {left} bytes left")
+    return DecodeError("null" if size == -1 else f"a length of {size} with {left} bytes left")
 
 
-def wrong_count(count: int, left: int) -> Refused:
+def wrong_count(count: int, left: int) -> DecodeError:
     """Make the refusal of a count that is negative or more than what is left can hold."""
-    return Refused("null" if count == -1 else f"a count of {count} with {left} bytes left")
+    return DecodeError("null" if count == -1 else f"a count of {count} with {left} bytes left")
 
 
 def uuid_from_bytes(raw: bytes) -> UUID:

@@ -5,7 +5,7 @@ not touched and nothing of their size is copied. `topic` is the name in UTF-8 up
 and the 16 bytes of the topic id from version 13 on; it goes into the response as it came.
 
 Most requests hold one batch of no transaction. What lies before its records is the same from one
-request of a producer to the next; `find_single` cuts it off without looking at what it says.
+request of a producer to the next; `find_single_batch` cuts it off without looking at what it says.
 
     response frame for one partition without a message, version 9 to 12
     size  correlation_id  tags | 2 | name+1 name | 2 | index error base_offset append_time
@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, NoReturn
 from kledger.gateway.wire.codec import explain_fault
 from kledger.gateway.wire.primitives import (
     ELEMENTS_MAX,
-    Refused,
+    DecodeError,
     encode_uvarint,
     read_uvarint,
     skip_tags,
@@ -53,7 +53,7 @@ LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
 
-_FAULTS: Final = (Refused, error, IndexError, UnicodeDecodeError)
+_FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
 _ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
 _ACKS_TO_TOPICS_V9: Final = Struct(">hiB").unpack_from
 _INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
@@ -68,7 +68,7 @@ _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 
 
-class ProduceRequest:
+class ParsedProduceRequest:
     """A Produce request whose records are still in the frame."""
 
     __slots__ = ("acks", "partitions", "timeout_ms", "transactional_id")
@@ -85,9 +85,9 @@ class ProduceRequest:
         self.timeout_ms = timeout_ms
         self.partitions = partitions
 
-    def with_records(self, start: int, length: int) -> "ProduceRequest":
+    def with_records(self, start: int, length: int) -> "ParsedProduceRequest":
         """Return a request like this one, of one partition, whose records are elsewhere."""
-        other = _new_request(ProduceRequest)
+        other = _new_request(ParsedProduceRequest)
         other.transactional_id = self.transactional_id
         other.acks = self.acks
         other.timeout_ms = self.timeout_ms
@@ -100,7 +100,7 @@ class ProduceRequest:
 _new_request: Final = object.__new__
 
 
-def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> ProduceRequest:
+def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> ParsedProduceRequest:
     """Find the records of each partition in a Produce body of version 3 to 13.
 
     Args:
@@ -126,9 +126,9 @@ def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoRet
     explain_fault(k00_produce.ProduceRequest, version, buf, pos, fault)
 
 
-def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ProduceRequest:
+def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ParsedProduceRequest:
     end = len(buf)
-    request = _new_request(ProduceRequest)
+    request = _new_request(ParsedProduceRequest)
     request.transactional_id = None
     size = buf[pos]
     pos += 1
@@ -197,9 +197,9 @@ def _compact_text(buf: memoryview, pos: int, end: int, size: int) -> tuple[str, 
     return str(buf[pos:stop], "utf-8"), stop
 
 
-def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
+def _parse_fixed(buf: memoryview, pos: int) -> ParsedProduceRequest:
     end = len(buf)
-    request = _new_request(ProduceRequest)
+    request = _new_request(ParsedProduceRequest)
     request.transactional_id = None
     (size,) = _INT16(buf, pos)
     pos += 2
@@ -236,7 +236,7 @@ def _parse_fixed(buf: memoryview, pos: int) -> ProduceRequest:
     return request
 
 
-def own_records(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
+def owned_records(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
     """Return the memory of a batch that nobody else will write to."""
     _, _, start, length = records
     batch = frame[start : start + length]
@@ -245,7 +245,7 @@ def own_records(frame: memoryview, records: PartitionRecords, *, is_owned: bool)
     return memoryview(bytearray(batch))
 
 
-def find_single(buf: memoryview, version: int, pos: int) -> SingleBatch | None:
+def find_single_batch(buf: memoryview, version: int, pos: int) -> SingleBatch | None:
     """Find the records of a request of the commonest shape; faster than to parse it.
 
     Args:

@@ -252,7 +252,7 @@ class Struct(metaclass=StructMeta):
         return f"{type(self).__name__}({values})"
 
 
-class Message(Struct):
+class ApiMessage(Struct):
     """A request or response body."""
 
     __api__: ClassVar[Api]

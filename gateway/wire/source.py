@@ -16,7 +16,7 @@ from kledger.gateway.wire.schema import Field, Struct, WireType, fields_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FieldLocation:
     """A field on the wire: its path, what is expected there and the bytes it takes if fixed."""
 
     path: str
@@ -24,26 +24,26 @@ class Place:
     size: int = 0
 
 
-class Source:
+class FunctionSource:
     """Lines of the function, the values they name and the fields they serve."""
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
         self.names: dict[str, Any] = {}
-        self.places: dict[int, list[Place]] = {}
+        self.locations: dict[int, list[FieldLocation]] = {}
         self._depth = 1
         self._counter = 0
 
-    def add(self, line: str, *places: Place) -> None:
+    def add(self, line: str, *locations: FieldLocation) -> None:
         """Append one line at the current depth."""
         self.lines.append("    " * self._depth + line)
-        if places:
-            self.places[len(self.lines)] = list(places)
+        if locations:
+            self.locations[len(self.lines)] = list(locations)
 
     @contextmanager
-    def block(self, head: str, *places: Place) -> Iterator[None]:
+    def block(self, head: str, *locations: FieldLocation) -> Iterator[None]:
         """Append a line that opens a block; what is added inside is indented."""
-        self.add(head, *places)
+        self.add(head, *locations)
         self._depth += 1
         yield
         self._depth -= 1

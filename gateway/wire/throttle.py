@@ -10,7 +10,7 @@ from functools import cache
 from struct import Struct
 
 from kledger.gateway.wire.primitives import Buffer
-from kledger.gateway.wire.schema import Message, fields_of
+from kledger.gateway.wire.schema import ApiMessage, fields_of
 
 FIELD = "throttle_time_ms"
 _TIME = Struct(">i")
@@ -18,8 +18,8 @@ _PREFIX_SIZE = 8
 """The size of the frame and the correlation id."""
 
 
-def tell_throttle_time(
-    response: Sequence[Buffer], cls: type[Message], version: int, time_ms: int
+def set_throttle_time(
+    response: Sequence[Buffer], cls: type[ApiMessage], version: int, time_ms: int
 ) -> Sequence[Buffer]:
     """Return the frame with that time in it; the frame's own memory stays as it is."""
     if not _is_first(cls, version):
@@ -31,7 +31,7 @@ def tell_throttle_time(
 
 
 @cache
-def _is_first(cls: type[Message], version: int) -> bool:
+def _is_first(cls: type[ApiMessage], version: int) -> bool:
     plain = (each for each in fields_of(cls) if version in each.versions and each.tag is None)
     first = next(plain, None)
     return first is not None and first.name == FIELD

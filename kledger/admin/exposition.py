@@ -18,11 +18,9 @@ from kledger.runtime.metrics import Family, Metrics
 
 PREFIX: Final = "kledger_"
 OPENMETRICS: Final = "application/openmetrics-text"
-KNOWN_ELSEWHERE: Final = ("pulsar_",)
+EXTERNAL_PREFIXES: Final = ("pulsar_",)
 """Beginnings of names that stay as they are."""
-_COUNTERS_KNOWN_ELSEWHERE: Final = re.compile(
-    rb"^((?:# (?:HELP|TYPE) )?pulsar_\w+)_total\b", re.MULTILINE
-)
+_EXTERNAL_COUNTERS: Final = re.compile(rb"^((?:# (?:HELP|TYPE) )?pulsar_\w+)_total\b", re.MULTILINE)
 
 
 class Exposition(Collector):
@@ -44,7 +42,7 @@ class Exposition(Collector):
         page = encode(self._registry)
         if not content_type.startswith(OPENMETRICS):
             # Only there must the name of a counter end so; the library writes it everywhere.
-            page = _COUNTERS_KNOWN_ELSEWHERE.sub(rb"\1", page)
+            page = _EXTERNAL_COUNTERS.sub(rb"\1", page)
         return page, content_type
 
     def describe(self) -> list[Metric]:
@@ -60,7 +58,7 @@ def _shown(family: Family) -> Metric:
     name, scale = family.name, 1
     if name.endswith("_ms"):
         name, scale = name.removesuffix("ms") + "seconds", 1_000
-    if not name.startswith(KNOWN_ELSEWHERE):
+    if not name.startswith(EXTERNAL_PREFIXES):
         name = PREFIX + name
     kind = CounterMetricFamily if family.is_counter else GaugeMetricFamily
     labels = list(family.samples[0][0])

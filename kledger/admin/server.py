@@ -69,7 +69,7 @@ class AdminServer:
     def _accept(self) -> asyncio.BaseProtocol:
         server = self._runner.server
         assert server is not None, "accepting before the start"
-        return server() if len(server.connections) < CONNECTIONS_MAX else _Refused()
+        return server() if len(server.connections) < CONNECTIONS_MAX else _RejectedConnection()
 
     async def _health(self, _: web.Request) -> web.Response:
         if not self._is_serving():
@@ -93,7 +93,7 @@ def _line(trouble: StorageTrouble) -> str:
     return f"{trouble.kind}: {trouble.count} times from {first} to {last}, last: {trouble.what}"
 
 
-class _Refused(asyncio.Protocol):
+class _RejectedConnection(asyncio.Protocol):
     """A connection too many."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

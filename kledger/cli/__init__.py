@@ -23,7 +23,7 @@ NOUNS = {
 }
 
 EXIT_FAILURE = 1
-EXIT_MISTAKE = 2
+EXIT_USAGE = 2
 
 
 class Parser(argparse.ArgumentParser):
@@ -31,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Leave with exit code 2."""
-        self.exit(EXIT_MISTAKE, f"kledger: {message}\n")
+        self.exit(EXIT_USAGE, f"kledger: {message}\n")
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -78,10 +78,10 @@ def add_verbs(
     }  # fmt: skip
 
 
-def mistake(message: str) -> int:
+def usage_error(message: str) -> int:
     """Tell the caller's mistake; return the exit code for it."""
     print(f"kledger: {message}", file=sys.stderr)
-    return EXIT_MISTAKE
+    return EXIT_USAGE
 
 
 def failure(message: str) -> int:

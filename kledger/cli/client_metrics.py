@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from kledger.cli import live
-from kledger.cli.live import tell
+from kledger.cli.live import print_result
 from kledger.cli.plain_text import quoted, table
-from kledger.native.client import Client
+from kledger.native.broker import MetricsClient
+from kledger.native.client.client import Client
 from kledger.native.errors import InvalidArgument
-from kledger.native.seam import MetricsClient
 
 if TYPE_CHECKING:
-    from kledger.cli.measured import Measured
+    from kledger.cli.metrics_data import Measurement
 
 _VERBS = {
     "list": "the clients that can push, one a line; who pushed last comes last",
@@ -53,23 +53,23 @@ async def list_all(client: Client, arguments: argparse.Namespace) -> None:
         ]
         for each in found
     ]
-    tell(arguments, {"clients": list(map(asdict, found))}, table(headings, rows))
+    print_result(arguments, {"clients": list(map(asdict, found))}, table(headings, rows))
 
 
 async def show(client: Client, arguments: argparse.Namespace) -> None:
     """Show what one client pushed."""
     # Late: the library for the format takes longer to load than all the other verbs need.
-    from kledger.cli.measured import measured_in
+    from kledger.cli.metrics_data import parse_metrics
 
     found = await client.client_metrics(arguments.instance)
     if found is None:
         raise InvalidArgument(f"there is no client with the instance id {arguments.instance!r}")
-    measured = measured_in(found.data)
+    measured = parse_metrics(found.data)
     fields = asdict(found.client) | {"metrics": [each.fields() for each in measured]}
-    tell(arguments, fields, _lines(found.client, measured))
+    print_result(arguments, fields, _lines(found.client, measured))
 
 
-def _lines(client: MetricsClient, measured: "list[Measured]") -> Iterator[str]:
+def _lines(client: MetricsClient, measured: "list[Measurement]") -> Iterator[str]:
     name = "no client id" if client.client_id is None else quoted(client.client_id)
     yield f"{client.instance_id}: {name}, {quoted(client.software)}, {client.address}"
     if client.pushed_at_ms is None:

@@ -6,7 +6,7 @@ folder is only read.
 
 import argparse
 
-from kledger.cli import EXIT_FAILURE, mistake
+from kledger.cli import EXIT_FAILURE, usage_error
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
 from kledger.ledger.inspection import Inspection, Problem, inspect_folder
 from kledger.topics.inspection import BatchCheck, partition_of
@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         found = inspect_folder(arguments.data, check_entry=BatchCheck())
     except (StoreInUse, StoreUnusable) as error:
-        return mistake(str(error))
+        return usage_error(str(error))
     except LedgerError as error:
         print(f"{arguments.data}: {error}")
         return EXIT_FAILURE

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kledger.cli import EXIT_FAILURE, add_verbs, failure, ledger_dump, mistake
+from kledger.cli import EXIT_FAILURE, add_verbs, failure, ledger_dump, usage_error
 from kledger.cli.doctor import described
-from kledger.cli.ledger_dump import FORMATS, Place, Request
+from kledger.cli.ledger_dump import FORMATS, ExportRequest, PositionOrOffset
 from kledger.cli.ledger_text import details, listed
 from kledger.cli.plain_text import table
 from kledger.ledger import LedgerError, StoreInUse, StoreUnusable
@@ -52,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     dump.add_argument("name", metavar="NAME", help=whose)
     place = "POSITION (LEDGER:ENTRY), or OFFSET of a partition"
     dump.add_argument(
-        "--from", metavar="PLACE", dest="start", type=Place.parse,
+        "--from", metavar="PLACE", dest="start", type=PositionOrOffset.parse,
         help=f"{place}; without, a partition begins at its log start",
     )  # fmt: skip
-    dump.add_argument("--to", metavar="PLACE", dest="end", type=Place.parse,
+    dump.add_argument("--to", metavar="PLACE", dest="end", type=PositionOrOffset.parse,
                       help=f"the last one wanted: {place}")  # fmt: skip
     dump.add_argument("--limit", metavar="N", type=_count, help="so many lines of text, or entries")
     dump.add_argument("--output", metavar="DIR", type=Path, help="write files into this folder")
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
             sys.stdout.flush()
             return code
     except (StoreInUse, StoreUnusable, UnknownName) as error:
-        return mistake(str(error))
+        return usage_error(str(error))
     except LedgerError as error:
         return failure(str(error))
     except BrokenPipeError:  # whoever reads has seen enough
@@ -103,7 +103,7 @@ def list_all(store: StoppedStore, arguments: argparse.Namespace) -> int:
         "property_count": "PROPERTIES",
     }  # fmt: skip
     _print_lines(table(list(columns.values()), [[each[key] for key in columns] for each in found]))
-    return _tell_damages(store, topics, store.damages)
+    return _report_damages(store, topics, store.damages)
 
 
 def show(store: StoppedStore, arguments: argparse.Namespace) -> int:
@@ -124,7 +124,7 @@ def show(store: StoppedStore, arguments: argparse.Namespace) -> int:
         for each in ledgers
     ]  # fmt: skip
     _print_lines(table(headings, rows))
-    return _tell_damages(store, topics, _concerning(store, stored))
+    return _report_damages(store, topics, _concerning(store, stored))
 
 
 def verify(store: StoppedStore, arguments: argparse.Namespace) -> int:
@@ -157,19 +157,19 @@ def dump(store: StoppedStore, arguments: argparse.Namespace) -> int:
     """Export what is readable of one managed ledger."""
     topics = StoredTopics(store)
     stored = find(store, topics, arguments)
-    request = Request(
+    request = ExportRequest(
         stored=stored, partition=arguments.partition or partition_of(stored.name),
         start=arguments.start, end=arguments.end, limit=arguments.limit, output=arguments.output,
         format=arguments.format,
     )  # fmt: skip
     output = arguments.output
     if output is not None and output.resolve().is_relative_to(Path(arguments.data).resolve()):
-        return mistake(f"--output {output} lies in the folder of the store, which is only read")
-    code = _tell_damages(store, topics, _concerning(store, stored))
+        return usage_error(f"--output {output} lies in the folder of the store, which is only read")
+    code = _report_damages(store, topics, _concerning(store, stored))
     try:
-        left_out = ledger_dump.dump(store, topics, request, _tell)
+        left_out = ledger_dump.dump(store, topics, request, _report)
     except ledger_dump.CannotDump as error:
-        return mistake(str(error))
+        return usage_error(str(error))
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -210,13 +210,13 @@ def _concerning(store: StoppedStore, stored: StoredManagedLedger) -> list[Proble
     return [each for each in store.damages if each.ledger_id in own]
 
 
-def _tell_damages(store: StoppedStore, topics: StoredTopics, damages: Iterable[Problem]) -> int:
+def _report_damages(store: StoppedStore, topics: StoredTopics, damages: Iterable[Problem]) -> int:
     """Tell beside the result what is wrong with the folder; return the exit code for it."""
     problems = [*map(described, damages), *topics.problems]
     for problem in problems:
-        _tell(f"damaged: {problem}")
+        _report(f"damaged: {problem}")
     if store.torn_tail is not None:
-        _tell(f"note: the next start cuts off the trace of a crash: {store.torn_tail}")
+        _report(f"note: the next start cuts off the trace of a crash: {store.torn_tail}")
     return EXIT_FAILURE if problems else 0
 
 
@@ -250,7 +250,7 @@ def _plain(value: object) -> str:
     return "-" if value is None else str(value)
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     print(f"kledger: {text}", file=sys.stderr)
 
 

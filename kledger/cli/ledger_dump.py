@@ -27,7 +27,7 @@ FORMATS = ("text", "raw", "kafka")
 
 Found: TypeAlias = tuple[Entry, BatchHeader | None]
 """An entry, and the head of the batch that it is when it belongs to a partition."""
-Tell: TypeAlias = Callable[[str], None]
+Report: TypeAlias = Callable[[str], None]
 
 
 class CannotDump(Exception):
@@ -35,7 +35,7 @@ class CannotDump(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PositionOrOffset:
     """A place in a managed ledger: a position, or an offset."""
 
     position: Position | None
@@ -50,7 +50,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ExportRequest:
     """What to export, and how.
 
     Attributes:
@@ -62,8 +62,8 @@ class Request:
 
     stored: StoredManagedLedger
     partition: PartitionName | None
-    start: Place | None = None
-    end: Place | None = None
+    start: PositionOrOffset | None = None
+    end: PositionOrOffset | None = None
     limit: int | None = None
     output: Path | None = None
     format: str = "text"
@@ -75,7 +75,7 @@ class Request:
         return f"_{name}" if name.startswith(".") else name
 
 
-def dump(store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell) -> int:
+def dump(store: StoppedStore, topics: StoredTopics, request: ExportRequest, tell: Report) -> int:
     """Export; return how much was left out.
 
     Args:
@@ -89,7 +89,7 @@ def dump(store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell
         OSError: the export cannot be written.
     """
     _check(request)
-    reading = _Reading(store, topics, request, tell)
+    reading = _ExportReader(store, topics, request, tell)
     if request.format == "text":
         _write_text(request, islice(reading.lines(), request.limit))
     else:
@@ -99,7 +99,7 @@ def dump(store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell
     return reading.left_out
 
 
-def _check(request: Request) -> None:
+def _check(request: ExportRequest) -> None:
     name = request.stored.name
     if request.partition is None:
         if request.format == "kafka":
@@ -111,7 +111,7 @@ def _check(request: Request) -> None:
         raise CannotDump(f"--format {request.format} needs --output DIR")
 
 
-class _Reading:
+class _ExportReader:
     """One pass over the entries that are wanted.
 
     Attributes:
@@ -119,7 +119,7 @@ class _Reading:
     """
 
     def __init__(
-        self, store: StoppedStore, topics: StoredTopics, request: Request, tell: Tell
+        self, store: StoppedStore, topics: StoredTopics, request: ExportRequest, tell: Report
     ) -> None:
         self.left_out = 0
         self._store = store
@@ -204,7 +204,7 @@ class _Reading:
         self._tell(f"left out: {what}")
 
 
-def _write_text(request: Request, lines: Iterable[str]) -> None:
+def _write_text(request: ExportRequest, lines: Iterable[str]) -> None:
     if request.output is None:
         for line in lines:
             sys.stdout.write(line + "\n")
@@ -217,7 +217,7 @@ def _write_text(request: Request, lines: Iterable[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
-def _write_raw(request: Request, found: Iterable[Found], topics: StoredTopics) -> int:
+def _write_raw(request: ExportRequest, found: Iterable[Found], topics: StoredTopics) -> int:
     """Write a file for each entry: LEDGER-ENTRY.bin."""
     folder = _new_folder(request)
     folder.mkdir(parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ def _write_raw(request: Request, found: Iterable[Found], topics: StoredTopics) -
     return count
 
 
-def _write_segments(request: Request, found: Iterable[Found], topics: StoredTopics) -> int:
+def _write_segments(request: ExportRequest, found: Iterable[Found], topics: StoredTopics) -> int:
     assert request.partition is not None
     segment_bytes = topics.segment_bytes(request.partition)
     count = 0
@@ -241,7 +241,7 @@ def _write_segments(request: Request, found: Iterable[Found], topics: StoredTopi
     return count
 
 
-def _new_folder(request: Request) -> Path:
+def _new_folder(request: ExportRequest) -> Path:
     """Return the folder of this managed ledger, which holds nothing yet."""
     assert request.output is not None
     folder = request.output / request.file_name

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 import kledger
-from kledger.cli import add_verbs, failure, mistake
-from kledger.native.client import Client
+from kledger.cli import add_verbs, failure, usage_error
+from kledger.native.client.client import Client
 from kledger.native.errors import (
     InvalidArgument,
     KledgerError,
@@ -28,9 +28,9 @@ from kledger.native.message_id import MessageId
 from kledger.setting_values import SettingError, split_address
 
 DEFAULT_ADDRESS = "127.0.0.1:9093"
-MISTAKES = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)
+USAGE_ERRORS = (InvalidArgument, SubscriptionNotFound, TopicExists, TopicNotFound)
 EXIT_CODES = "exit code 0: done; 1: the server cannot do it now; 2: a mistake of the caller"
-PLACE = (
+SEEK_TARGET_HELP = (
     "earliest, latest, a time (milliseconds since 1970, or like 2026-01-31T12:00:00Z), or a "
     "message LEDGER:ENTRY[:INDEX[:PARTITION]]"
 )
@@ -59,10 +59,10 @@ def run(arguments: argparse.Namespace, verb: Verb) -> int:
         async with kledger.connect(f"kledger://{arguments.native}") as client:
             await verb(client, arguments)
 
-    return finish(connected())
+    return run_to_end(connected())
 
 
-def finish(work: Awaitable[None]) -> int:
+def run_to_end(work: Awaitable[None]) -> int:
     """Run a command to its end; return the exit code."""
 
     async def working() -> None:
@@ -71,8 +71,8 @@ def finish(work: Awaitable[None]) -> int:
     try:
         asyncio.run(working())
         sys.stdout.flush()
-    except MISTAKES as error:
-        return mistake(_line(error))
+    except USAGE_ERRORS as error:
+        return usage_error(_line(error))
     except KledgerError as error:
         return failure(_line(error))
     except BrokenPipeError:  # whoever reads has seen enough
@@ -80,7 +80,7 @@ def finish(work: Awaitable[None]) -> int:
     return 0
 
 
-def tell(arguments: argparse.Namespace, fields: object, lines: Iterable[str]) -> None:
+def print_result(arguments: argparse.Namespace, fields: object, lines: Iterable[str]) -> None:
     """Print a result: its fields as JSON if that was asked for, or its lines."""
     if arguments.json:
         print(json.dumps(fields, indent=2))
@@ -105,8 +105,8 @@ def count(text: str) -> int:
     return int(text)
 
 
-def place(text: str) -> MessageId | int | str:
-    """Return a place in a topic, for argparse; see `PLACE`."""
+def seek_target(text: str) -> MessageId | int | str:
+    """Return a place in a topic, for argparse; see `SEEK_TARGET_HELP`."""
     if text in {"earliest", "latest"}:
         return text
     if text.isascii() and text.isdigit():
@@ -119,7 +119,7 @@ def place(text: str) -> MessageId | int | str:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected {PLACE}, got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected {SEEK_TARGET_HELP}, got {text!r}") from None
     if moment.tzinfo is None:
         raise argparse.ArgumentTypeError(f"expected a time with its zone, like {text}Z")
     return round(moment.timestamp() * 1000)

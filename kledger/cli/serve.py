@@ -18,12 +18,12 @@ from pathlib import Path
 import uvloop
 
 from kledger import quick_start
-from kledger.cli import EXIT_FAILURE, failure, mistake
+from kledger.cli import EXIT_FAILURE, failure, usage_error
+from kledger.kubernetes_variables import kubernetes_variables
 from kledger.ledger import LedgerError
-from kledger.service_variables import service_variables
 from kledger.setting_values import SettingError
 from kledger.settings import Settings, load, own_names, variable_of
-from kledger.wiring import CannotStart, Server
+from kledger.wiring import BrokerServer, CannotStart
 
 logger = logging.getLogger("kledger")
 
@@ -66,9 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
             flags={name: value for name, value in flags.items() if value is not None},
         )
     except SettingError as error:
-        return mistake(str(error))
+        return usage_error(str(error))
     if settings.server.kafka is None and settings.server.native is None:
-        return mistake("server.kafka: expected HOST:PORT, as no other listener is named, got none")
+        return usage_error(
+            "server.kafka: expected HOST:PORT, as no other listener is named, got none"
+        )
     logging.basicConfig(
         stream=sys.stderr, level=settings.server.log_level.upper(), format=LOG_FORMAT
     )
@@ -77,13 +79,13 @@ def run(arguments: argparse.Namespace) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_serve(settings))
     except CannotStart as error:
-        return mistake(str(error)) if error.is_mistake else failure(str(error))
+        return usage_error(str(error)) if error.is_mistake else failure(str(error))
     except LedgerError as error:
         return failure(f"not everything could be closed: {error}")
 
 
 def _warn_of_service_variables() -> None:
-    if names := service_variables(os.environ, map(variable_of, own_names())):
+    if names := kubernetes_variables(os.environ, map(variable_of, own_names())):
         logger.warning(
             "variables of Kubernetes services are no settings and are left aside: %s",
             ", ".join(names),
@@ -111,10 +113,10 @@ async def _serve(settings: Settings) -> int:
     signals = _signals_to_end()
     for number in signals:
         loop.add_signal_handler(number, end, 0, number.name)
-    server = Server(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
+    server = BrokerServer(settings, on_crash=lambda error: end(EXIT_FAILURE, f"crash: {error!r}"))
     try:
         await server.start()
-        quick_start.settled(GC_THRESHOLDS)
+        quick_start.freeze_objects(GC_THRESHOLDS)
         print(server.ready_line(), flush=True)
         code = await ending
         # Whoever is in a hurry sends the signal again.

@@ -7,11 +7,11 @@ A subscription keeps the place of its consumers in every partition of a topic. S
 import argparse
 
 from kledger.cli import live
-from kledger.cli.live import tell
+from kledger.cli.live import print_result
 from kledger.cli.plain_text import part, quoted, table
-from kledger.native.client import Client
+from kledger.native.broker import SubscriptionStats
+from kledger.native.client.client import Client
 from kledger.native.message import Message
-from kledger.native.seam import SubscriptionStats
 
 _VERBS = {
     "list": "the durable subscriptions of a topic, one a line",
@@ -35,12 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         elif verb != "list":
             each.add_argument("name", metavar="NAME")
     added["create"].add_argument(
-        "--from", metavar="PLACE", dest="start", type=live.place, default="latest",
-        help=f"where it begins (latest): {live.PLACE}",
+        "--from", metavar="PLACE", dest="start", type=live.seek_target, default="latest",
+        help=f"where it begins (latest): {live.SEEK_TARGET_HELP}",
     )  # fmt: skip
     added["delete"].add_argument("--force", action="store_true", help="send its consumers away")
     added["skip"].add_argument("count", metavar="COUNT", type=live.count)
-    added["reset"].add_argument("place", metavar="PLACE", type=live.place, help=live.PLACE)
+    added["reset"].add_argument(
+        "place", metavar="PLACE", type=live.seek_target, help=live.SEEK_TARGET_HELP
+    )
     added["reset"].add_argument(
         "--after", action="store_true", help="a message that is named is not owed, the next one is"
     )
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def list_all(client: Client, arguments: argparse.Namespace) -> None:
     """List the names."""
     names = await client.subscriptions(arguments.topic)
-    tell(arguments, {"topic": arguments.topic, "subscriptions": names}, names)
+    print_result(arguments, {"topic": arguments.topic, "subscriptions": names}, names)
 
 
 async def stats(client: Client, arguments: argparse.Namespace) -> None:
@@ -77,31 +79,31 @@ async def stats(client: Client, arguments: argparse.Namespace) -> None:
     rows = [[_cell(each[column]) for column in columns] for each in found]
     lines = list(table(list(columns.values()), rows))
     lines += [f"{each['name']} is being reset" for each in found if each["is_under_revision"]]
-    tell(arguments, found[0] if name is not None else {"subscriptions": found}, lines)
+    print_result(arguments, found[0] if name is not None else {"subscriptions": found}, lines)
 
 
 async def create(client: Client, arguments: argparse.Namespace) -> None:
     """Make one."""
     await client.create_subscription(arguments.topic, arguments.name, arguments.start)
-    _tell_done(arguments, "is there")
+    _print_done(arguments, "is there")
 
 
 async def delete(client: Client, arguments: argparse.Namespace) -> None:
     """Remove one."""
     await client.delete_subscription(arguments.topic, arguments.name, force=arguments.force)
-    _tell_done(arguments, "deleted")
+    _print_done(arguments, "deleted")
 
 
 async def skip(client: Client, arguments: argparse.Namespace) -> None:
     """Acknowledge the next messages."""
     await client.skip_messages(arguments.topic, arguments.name, arguments.count)
-    _tell_done(arguments, f"skipped in every partition: {arguments.count}")
+    _print_done(arguments, f"skipped in every partition: {arguments.count}")
 
 
 async def clear(client: Client, arguments: argparse.Namespace) -> None:
     """Acknowledge everything."""
     await client.clear_backlog(arguments.topic, arguments.name)
-    _tell_done(arguments, "backlog cleared")
+    _print_done(arguments, "backlog cleared")
 
 
 async def reset(client: Client, arguments: argparse.Namespace) -> None:
@@ -109,19 +111,19 @@ async def reset(client: Client, arguments: argparse.Namespace) -> None:
     await client.reset_subscription(
         arguments.topic, arguments.name, arguments.place, inclusive=not arguments.after
     )
-    _tell_done(arguments, f"reset to {arguments.place}")
+    _print_done(arguments, f"reset to {arguments.place}")
 
 
 async def peek(client: Client, arguments: argparse.Namespace) -> None:
     """Show what would come next."""
     messages = await client.peek_messages(arguments.topic, arguments.name, arguments.count)
-    tell(arguments, {"messages": list(map(_message, messages))}, map(_line, messages))
+    print_result(arguments, {"messages": list(map(_message, messages))}, map(_line, messages))
 
 
-def _tell_done(arguments: argparse.Namespace, what: str) -> None:
+def _print_done(arguments: argparse.Namespace, what: str) -> None:
     topic, name = arguments.topic, arguments.name
     fields = {"topic": topic, "subscription": name, "done": what}
-    tell(arguments, fields, [f"subscription {name} of {topic}: {what}"])
+    print_result(arguments, fields, [f"subscription {name} of {topic}: {what}"])
 
 
 def _fields(name: str, found: SubscriptionStats) -> dict[str, object]:

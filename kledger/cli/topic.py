@@ -14,13 +14,13 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from kledger.cli import live, mistake
-from kledger.cli.live import tell
+from kledger.cli import live, usage_error
+from kledger.cli.live import print_result
 from kledger.cli.plain_text import table
-from kledger.native.client import Client
+from kledger.native.client.client import Client
 from kledger.native.errors import KledgerError, Unavailable
-from kledger.native.rpc_client import RpcClient
-from kledger.native.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwarder
+from kledger.native.rpc.client import RpcClient
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 async def list_all(client: Client, arguments: argparse.Namespace) -> None:
     """List the names."""
     names = await client.topics()
-    tell(arguments, {"topics": names}, names)
+    print_result(arguments, {"topics": names}, names)
 
 
 async def stats(client: Client, arguments: argparse.Namespace) -> None:
@@ -101,7 +101,7 @@ async def stats(client: Client, arguments: argparse.Namespace) -> None:
     fields = {
         "name": found.name, "partitions": partitions, "subscriptions": list(found.subscriptions),
     }  # fmt: skip
-    tell(arguments, fields, lines)
+    print_result(arguments, fields, lines)
 
 
 async def create(client: Client, arguments: argparse.Namespace) -> None:
@@ -109,13 +109,13 @@ async def create(client: Client, arguments: argparse.Namespace) -> None:
     topic, partitions = arguments.topic, arguments.partitions
     await client.create_topic(topic, partitions=partitions, config=dict(arguments.config))
     fields = {"topic": topic, "partitions": partitions}
-    tell(arguments, fields, [f"topic {topic}: created, partitions: {partitions}"])
+    print_result(arguments, fields, [f"topic {topic}: created, partitions: {partitions}"])
 
 
 async def delete(client: Client, arguments: argparse.Namespace) -> None:
     """Remove one."""
     await client.delete_topic(arguments.topic)
-    tell(arguments, {"topic": arguments.topic}, [f"topic {arguments.topic}: deleted"])
+    print_result(arguments, {"topic": arguments.topic}, [f"topic {arguments.topic}: deleted"])
 
 
 async def terminate(client: Client, arguments: argparse.Namespace) -> None:
@@ -123,7 +123,7 @@ async def terminate(client: Client, arguments: argparse.Namespace) -> None:
     ends = [str(each.position) for each in await client.terminate(arguments.topic)]
     lines = [f"topic {arguments.topic}: terminated"]
     lines += [f"partition {partition} ends at {end}" for partition, end in enumerate(ends)]
-    tell(arguments, {"topic": arguments.topic, "ends": ends}, lines)
+    print_result(arguments, {"topic": arguments.topic, "ends": ends}, lines)
 
 
 def forward(arguments: argparse.Namespace) -> int:
@@ -131,7 +131,7 @@ def forward(arguments: argparse.Namespace) -> int:
     source, target, to = arguments.source, arguments.target, arguments.to
     is_one_server = to is None or to == arguments.native
     if is_one_server and source == target:
-        return mistake(f"topic {source} cannot be forwarded to itself")
+        return usage_error(f"topic {source} cannot be forwarded to itself")
     name = f"forward-{target}" if is_one_server else f"forward-{target}@{to}"
     request = ForwardRequest(
         source=source,
@@ -140,7 +140,7 @@ def forward(arguments: argparse.Namespace) -> int:
         start=arguments.start,
     )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="kledger: %(message)s")
-    return live.finish(_forward(arguments, request, arguments.native if is_one_server else to))
+    return live.run_to_end(_forward(arguments, request, arguments.native if is_one_server else to))
 
 
 async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: str) -> None:
@@ -162,13 +162,13 @@ async def _forward(arguments: argparse.Namespace, request: ForwardRequest, to: s
         await forwarder.open()
         try:
             await forwarder.run(until_caught_up=arguments.until_caught_up)
-        except live.MISTAKES as error:
+        except live.USAGE_ERRORS as error:
             # The command was right; what has happened since is none of the caller's mistakes.
             raise _ended(error) from error
         batches = forwarder.forwarded_count
         fields = {"source": request.source, "target": request.target, "batches": batches}
         line = f"topic {request.source}: forwarded to {request.target}, batches: {batches}"
-        tell(arguments, fields, [line])
+        print_result(arguments, fields, [line])
 
 
 def _ended(error: KledgerError) -> KledgerError:

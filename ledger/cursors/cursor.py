@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kledger.ledger.cursors.cursor_door import CursorDoor
+from kledger.ledger.commits.operations import RowsDone, submitted
 from kledger.ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from kledger.ledger.cursors.cursor_revision_state import NOT_POSSIBLE
 from kledger.ledger.cursors.cursor_state import CursorState
 from kledger.ledger.cursors.cursor_stats import CursorStats
 from kledger.ledger.cursors.cursor_writer import CursorWriter
 from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.revisions import CursorRevisions
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import (
     AlreadyClosed,
@@ -25,11 +26,10 @@ from kledger.ledger.errors import (
     LedgerError,
     ResetInProgress,
 )
-from kledger.ledger.ledger_list_state import LedgerListState
 from kledger.ledger.ledger_reader import LedgerReader
-from kledger.ledger.operations import RowsDone, submitted
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.position import EARLIEST, LATEST, Position
-from kledger.ledger.services import StoreServices
+from kledger.ledger.store_services import StoreServices
 
 ACTIVE_BACKLOG_MAX = 1_000
 """With more behind it a cursor does not keep up; as in Pulsar."""
@@ -71,15 +71,15 @@ class Cursor:
         state: CursorState,
         host: CursorHost,
         writer: CursorWriter | None,
-        door: CursorDoor | None = None,
+        revisions: CursorRevisions | None = None,
     ) -> None:
         """Args: writer: None for a cursor that is not durable. door: of the opening before."""
         self.name = name
         self.state = state
         self.writer = writer
         self._host = host
-        self._revision = door or CursorDoor(state)
-        self._revision.ended = self._revised
+        self._revision = revisions or CursorRevisions(state)
+        self._revision.on_ended = self._revised
         self._reads = CursorReads(
             name,
             state,
@@ -138,7 +138,7 @@ class Cursor:
         return not self.is_closed and self.backlog <= ACTIVE_BACKLOG_MAX
 
     @property
-    def revision(self) -> CursorDoor:
+    def revision(self) -> CursorRevisions:
         """The door through which positions are set; what it sets becomes durable soon after.
 
         Whoever hands on what was read compares the revision's number from before the read with
@@ -439,7 +439,9 @@ class Cursor:
 
     def end(self) -> None:
         """Refuse everything from now on; who waits hears of it."""
-        self._revision.ended = _nothing  # a revision under way ends without it, or in a successor
+        self._revision.on_ended = (
+            _no_listener  # a revision under way ends without it, or in a successor
+        )
         self._reads.end()
         self._host.forget(self)
 
@@ -471,7 +473,7 @@ class Cursor:
             raise
         if alongside is not None:
             alongside()
-        self._revision.end(lambda state: state.become(target))
+        self._revision.end(lambda state: state.replace_with(target))
         if writer is not None:
             writer.release(is_replaced=True)
 
@@ -488,10 +490,10 @@ class Cursor:
         """Positions were set: who waits looks again, and a new mark-delete position is written."""
         self._reads.wake()
         if self.writer is not None:
-            self.writer.note()
+            self.writer.mark_changed()
 
 
-def _nothing() -> None:
+def _no_listener() -> None:
     """Nobody looks any more."""
 
 

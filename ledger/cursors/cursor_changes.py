@@ -41,7 +41,7 @@ class CursorChanges:
         self._deleted = []
         self._batches = {}
 
-    def demand_whole(self) -> None:
+    def require_whole_row(self) -> None:
         """Let the next row be a whole one."""
         self.restart()
         self.is_whole = True
@@ -51,14 +51,14 @@ class CursorChanges:
         if not self.is_whole:
             self._deleted.append(position)
             if len(self._deleted) > CHANGES_MAX:
-                self.demand_whole()
+                self.require_whole_row()
 
     def add_batch(self, position: Position, left: BitMap) -> None:
         """Note what is left of a batch; the bitmap must not be changed any more."""
         if not self.is_whole:
             self._batches[position] = left
             if len(self._batches) > CHANGES_MAX:
-                self.demand_whole()
+                self.require_whole_row()
 
     def record(
         self, mark_delete_position: Position, properties: Mapping[str, int], *, generation: int

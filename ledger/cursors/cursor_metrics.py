@@ -50,17 +50,19 @@ class CursorMetrics:
             cursor.revision.count = Counter(ABOUT)
         self._names.add(EPOCH_INCREASE_COUNT)
         self._metrics.show(EPOCH_INCREASE_COUNT, cursor.revision.count, self._labels_of(cursor))
-        self.show_beside(
+        self.show_user_metric(
             cursor,
             EPOCH_INCREASE_TASK_STATE,
             lambda: int(cursor.revision.is_running),
             "whether a cursor is being revised",
         )
-        self.show_beside(
+        self.show_user_metric(
             cursor, BACK_LOG, lambda: cursor.backlog, "entries that are not acknowledged"
         )
 
-    def show_beside(self, cursor: Cursor, metric: str, read: Callable[[], int], about: str) -> None:
+    def show_user_metric(
+        self, cursor: Cursor, metric: str, read: Callable[[], int], about: str
+    ) -> None:
         """Show one number more, with the cursor's labels."""
         self._names.add(metric)
         self._metrics.gauge(metric, read, about, self._labels_of(cursor))

@@ -23,8 +23,8 @@ from kledger.ledger.errors import (
     NonRecoverable,
     ResetInProgress,
 )
-from kledger.ledger.ledger_list_state import LedgerListState
 from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.position import Position
 from kledger.runtime.signal import Signal
 
@@ -55,7 +55,7 @@ class ReadLimits:
 
 
 @dataclass(slots=True, eq=False)
-class _Waiter:
+class _WaitingRead:
     is_cancelled: bool = False
 
 
@@ -92,11 +92,11 @@ class CursorReads:
         self._reader = reader
         self._check = check
         self._listen = listen
-        self._turn = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
         self._signal = Signal()
-        self._waiter: _Waiter | None = None
+        self._waiter: _WaitingRead | None = None
         self._listening_count = 0
-        self._stop_listening = _nothing
+        self._stop_listening = _no_listener
 
     def wake(self) -> None:
         """Something changed: whoever waits looks again."""
@@ -131,7 +131,7 @@ class CursorReads:
                         return entries
                 self.check_open()
                 if self._ledgers.is_terminated and not self._state.has_unread:
-                    self._check_not_over()
+                    self._check_current()
                 if await self._is_cancelled_waiting(version):
                     return []
         finally:
@@ -151,12 +151,12 @@ class CursorReads:
         self._check_admitted()
         number, state = self._revision.number, self._state
         wanted = sorted(set(positions))
-        owed = [each for each in wanted if not state.is_acknowledged(each)]
-        for position in owed:
+        unacknowledged = [each for each in wanted if not state.is_acknowledged(each)]
+        for position in unacknowledged:
             state.check_exists(position)
         entries: list[Entry] = []
-        for first, last in _rows(owed):
-            entries += await self._read_row(first, last, number)
+        for first, last in _unbroken_ranges(unacknowledged):
+            entries += await self._read_range(first, last, number)
             if self._revision.is_outdated(number):
                 return [], set()
         self.check_open()
@@ -175,14 +175,14 @@ class CursorReads:
         self._listening_count -= 1
         if not self._listening_count:
             self._stop_listening()
-            self._stop_listening = _nothing
+            self._stop_listening = _no_listener
 
     def _check_admitted(self) -> None:
         self.check_open()
         if self._revision.is_running:
             raise ResetInProgress("the positions of the cursor are being revised")
 
-    def _check_not_over(self) -> None:
+    def _check_current(self) -> None:
         if not self._revision.is_running:
             raise NoMoreEntries(f"terminated at {self._ledgers.lac}, and everything was read")
 
@@ -197,7 +197,7 @@ class CursorReads:
     async def _is_cancelled_waiting(self, version: int) -> bool:
         if self._waiter is not None:
             raise ConcurrentWait("another read waits on this cursor")
-        self._waiter = waiter = _Waiter()
+        self._waiter = waiter = _WaitingRead()
         try:
             await self._signal.wait_beyond(version)
         finally:
@@ -208,7 +208,7 @@ class CursorReads:
     async def _read(self, limits: ReadLimits) -> list[Entry]:
         """Read on; move the read position unless a revision came in between."""
         number, state = self._revision.number, self._state
-        async with self._turn:
+        async with self._read_lock:
             if self._revision.is_outdated(number):
                 return []
             while True:
@@ -219,9 +219,11 @@ class CursorReads:
                 self.check_open()
                 if last is not None:
                     state.read_upto(last)
-                owed = state.owed_of(entries, since)
-                if owed or not entries:  # all of them may have been acknowledged meanwhile
-                    return owed
+                unacknowledged = state.without_acknowledged(entries, since)
+                if (
+                    unacknowledged or not entries
+                ):  # all of them may have been acknowledged meanwhile
+                    return unacknowledged
 
     async def _collect(
         self, limits: ReadLimits, number: int
@@ -231,12 +233,12 @@ class CursorReads:
         entries: list[Entry] = []
         bytes_left = limits.bytes_max
         last = None
-        place = state.next_owed(state.read_position)
-        while place is not None and place <= end and len(entries) < limits.count:
-            upto = min(state.piece_from(place, limits.count - len(entries)), end)
-            count = upto.entry_id - place.entry_id + 1
+        position = state.next_unacknowledged(state.read_position)
+        while position is not None and position <= end and len(entries) < limits.count:
+            upto = min(state.read_end_from(position, limits.count - len(entries)), end)
+            count = upto.entry_id - position.entry_id + 1
             try:
-                found = await self._reader.read_entries(place, count, bytes_left, upto)
+                found = await self._reader.read_entries(position, count, bytes_left, upto)
             except LedgerError:
                 # What was read is returned, the error comes to whoever wants the rest; and the
                 # failure of a read that does not count does not count.
@@ -246,8 +248,8 @@ class CursorReads:
             if self._revision.is_outdated(number):
                 break
             if not found:  # it was removed meanwhile; what is behind it may not be
-                before, place = place, state.next_owed(place)
-                if place == before:
+                before, position = position, state.next_unacknowledged(position)
+                if position == before:
                     break
                 continue
             for entry in found:
@@ -258,19 +260,19 @@ class CursorReads:
                         bytes_left = max(bytes_left - entry.size, 0)
                     entries.append(entry)
                 last = entry.position
-            place = state.next_owed(found[-1].position.successor)
-        if place is None and end >= state.last_confirmed:
+            position = state.next_unacknowledged(found[-1].position.successor)
+        if position is None and end >= state.last_confirmed:
             last = state.last_confirmed
         return entries, last
 
-    async def _read_row(self, first: Position, last: Position, number: int) -> list[Entry]:
+    async def _read_range(self, first: Position, last: Position, number: int) -> list[Entry]:
         """Read entries in a row; those that are trimmed meanwhile are left out."""
         entries: list[Entry] = []
-        place = first
-        while place <= last:
-            count = last.entry_id - place.entry_id + 1
+        position = first
+        while position <= last:
+            count = last.entry_id - position.entry_id + 1
             try:
-                found = await self._reader.read_entries(place, count, None, last)
+                found = await self._reader.read_entries(position, count, None, last)
             except LedgerError:
                 if self._revision.is_outdated(number):
                     return []
@@ -279,18 +281,18 @@ class CursorReads:
                 return []
             if not found:
                 if not self._state.is_acknowledged(last):
-                    raise NonRecoverable(f"the storage has nothing at {place}")
+                    raise NonRecoverable(f"the storage has nothing at {position}")
                 break
             entries += found
-            place = found[-1].position.successor
+            position = found[-1].position.successor
         return entries
 
 
-def _nothing() -> None:
+def _no_listener() -> None:
     """Nobody listens yet."""
 
 
-def _rows(positions: list[Position]) -> list[tuple[Position, Position]]:
+def _unbroken_ranges(positions: list[Position]) -> list[tuple[Position, Position]]:
     """Return first and last of every row of neighbours."""
     rows: list[tuple[Position, Position]] = []
     for position in positions:

@@ -55,7 +55,7 @@ def recover_cursor(
     if newer is None:
         record, problems = older, problems + older_problems
     else:
-        record = merged(newer, (each for each in read if each.generation == newer.generation))
+        record = with_changes(newer, (each for each in read if each.generation == newer.generation))
         problems += [problem for _, wrong in found for problem in wrong]
     generations = [each.generation for each in (older, newer, *read) if each is not None]
     return StoredCursor(
@@ -68,7 +68,7 @@ def recover_cursor(
     )
 
 
-def merged(whole: CursorRecord, changes: Iterable[CursorRecord]) -> CursorRecord:
+def with_changes(whole: CursorRecord, changes: Iterable[CursorRecord]) -> CursorRecord:
     """Return a whole row with its changes, in the order in which they were written."""
     deleted = {ledger_id: BitMap.deserialize(bitmap) for ledger_id, bitmap in whole.deleted}
     batches, newest = dict(whole.batches), whole

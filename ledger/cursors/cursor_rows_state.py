@@ -56,11 +56,11 @@ class CursorRowsState:
         self._cut_at: Position | None = None
         self._whole_bytes = self._change_bytes = self._next_row = self._spare_left = 0
 
-    def is_whole_due(self, place: Position, part_count: int, changes: Sized) -> bool:
+    def is_whole_due(self, mark_delete_position: Position, part_count: int, changes: Sized) -> bool:
         """Tell whether to write the whole cursor next.
 
         Args:
-            place: the mark-delete position.
+            mark_delete_position: the mark-delete position.
             part_count: entries and batches of the cursor that are acknowledged alone.
             changes: those of them that are new.
         """
@@ -70,7 +70,7 @@ class CursorRowsState:
             or self._next_row >= CHANGE_ROWS_MAX
             or self._change_bytes >= max(self._whole_bytes, CHANGE_BYTES_MIN)
             # An entry joins two ranges at most; how many go with the place is not known here.
-            or (self._cut_at is not None and self._cut_at != place)
+            or (self._cut_at is not None and self._cut_at != mark_delete_position)
             or (self._cut_at is not None and self._spare_left < len(changes))
         )
 

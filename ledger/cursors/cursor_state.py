@@ -17,7 +17,7 @@ from kledger.ledger.cursors.partial_batches import PartialBatches
 from kledger.ledger.cursors.position_ranges import PositionRanges
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
-from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.position import EARLIEST, LATEST, Position
 
 READ_GAP_MAX = 16
@@ -57,7 +57,7 @@ class CursorState:
         self._ledgers = ledgers
         self._deleted = PositionRanges()
         self._batches = PartialBatches()
-        self.mark_delete_position = self._existing_place(mark_delete_position)
+        self.mark_delete_position = self._existing_position(mark_delete_position)
         self.read_position = ledgers.next_valid(self.mark_delete_position)
         self._settled = self.mark_delete_position
         self.properties = dict(properties or {})
@@ -104,8 +104,11 @@ class CursorState:
     def individually_deleted(self) -> tuple[tuple[Position, Position], ...]:
         """The holes, ascending, as pairs (after, upto): open at the left, closed at the right."""
         return tuple(
-            (Position(run.ledger_id, run.first - 1), Position(run.ledger_id, run.last))
-            for run in self._deleted.runs()
+            (
+                Position(entry_range.ledger_id, entry_range.first - 1),
+                Position(entry_range.ledger_id, entry_range.last),
+            )
+            for entry_range in self._deleted.entry_ranges()
         )
 
     @property
@@ -120,8 +123,8 @@ class CursorState:
 
     def batch_indexes(self, position: Position) -> frozenset[int] | None:
         """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
-        owed = self._batches.get(position)
-        return None if owed is None else frozenset(owed)
+        unacknowledged = self._batches.get(position)
+        return None if unacknowledged is None else frozenset(unacknowledged)
 
     def is_acknowledged(self, position: Position) -> bool:
         """Tell whether an entry as a whole is acknowledged."""
@@ -150,11 +153,13 @@ class CursorState:
             if ledger_id < after.ledger_id:
                 continue
             first = after.entry_id if ledger_id == after.ledger_id else -1
-            owed = ledgers.entries_in(ledger_id) - 1 - first - self._deleted.count_in(ledger_id)
-            if count <= owed:
+            unacknowledged = (
+                ledgers.entries_in(ledger_id) - 1 - first - self._deleted.count_in(ledger_id)
+            )
+            if count <= unacknowledged:
                 entry_id = self._deleted.nth_absent(Position(ledger_id, first), count)
                 return Position(ledger_id, entry_id)
-            count -= max(owed, 0)
+            count -= max(unacknowledged, 0)
         return ledgers.lac
 
     # Acknowledging
@@ -234,14 +239,14 @@ class CursorState:
 
     # Reading
 
-    def next_owed(self, position: Position) -> Position | None:
+    def next_unacknowledged(self, position: Position) -> Position | None:
         """Return the first entry at or behind a position that is in no hole."""
-        place = self._ledgers.place(position)
-        while place is not None and place in self._deleted:
-            place = self._ledgers.place(self._deleted.run_end(place).successor)
-        return place
+        found = self._ledgers.first_readable(position)
+        while found is not None and found in self._deleted:
+            found = self._ledgers.first_readable(self._deleted.range_end(found).successor)
+        return found
 
-    def piece_from(self, start: Position, count: int) -> Position:
+    def read_end_from(self, start: Position, count: int) -> Position:
         """Return where a read that begins at `start` ends at most: it wants `count` entries.
 
         It goes on over small holes, not over large ones, and not beyond the ledger.
@@ -253,12 +258,12 @@ class CursorState:
             if hole is None or hole - entry_id >= count:
                 return Position(ledger_id, min(entry_id + count, end) - 1)
             count -= hole - entry_id
-            behind = self._deleted.run_end(Position(ledger_id, hole)).entry_id + 1
+            behind = self._deleted.range_end(Position(ledger_id, hole)).entry_id + 1
             if behind - hole > READ_GAP_MAX or behind >= end:
                 return Position(ledger_id, hole - 1)
             entry_id = behind
 
-    def owed_of(self, entries: Iterable[Entry], since: Position) -> list[Entry]:
+    def without_acknowledged(self, entries: Iterable[Entry], since: Position) -> list[Entry]:
         """Leave out the entries that are in holes, or were passed by the mark-delete position.
 
         Args:
@@ -281,9 +286,9 @@ class CursorState:
 
     def revised(self) -> None:
         """Let everything follow after both positions were set from outside."""
-        self.mark_delete_position = self._existing_place(self.mark_delete_position)
+        self.mark_delete_position = self._existing_position(self.mark_delete_position)
         if self.mark_delete_position != self._settled:
-            self.changes.demand_whole()
+            self.changes.require_whole_row()
             self.version += 1
         self._settle()
 
@@ -322,13 +327,13 @@ class CursorState:
             target = max(target, self._ledgers.next_valid(self.mark_delete_position))
         self.read_position = target
 
-    def become(self, target: "CursorState") -> None:
+    def replace_with(self, target: "CursorState") -> None:
         """Take over where another state stands, and what it has acknowledged."""
         self._deleted, self._batches = target._deleted, target._batches
         self.properties = target.properties
         self.mark_delete_position = target.mark_delete_position
         self.read_position = target.read_position
-        self.changes.demand_whole()
+        self.changes.require_whole_row()
         self.version += 1
 
     def reset_to(
@@ -363,7 +368,7 @@ class CursorState:
         self._batches = PartialBatches()
         self._settled = self.mark_delete_position = mark_delete_position
         self.read_position = read_position
-        self.changes.demand_whole()
+        self.changes.require_whole_row()
         self.version += 1
 
     def copy(self) -> "CursorState":
@@ -383,13 +388,13 @@ class CursorState:
         def set_back() -> None:
             for name, value in before.items():
                 setattr(self, name, value)
-            self.changes.demand_whole()
+            self.changes.require_whole_row()
 
         return set_back
 
     # Following the ledgers, becoming durable
 
-    def pass_removed(self, last: Position) -> None:
+    def acknowledge_removed(self, last: Position) -> None:
         """Entries up to `last` are about to go: nobody can be owed them."""
         if last > self.mark_delete_position:
             self.mark_delete_position = last
@@ -430,7 +435,7 @@ class CursorState:
             following = self._ledgers.next_valid(self.mark_delete_position)
             if following not in deleted:
                 break
-            self.mark_delete_position = deleted.run_end(following)
+            self.mark_delete_position = deleted.range_end(following)
             deleted.remove_upto(self.mark_delete_position)
         self._batches.remove_upto(self.mark_delete_position)
         # Whoever was sent back on purpose stays there until something is acknowledged.
@@ -449,9 +454,9 @@ class CursorState:
         if not self._is_open_entry(position):
             return False
         known = self._batches.get(position)
-        owed = BitMap(range(batch_size)) if known is None else known
-        left = owed - BitMap(indexes)
-        if left and len(left) < len(owed):
+        unacknowledged = BitMap(range(batch_size)) if known is None else known
+        left = unacknowledged - BitMap(indexes)
+        if left and len(left) < len(unacknowledged):
             self._batches.set(position, left)
             self.changes.add_batch(position, left)
             self.version += 1
@@ -480,7 +485,7 @@ class CursorState:
                 f"{position} is beyond the last confirmed entry {self._ledgers.lac}"
             )
 
-    def _existing_place(self, position: Position) -> Position:
+    def _existing_position(self, position: Position) -> Position:
         """Return the nearest mark-delete position that fits what exists."""
         ledgers = self._ledgers
         if position > ledgers.lac:
@@ -488,7 +493,7 @@ class CursorState:
             return position if is_ahead else ledgers.lac
         if ledgers.has_ledger(position.ledger_id) or position == ledgers.lac:
             return position
-        following = ledgers.place(position)
+        following = ledgers.first_readable(position)
         if following is None:
             return ledgers.lac
         return Position(following.ledger_id, -1)

@@ -19,16 +19,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from kledger.ledger import keys
+from kledger.ledger.commits.operations import Row, RowsDone, ignore_outcome, submitted
 from kledger.ledger.cursors.cursor_records import encode_cursor
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_state import CursorState
 from kledger.ledger.cursors.persist_pace_state import PersistPaceState
 from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
-from kledger.ledger.operations import Row, RowsDone, nobody_waits, submitted
+from kledger.ledger.metadata import keys
 from kledger.ledger.position import Position
-from kledger.ledger.services import StoreServices
-from kledger.runtime.containment import Unit
+from kledger.ledger.store_services import StoreServices
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.logs import RateLimitedLog
 from kledger.runtime.timers import TimerHandle
 
@@ -77,9 +77,9 @@ class CursorWriter:
             on_durable: called when `durable_position` may have moved.
         """
         self._durable_position = written
-        self._held: _Replacement | None = None
+        self._replacement: _Replacement | None = None
         self._name = name
-        self._unit = Unit("cursor", name)
+        self._unit = NamedUnit("cursor", name)
         self._managed_ledger_id = managed_ledger_id
         self._rows = rows
         self._snapshot_key = keys.cursor_key(managed_ledger_id, name)
@@ -93,7 +93,7 @@ class CursorWriter:
         self._written = state.version
         self._waiting: list[asyncio.Future[None]] = []
         self._is_due = False
-        self._is_flying = False
+        self._is_writing = False
         self._is_wanted = False
         self._has_promised = False
         self._is_closed = False
@@ -104,14 +104,14 @@ class CursorWriter:
     @property
     def durable_position(self) -> Position:
         """The mark-delete position that a crash cannot take back; nor a reset on its way."""
-        if self._held is None:
+        if self._replacement is None:
             return self._durable_position
-        return min(self._held.position, self._durable_position)
+        return min(self._replacement.position, self._durable_position)
 
     @property
     def has_unwritten(self) -> bool:
         """Whether something of the cursor is not durable, or a revision may still fail."""
-        return self._is_dirty or self._is_held
+        return self._is_dirty or self._is_replacing
 
     def check_open(self) -> None:
         """Raise AlreadyClosed when nothing can be written any more."""
@@ -130,12 +130,12 @@ class CursorWriter:
             await self._write()
         else:
             self._has_promised = True
-            self._write_later()
+            self._schedule_write()
 
-    def note(self) -> None:
+    def mark_changed(self) -> None:
         """Make what was changed durable soon; nobody waits."""
         if self._is_dirty:
-            self._write_soon()
+            self._write_this_tick()
 
     async def replace(self, target: CursorState) -> None:
         """Make another state durable in place of this one, and hold everything else back.
@@ -147,33 +147,33 @@ class CursorWriter:
         """
         self._check()
         self.check_open()
-        self._held = _Replacement(target, target.version, target.mark_delete_position)
+        self._replacement = _Replacement(target, target.version, target.mark_delete_position)
         row, _ = self._whole_row(target)
         await submitted(lambda done: self._services.committer.submit_rows([row], done))
         self._has_progress = True
 
     def release(self, *, is_replaced: bool) -> None:
         """Go on after `replace`; if it was written, the state is now as that was."""
-        held, self._held = self._held, None
-        if held is None:
+        replacement, self._replacement = self._replacement, None
+        if replacement is None:
             return
-        self._state.changes.demand_whole()
+        self._state.changes.require_whole_row()
         if is_replaced:
-            self._durable_position = held.position
+            self._durable_position = replacement.position
             # What was passed over meanwhile is not in the row.
-            is_behind = held.state.version != held.version
+            is_behind = replacement.state.version != replacement.version
             if not is_behind:
                 self._state.changes.restart()
             # Whoever waits for an acknowledgement from before learns that it is settled.
-            self._tell(self._state.version - is_behind, self._take_waiting(), None)
-            self.note()
+            self._complete(self._state.version - is_behind, self._take_waiting(), None)
+            self.mark_changed()
         elif self._is_deleted:
             error = AlreadyClosed(f"cursor {self._name} was deleted before this was durable")
-            self._tell(0, self._take_waiting(), error)
+            self._complete(0, self._take_waiting(), error)
         elif self._is_closed:
             self._write_late()
         elif self._waiting:
-            self._write_soon()
+            self._write_this_tick()
 
     def close(self, done: RowsDone) -> None:
         """Write what a closed cursor leaves, and nothing after it; `done` hears of its end.
@@ -183,7 +183,7 @@ class CursorWriter:
         """
         is_complete = self._is_closed and not self._is_dirty
         self._end()
-        if is_complete or self._is_held or self._is_deleted:
+        if is_complete or self._is_replacing or self._is_deleted:
             self._submit([], done)
         else:
             self._write_last(done)
@@ -216,30 +216,30 @@ class CursorWriter:
 
     def deleted(self) -> None:
         """The rows of `delete` are durable: tell who waits."""
-        if not self._is_held:
-            self._tell(self._state.version, self._take_waiting(), None)
+        if not self._is_replacing:
+            self._complete(self._state.version, self._take_waiting(), None)
 
     def not_deleted(self, *, is_closed: bool) -> None:
         """The rows of `delete` were not written: go on; `is_closed`: as a closed cursor."""
         self._is_deleted = False
         if not is_closed:
             self.reopen()
-        elif not self._is_held:
+        elif not self._is_replacing:
             self._write_late()
 
     def reopen(self) -> None:
         """Go on: the cursor was closed and is opened again."""
         self._is_closed = False
         if self._waiting or self._is_dirty:
-            self._write_soon()
+            self._write_this_tick()
 
-    def pass_removed(self, last: Position) -> None:
+    def acknowledge_removed(self, last: Position) -> None:
         """Entries up to `last` are about to go; a restart would see that by itself."""
         self._durable_position = max(self._durable_position, last)
 
     def unlink(self) -> None:
         """The handle is over: nobody wants to hear of what becomes durable any more."""
-        self._on_durable = _nothing
+        self._on_durable = _no_listener
 
     # Inside
 
@@ -252,12 +252,12 @@ class CursorWriter:
         return self._services.config.cursor_ranges_max
 
     @property
-    def _is_held(self) -> bool:
-        return self._held is not None
+    def _is_replacing(self) -> bool:
+        return self._replacement is not None
 
     @property
-    def _is_at_rest(self) -> bool:
-        return self._is_held or self._is_closed
+    def _is_idle(self) -> bool:
+        return self._is_replacing or self._is_closed
 
     def _end(self) -> None:
         self._is_closed = True
@@ -268,26 +268,26 @@ class CursorWriter:
         try:
             self._check()
         except LedgerError as error:
-            self._tell(0, self._take_waiting(), error)
+            self._complete(0, self._take_waiting(), error)
         else:
-            self._write_last(nobody_waits)
+            self._write_last(ignore_outcome)
 
     def _write_last(self, done: RowsDone) -> None:
         version, waiting = self._state.version, self._take_waiting()
 
-        def landed(error: LedgerError | None) -> None:
-            self._tell(version, waiting, error)
+        def finished(error: LedgerError | None) -> None:
+            self._complete(version, waiting, error)
             done(error)
 
         try:
             rows = self._last_rows()
         except Exception as fault:  # noqa: BLE001 - who waits hears of it
-            landed(self._not_encoded(fault))
+            finished(self._not_encoded(fault))
         else:
-            self._submit(rows, landed)
+            self._submit(rows, finished)
 
     def _last_rows(self) -> list[Row]:
-        if not (self._is_dirty or self._is_flying or self._has_progress):
+        if not (self._is_dirty or self._is_writing or self._has_progress):
             return []
         limit = min(SNAPSHOT_RANGES_MAX, self._limit)
         data, is_cut = self._encoded(self._state, limit, self._rows.generation)
@@ -309,54 +309,54 @@ class CursorWriter:
     async def _write(self) -> None:
         outcome = asyncio.get_running_loop().create_future()
         self._waiting.append(outcome)
-        self._write_soon()
+        self._write_this_tick()
         await outcome
 
-    def _write_soon(self) -> None:
+    def _write_this_tick(self) -> None:
         """Write at the end of this turn: what others acknowledge in it goes along."""
-        if self._is_flying:
+        if self._is_writing:
             self._is_wanted = True
-        elif not (self._is_due or self._is_at_rest):
+        elif not (self._is_due or self._is_idle):
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._write_now)
 
     def _write_now(self) -> None:
         self._is_due = False
-        if self._is_at_rest or self._is_flying:
+        if self._is_idle or self._is_writing:
             return
         self._stop_timer()
-        version, place, waiting = (
+        version, mark_delete_position, waiting = (
             self._state.version,
             self._state.mark_delete_position,
             self._take_waiting(),
         )
 
-        def landed(error: LedgerError | None) -> None:
-            self._is_flying = False
+        def finished(error: LedgerError | None) -> None:
+            self._is_writing = False
             if error is not None:
-                self._state.changes.demand_whole()
+                self._state.changes.require_whole_row()
             else:
                 self._has_progress = True
-                self._durable_position = place
+                self._durable_position = mark_delete_position
                 self._has_promised = self._has_promised and version < self._state.version
-            self._tell(version, waiting, error)
+            self._complete(version, waiting, error)
             is_wanted, self._is_wanted = self._is_wanted, False
             if self._waiting or (is_wanted and self._is_dirty):
-                self._write_soon()
+                self._write_this_tick()
             elif isinstance(error, StorageFailed) and (self._has_promised or not waiting):
-                self._write_later()  # not everybody heard of it
+                self._schedule_write()  # not everybody heard of it
 
-        self._is_flying = True
+        self._is_writing = True
         try:
             row, is_cut = self._next_row()
             if is_cut:
                 self._warn_of_cut()
             self._check()
-            self._services.committer.submit_rows([row], landed)
+            self._services.committer.submit_rows([row], finished)
         except LedgerError as error:
-            landed(error)
+            finished(error)
         except Exception as fault:  # noqa: BLE001 - who waits hears of it
-            landed(self._not_encoded(fault))
+            finished(self._not_encoded(fault))
 
     def _warn_of_cut(self) -> None:
         self._warnings.warning(
@@ -371,7 +371,7 @@ class CursorWriter:
         self._services.supervisor.containment.failed(self._unit, fault)
         return StorageFailed(f"cursor {self._name} was not written after a fault")
 
-    def _tell(
+    def _complete(
         self, version: int, waiting: list[asyncio.Future[None]], error: LedgerError | None
     ) -> None:
         if error is None:
@@ -392,20 +392,20 @@ class CursorWriter:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def _write_later(self) -> None:
-        if self._timer is None and not self._is_at_rest:
+    def _schedule_write(self) -> None:
+        if self._timer is None and not self._is_idle:
             now_ms = self._services.clock.monotonic_ms()
             # A store that closes has closed its cursors, and written what they had, before.
             with suppress(RuntimeError):
                 self._timer = self._services.timers.call_at(
-                    self._pace.later_ms(now_ms), self._write_in_time
+                    self._pace.due_ms(now_ms), self._write_at_pace
                 )
 
-    def _write_in_time(self) -> None:
+    def _write_at_pace(self) -> None:
         self._timer = None
-        if self._is_dirty and not self._is_at_rest:
+        if self._is_dirty and not self._is_idle:
             self._pace.try_take(self._services.clock.monotonic_ms())
-            self._write_soon()
+            self._write_this_tick()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -415,11 +415,13 @@ class CursorWriter:
     def _next_row(self) -> tuple[Row, bool]:
         """Return the row that makes all changes so far durable; whether something is left out."""
         state, rows = self._state, self._rows
-        place, changes = state.mark_delete_position, state.changes
-        if changes.is_whole or rows.is_whole_due(place, state.part_count, changes):
+        mark_delete_position, changes = state.mark_delete_position, state.changes
+        if changes.is_whole or rows.is_whole_due(mark_delete_position, state.part_count, changes):
             changes.restart()
             return self._whole_row(state)
-        data = encode_cursor(changes.record(place, state.properties, generation=rows.generation))
+        data = encode_cursor(
+            changes.record(mark_delete_position, state.properties, generation=rows.generation)
+        )
         key = self._change_key(rows.write_change(len(data), len(changes)))
         changes.restart()
         return (key, data), False
@@ -438,5 +440,5 @@ class CursorWriter:
         return keys.cursor_change_key(self._managed_ledger_id, self._name, number)
 
 
-def _nothing() -> None:
+def _no_listener() -> None:
     """Nobody hears of it."""

@@ -27,7 +27,7 @@ class EntryTimes:
         self._steps: dict[int, tuple[array[int], array[int]]] = {}
         self._step_count = 0
 
-    def note(self, position: Position, time_ms: int) -> None:
+    def record(self, position: Position, time_ms: int) -> None:
         """An entry behind all noted before was added."""
         ledger_id, entry_id = position
         steps = self._steps.get(ledger_id)

@@ -4,7 +4,7 @@ Rule: so many a second at most, evenly spaced; what is not written now is writte
 Must not know: clocks, what is written. Theory: Pulsar's throttleMarkDelete.
 """
 
-LATER_MS_MAX = 60_000
+DELAY_MS_MAX = 60_000
 """What waits is written after this time at the latest."""
 
 
@@ -25,6 +25,6 @@ class PersistPaceState:
         self._next_ms = now_ms + self._period_ms
         return True
 
-    def later_ms(self, now_ms: int) -> int:
+    def due_ms(self, now_ms: int) -> int:
         """Return when to write what must wait."""
-        return now_ms + min(max(int(self._next_ms - now_ms) + 1, 0), LATER_MS_MAX)
+        return now_ms + min(max(int(self._next_ms - now_ms) + 1, 0), DELAY_MS_MAX)

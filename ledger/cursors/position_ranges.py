@@ -17,7 +17,7 @@ ENTRY_ID_END = (1 << 32) - 1
 """No entry id of a ledger comes here: Roaring bitmaps hold 32-bit numbers."""
 
 
-class Run(NamedTuple):
+class EntryRange(NamedTuple):
     """Entries in a row of one ledger, from `first` to `last`, both included."""
 
     ledger_id: int
@@ -92,7 +92,7 @@ class PositionRanges:
         bitmap = self._bitmaps.get(ledger_id)
         return len(bitmap) if bitmap is not None else 0
 
-    def run_end(self, position: Position) -> Position:
+    def range_end(self, position: Position) -> Position:
         """Return the last entry of the run in which `position`, which must be there, stands."""
         assert position in self, f"{position} is not in the set"
         bitmap, first = self._bitmaps[position.ledger_id], position.entry_id
@@ -124,13 +124,13 @@ class PositionRanges:
             low, high = (low, middle) if absent >= count else (middle + 1, high)
         return low
 
-    def runs(self) -> Iterator[Run]:
+    def entry_ranges(self) -> Iterator[EntryRange]:
         """Yield all runs, ascending."""
         for ledger_id in self._ids:
             bitmap = self._bitmaps[ledger_id]
-            for first in _run_starts(bitmap):
-                last = self.run_end(Position(ledger_id, first)).entry_id
-                yield Run(ledger_id, first, last)
+            for first in _range_starts(bitmap):
+                last = self.range_end(Position(ledger_id, first)).entry_id
+                yield EntryRange(ledger_id, first, last)
 
     def copy(self) -> "PositionRanges":
         """Return a set of its own with the same entries."""
@@ -140,14 +140,14 @@ class PositionRanges:
         copied.count = self.count
         return copied
 
-    def lowest(self, runs_max: int) -> "PositionRanges":
+    def lowest(self, ranges_max: int) -> "PositionRanges":
         """Return at most so many runs, the lowest: itself if it has no more."""
-        if self.count <= runs_max:
+        if self.count <= ranges_max:
             return self
-        kept, left = PositionRanges(), runs_max
+        kept, left = PositionRanges(), ranges_max
         for ledger_id in self._ids:
             bitmap = self._bitmaps[ledger_id]
-            starts = _run_starts(bitmap)
+            starts = _range_starts(bitmap)
             kept._take(ledger_id, bitmap.copy())
             if len(starts) > left:
                 kept._remove(ledger_id, starts[left], ENTRY_ID_END + 1)
@@ -187,6 +187,6 @@ class PositionRanges:
             self.count -= before
 
 
-def _run_starts(bitmap: BitMap) -> BitMap:
+def _range_starts(bitmap: BitMap) -> BitMap:
     """Return the members before which there is none."""
     return bitmap - bitmap.shift(1)

@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Protocol
 
-from kledger.ledger.engine.entry_log import Place
+from kledger.ledger.engine.log.entry_log import LogEnd
 
 ATTEMPTS_MAX = 50
 
@@ -21,7 +21,7 @@ class OpenFolder(Protocol):
     path: Path
 
     @property
-    def synced_end(self) -> Place:
+    def synced_end(self) -> LogEnd:
         """How far the log is durable."""
         ...
 
@@ -45,7 +45,7 @@ def copy_after_power_cut(engine: OpenFolder, target: Path) -> None:
             os.truncate(target / "log" / name, end.position)
 
 
-def put_in_place(image: Path, folder: Path) -> None:
+def replace_files(image: Path, folder: Path) -> None:
     """Replace log and index of a folder that nobody has open."""
     for part in ("log", "index"):
         shutil.rmtree(folder / part)

@@ -23,13 +23,13 @@ from kledger.ledger.engine.errors import (
     StorageError,
     StorageWriteFailed,
 )
-from kledger.ledger.engine.log_files import number_in
+from kledger.ledger.engine.log.log_files import number_in
 
 LOCK = "lock"
 LOG = "log"
 INDEX = "index"
 CRASH_IMAGE = "crash-image"
-_MENDED_BY_USER = {
+_FIXABLE_BY_USER = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.EISDIR,
     errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.ENFILE,
 }  # fmt: skip
@@ -45,7 +45,7 @@ def check_not_foreign(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    if strange := strange_name(os.listdir(folder), log_names(folder)):
+    if strange := foreign_name(os.listdir(folder), log_names(folder)):
         raise FolderUnusable(
             f"data folder {folder} holds something else, such as {strange}; "
             "a new data folder must be empty"
@@ -60,7 +60,7 @@ def log_names(folder: Path) -> list[str]:
         return []
 
 
-def strange_name(names: Sequence[str], log_names: Sequence[str]) -> str | None:
+def foreign_name(names: Sequence[str], log_names: Sequence[str]) -> str | None:
     """Return a name that no data folder of ours has; None when it is one, or could become one."""
     if any(number_in(name) is not None for name in log_names):
         return None
@@ -75,4 +75,4 @@ def as_storage_error(folder: Path, error: OSError) -> StorageError:
     text = f"data folder {folder} cannot be used: {error.strerror or error}{where}"
     if error.errno in FULL_ERRORS:
         return StorageWriteFailed(text, full=True)
-    return FolderUnusable(text) if error.errno in _MENDED_BY_USER else StorageError(text)
+    return FolderUnusable(text) if error.errno in _FIXABLE_BY_USER else StorageError(text)

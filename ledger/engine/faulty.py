@@ -102,7 +102,7 @@ class Hold:
             raise self._error
 
 
-class FaultyEngine:
+class FaultInjectingEngine:
     """The usual engine for a path (None: memory), or a given one, with faults."""
 
     needs_thread = True

@@ -14,13 +14,13 @@ from threading import Lock
 from typing import TypeAlias
 
 from kledger.ledger.engine.base import Buffer, CommitGroup, Move
-from kledger.ledger.engine.entry_log import Place
 from kledger.ledger.engine.errors import EntryCorrupt
-from kledger.ledger.engine.index_keys import EntryPlace
-from kledger.ledger.engine.log_files import LogFiles
-from kledger.ledger.engine.log_index import LogIndex
-from kledger.ledger.engine.read_plan import Span, plan_spans
-from kledger.ledger.engine.space_plan import FileSpace, plan_rewrite
+from kledger.ledger.engine.index.index_keys import EntryLocation
+from kledger.ledger.engine.index.log_index import LogIndex
+from kledger.ledger.engine.index.read_plan import ReadRange, plan_reads
+from kledger.ledger.engine.index.space_plan import FileSpace, plan_rewrite
+from kledger.ledger.engine.log.entry_log import LogEnd
+from kledger.ledger.engine.log.log_files import LogFiles
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +31,19 @@ ENTRIES_MAX = 256
 DEAD_SHARE_OF_FILE = 32
 """What this part of a full file takes, 8 MiB, may be dead in any case."""
 
-ReadSpan: TypeAlias = Callable[[int, Span], list[Buffer]]
+ReadEntries: TypeAlias = Callable[[int, ReadRange], list[Buffer]]
 
 
 class LogRewrite:
     """The search through one log; `next_moves` may be called in any thread."""
 
     def __init__(
-        self, files: LogFiles, index: LogIndex, read_span: ReadSpan, *, file_bytes_max: int
+        self, files: LogFiles, index: LogIndex, read_entries: ReadEntries, *, file_bytes_max: int
     ) -> None:
-        """Args: read_span: reads entries of a ledger, and checks them."""
+        """Args: read_entries: reads entries of a ledger, and checks them."""
         self._files = files
         self._index = index
-        self._read_span = read_span
+        self._read_entries = read_entries
         self._dead_bytes_min = file_bytes_max // DEAD_SHARE_OF_FILE
         self._lock = Lock()
         self._file: int | None = None
@@ -52,10 +52,10 @@ class LogRewrite:
         self._has_found = False
         self._found = CommitGroup()
         self._found_bytes = 0
-        self._left_alone: set[int] = set()
+        self._skipped_files: set[int] = set()
 
     def next_moves(
-        self, *, end: Place, dead_share_max: float, bytes_max: int
+        self, *, end: LogEnd, dead_share_max: float, bytes_max: int
     ) -> CommitGroup | None:
         """Look for the next piece; see the seam.
 
@@ -76,10 +76,10 @@ class LogRewrite:
                 self._unreadable(error)
                 return CommitGroup()
 
-    def _choose(self, end: Place, dead_share_max: float) -> int | None:
+    def _choose(self, end: LogEnd, dead_share_max: float) -> int | None:
         """Plan, having left a file alone in which nothing was found although something is alive."""
         if self._file is not None and not self._has_found and self._index.live_bytes(self._file):
-            self._leave_alone("the index has none of its entries")
+            self._skip_file("the index has none of its entries")
         self._file = None
         state = os.statvfs(self._files.folder)
         return plan_rewrite(
@@ -90,14 +90,14 @@ class LogRewrite:
             free_bytes=state.f_bavail * state.f_frsize,
         )
 
-    def _spaces(self, end: Place) -> list[FileSpace]:
+    def _spaces(self, end: LogEnd) -> list[FileSpace]:
         """Measure the files, the last one without the zeros behind the end."""
         spaces: list[FileSpace] = []
         for file in self._files.numbers():
             live_bytes = self._index.live_bytes(file)
             if file == end.file:
                 spaces.append(FileSpace(file, end.position, live_bytes))
-            elif live_bytes and file not in self._left_alone:
+            elif live_bytes and file not in self._skipped_files:
                 with suppress(FileNotFoundError):  # a checkpoint took it meanwhile
                     spaces.append(FileSpace(file, self._files.size(file), live_bytes))
         return spaces
@@ -107,9 +107,9 @@ class LogRewrite:
         self._ledgers = self._index.ledgers_in(file)[::-1]
         self._next_entry = 0
         self._has_found = not self._ledgers  # it may have died since it was chosen
-        self._start_piece()
+        self._start_chunk()
 
-    def _start_piece(self) -> None:
+    def _start_chunk(self) -> None:
         self._found, self._found_bytes = CommitGroup(moves=[]), 0
 
     def _search(self, bytes_max: int) -> CommitGroup:
@@ -125,57 +125,57 @@ class LogRewrite:
         else:
             if self._ledgers:
                 return CommitGroup()
-        piece = self._found
-        self._start_piece()
-        return piece
+        chunk = self._found
+        self._start_chunk()
+        return chunk
 
     def _take_from(self, ledger_id: int, rows_max: int, bytes_max: int) -> int:
         """Take the next entries of a ledger into the piece; returns how many rows it looked at."""
         assert self._file is not None
         group, rows_max = self._found, min(rows_max, ENTRIES_MAX - len(self._found.entries))
-        places, go_on = self._index.places_in(
+        locations, go_on = self._index.locations_in(
             self._file, ledger_id, self._next_entry, rows_max=rows_max
         )
-        taken = _fitting(places, bytes_max - self._found_bytes)
-        moves = [Move(ledger_id, each.entry_id, each.file, each.position) for each in places]
-        for move, data in zip(moves, self._read(ledger_id, places[:taken]), strict=False):
+        taken = _fitting(locations, bytes_max - self._found_bytes)
+        moves = [Move(ledger_id, each.entry_id, each.file, each.position) for each in locations]
+        for move, data in zip(moves, self._read(ledger_id, locations[:taken]), strict=False):
             group.entries.append((ledger_id, move.entry_id, data))
             self._found_bytes += len(data)
         group.moves = [*group.moves, *moves[:taken]]
-        self._has_found = self._has_found or bool(places)
-        if taken < len(places):
-            self._next_entry = places[taken].entry_id
+        self._has_found = self._has_found or bool(locations)
+        if taken < len(locations):
+            self._next_entry = locations[taken].entry_id
         else:
             self._next_entry = go_on or 0
             if go_on is None:
                 self._ledgers.pop()
         return rows_max
 
-    def _read(self, ledger_id: int, places: Sequence[EntryPlace]) -> list[Buffer]:
+    def _read(self, ledger_id: int, locations: Sequence[EntryLocation]) -> list[Buffer]:
         buffers: list[Buffer] = []
-        for span in plan_spans(places):
-            buffers += self._read_span(ledger_id, span)
+        for read_range in plan_reads(locations):
+            buffers += self._read_entries(ledger_id, read_range)
         return buffers
 
     def _unreadable(self, error: EntryCorrupt) -> None:
         """Two cases: an entry is damaged, or all that was alive went, and the file with it."""
         assert self._file is not None
         if self._index.live_bytes(self._file):
-            self._leave_alone(str(error))
+            self._skip_file(str(error))
         self._file, self._ledgers = None, []
 
-    def _leave_alone(self, reason: str) -> None:
+    def _skip_file(self, reason: str) -> None:
         assert self._file is not None
         path = self._files.path(self._file)
         logger.warning("log file %s keeps its dead space: %s", path, reason)
-        self._left_alone.add(self._file)
+        self._skipped_files.add(self._file)
         self._file, self._ledgers = None, []
 
 
-def _fitting(places: Sequence[EntryPlace], bytes_max: int) -> int:
+def _fitting(locations: Sequence[EntryLocation], bytes_max: int) -> int:
     """Return how many places to take: while there is room, and at least one."""
-    for count, place in enumerate(places):
+    for count, location in enumerate(locations):
         if bytes_max <= 0:
             return count
-        bytes_max -= place.data_length
-    return len(places)
+        bytes_max -= location.data_length
+    return len(locations)

@@ -16,7 +16,6 @@ from typing import Literal, TypeAlias
 
 from kledger.ledger.engine import crash_image, data_folder
 from kledger.ledger.engine.base import Buffer, CommitGroup
-from kledger.ledger.engine.entry_log import FILE_BYTES_MAX, EntryLog, Place, PlacedGroup
 from kledger.ledger.engine.errors import (
     EntryCorrupt,
     EntryMissing,
@@ -26,15 +25,16 @@ from kledger.ledger.engine.errors import (
     SyncFailed,
 )
 from kledger.ledger.engine.folder_lock import FolderLock
-from kledger.ledger.engine.frames import HEADER_SIZE, FrameDamaged, check_entry
-from kledger.ledger.engine.index_keys import EntryPlace
-from kledger.ledger.engine.log_files import LogFiles
-from kledger.ledger.engine.log_index import LogIndex
+from kledger.ledger.engine.index.index_keys import EntryLocation
+from kledger.ledger.engine.index.log_index import LogIndex
+from kledger.ledger.engine.index.read_plan import ReadRange, plan_reads
+from kledger.ledger.engine.index.rocksdb_table import RocksdbTable
+from kledger.ledger.engine.log.entry_log import FILE_BYTES_MAX, EntryLog, LogEnd, PlacedGroup
+from kledger.ledger.engine.log.frames import HEADER_SIZE, FrameDamaged, check_entry
+from kledger.ledger.engine.log.log_files import LogFiles
+from kledger.ledger.engine.log.log_scan import LogScan
+from kledger.ledger.engine.log.recovery_plan import Refuse, TruncateTail, plan_recovery
 from kledger.ledger.engine.log_rewrite import LogRewrite
-from kledger.ledger.engine.log_scan import LogScan
-from kledger.ledger.engine.read_plan import Span, plan_spans
-from kledger.ledger.engine.recovery_plan import CutOff, Refuse, plan_recovery
-from kledger.ledger.engine.rocksdb_table import RocksdbTable
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class LogRocksdbEngine:
         if self._index.is_behind:
             self._index.catch_up()
         if group.moves:
-            self._index.load_places_of(group.moves)
+            self._index.load_locations_of(group.moves)
         self._committed.append(self._log.append(group, sync_follows=sync_follows))
 
     def sync(self) -> None:
@@ -137,14 +137,14 @@ class LogRocksdbEngine:
         Entries may move while they are read, and the file that they leave may go: whoever does not
         find them looks up once more where they are.
         """
-        places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
-        while places:
+        locations = self._index.locations(ledger_id, first_entry, last_entry, bytes_max)
+        while locations:
             try:
-                return self._read_places(ledger_id, places)
+                return self._read_locations(ledger_id, locations)
             except EntryCorrupt:
-                before = places
-                places = self._index.places(ledger_id, first_entry, last_entry, bytes_max)
-                if places == before:
+                before = locations
+                locations = self._index.locations(ledger_id, first_entry, last_entry, bytes_max)
+                if locations == before:
                     raise
         raise EntryMissing(ledger_id, first_entry)
 
@@ -152,15 +152,15 @@ class LogRocksdbEngine:
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer] | None:
         """Return entries from the page cache; see the seam."""
-        places = self._index.places_nowait(ledger_id, first_entry, last_entry, bytes_max)
-        if not places:
+        locations = self._index.locations_nowait(ledger_id, first_entry, last_entry, bytes_max)
+        if not locations:
             return None
         entries: list[Buffer] = []
-        for span in plan_spans(places):
-            content = self._resident(span)
+        for read_range in plan_reads(locations):
+            content = self._resident(read_range)
             if content is None:
                 return None
-            entries += _entries_in(content, ledger_id, span)
+            entries += _entries_in(content, ledger_id, read_range)
         return entries
 
     def last_entry(self, ledger_id: int) -> int:
@@ -226,14 +226,14 @@ class LogRocksdbEngine:
             logger.warning("closing without a checkpoint, the next start replays: %s", error)
         finally:
             try:
-                self._let_go(sync=True)
+                self._release_folder(sync=True)
             finally:
                 self._folder_lock.release()
 
     # For tests of crashes
 
     @property
-    def synced_end(self) -> Place:
+    def synced_end(self) -> LogEnd:
         """How far the log is durable."""
         return self._log.synced_end
 
@@ -242,8 +242,8 @@ class LogRocksdbEngine:
         image = self.path / data_folder.CRASH_IMAGE
         crash_image.copy_after_power_cut(self, image)
         self._is_closed = True
-        self._let_go(sync=False)
-        crash_image.put_in_place(image, self.path)
+        self._release_folder(sync=False)
+        crash_image.replace_files(image, self.path)
         self._open()
 
     # Opening and closing
@@ -284,16 +284,16 @@ class LogRocksdbEngine:
         )
         if isinstance(plan, Refuse):
             raise LogCorrupt(str(self._files.path(plan.file)), plan.position, plan.reason)
-        if isinstance(plan, CutOff):
+        if isinstance(plan, TruncateTail):
             self._cut_off(plan)
         self._check_live_files()
         self._trim_file(scan.end.file, scan.end.position)
-        end = Place(*scan.end)
+        end = LogEnd(*scan.end)
         self._log = EntryLog(self._files, end, file_bytes_max=self._file_bytes_max)
         self._index.log = self._log
         self._index.has_dead_file = bool(self._index.removable_files(self._files.numbers()))
         self._rewrite = LogRewrite(
-            self._files, self._index, self._read_span, file_bytes_max=self._file_bytes_max
+            self._files, self._index, self._read_entries, file_bytes_max=self._file_bytes_max
         )
 
     def _sync_files(self, *, from_file: int) -> None:
@@ -303,7 +303,7 @@ class LogRocksdbEngine:
                 with self._files.use(number) as descriptor:
                     os.fdatasync(descriptor)
 
-    def _cut_off(self, plan: CutOff) -> None:
+    def _cut_off(self, plan: TruncateTail) -> None:
         logger.warning(
             "the log ends with a torn tail, cut at position %d of %s (%s); %d later files removed",
             plan.position, self._files.path(plan.file), plan.reason, len(plan.files_removed),
@@ -325,7 +325,7 @@ class LogRocksdbEngine:
             if number not in there:
                 raise LogCorrupt(str(self._files.path(number)), 0, "the file is missing")
 
-    def _let_go(self, *, sync: bool) -> None:
+    def _release_folder(self, *, sync: bool) -> None:
         """Close everything; the index flushes itself then, so the log is synced before."""
         try:
             if sync:
@@ -349,31 +349,31 @@ class LogRocksdbEngine:
         self._index.add(placed)
         self._frames += placed.frame_count
 
-    def _read_places(self, ledger_id: int, places: list[EntryPlace]) -> list[Buffer]:
+    def _read_locations(self, ledger_id: int, locations: list[EntryLocation]) -> list[Buffer]:
         entries: list[Buffer] = []
-        for span in plan_spans(places):
-            entries += self._read_span(ledger_id, span)
+        for read_range in plan_reads(locations):
+            entries += self._read_entries(ledger_id, read_range)
         return entries
 
-    def _read_span(self, ledger_id: int, span: Span) -> list[Buffer]:
+    def _read_entries(self, ledger_id: int, read_range: ReadRange) -> list[Buffer]:
         """Read entries that stand close together, and check them."""
-        place = span.places[0]
+        location = read_range.locations[0]
         try:
-            with self._files.use(span.file) as descriptor:
-                content = os.pread(descriptor, span.end - span.start, span.start)
+            with self._files.use(read_range.file) as descriptor:
+                content = os.pread(descriptor, read_range.end - read_range.start, read_range.start)
         except FileNotFoundError as error:
-            reason = f"log file {span.file} is missing"
-            raise EntryCorrupt(ledger_id, place.entry_id, reason) from error
+            reason = f"log file {read_range.file} is missing"
+            raise EntryCorrupt(ledger_id, location.entry_id, reason) from error
         except OSError as error:
-            raise StorageError(f"log file {span.file} cannot be read: {error}") from error
-        return _entries_in(content, ledger_id, span)
+            raise StorageError(f"log file {read_range.file} cannot be read: {error}") from error
+        return _entries_in(content, ledger_id, read_range)
 
-    def _resident(self, span: Span) -> bytearray | None:
+    def _resident(self, read_range: ReadRange) -> bytearray | None:
         """Return the bytes of a span if the page cache has all of them."""
-        content = bytearray(span.end - span.start)
+        content = bytearray(read_range.end - read_range.start)
         try:
-            with self._files.use(span.file) as descriptor:
-                size = os.preadv(descriptor, [content], span.start, _NO_WAIT)
+            with self._files.use(read_range.file) as descriptor:
+                size = os.preadv(descriptor, [content], read_range.start, _NO_WAIT)
         except OSError:  # not there, not supported, or damaged: the careful way says which
             return None
         return content if size == len(content) else None
@@ -397,17 +397,17 @@ class LogRocksdbEngine:
             raise SyncFailed(f"the index could not be flushed: {error}") from error
 
 
-def _entries_in(content: Buffer, ledger_id: int, span: Span) -> list[Buffer]:
+def _entries_in(content: Buffer, ledger_id: int, read_range: ReadRange) -> list[Buffer]:
     """Cut the bytes of a span into its entries, and check them."""
-    view, file = memoryview(content), span.file
+    view, file = memoryview(content), read_range.file
     entries: list[Buffer] = []
     try:
-        for place in span.places:
-            entry_id, _, position, length = place
-            start = position - span.start
+        for location in read_range.locations:
+            entry_id, _, position, length = location
+            start = position - read_range.start
             frame = view[start : start + HEADER_SIZE + length]
             entries.append(check_entry(frame, file, (position, length), (ledger_id, entry_id)))
     except FrameDamaged as error:
-        where = f"{error} (log file {file}, position {place.position})"
-        raise EntryCorrupt(ledger_id, place.entry_id, where) from error
+        where = f"{error} (log file {file}, position {location.position})"
+        raise EntryCorrupt(ledger_id, location.entry_id, where) from error
     return entries

@@ -15,7 +15,7 @@ class Position(_message.Message):
     entry_id: int
     def __init__(self, ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ...) -> None: ...
 
-class MessagePlace(_message.Message):
+class RecordPosition(_message.Message):
     __slots__ = ("position", "batch_index")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     BATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -24,17 +24,17 @@ class MessagePlace(_message.Message):
     def __init__(self, position: _Optional[_Union[Position, _Mapping]] = ..., batch_index: _Optional[int] = ...) -> None: ...
 
 class RecordLocation(_message.Message):
-    __slots__ = ("place", "batch_size", "offset")
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("record_position", "batch_size", "offset")
+    RECORD_POSITION_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
-    place: MessagePlace
+    record_position: RecordPosition
     batch_size: int
     offset: int
-    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ..., batch_size: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    def __init__(self, record_position: _Optional[_Union[RecordPosition, _Mapping]] = ..., batch_size: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class Target(_message.Message):
-    __slots__ = ("place", "time_ms", "edge")
+    __slots__ = ("record_position", "time_ms", "edge")
     class Edge(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         EDGE_UNSPECIFIED: _ClassVar[Target.Edge]
@@ -43,15 +43,15 @@ class Target(_message.Message):
     EDGE_UNSPECIFIED: Target.Edge
     EDGE_EARLIEST: Target.Edge
     EDGE_LATEST: Target.Edge
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_POSITION_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
     EDGE_FIELD_NUMBER: _ClassVar[int]
-    place: MessagePlace
+    record_position: RecordPosition
     time_ms: int
     edge: Target.Edge
-    def __init__(self, place: _Optional[_Union[MessagePlace, _Mapping]] = ..., time_ms: _Optional[int] = ..., edge: _Optional[_Union[Target.Edge, str]] = ...) -> None: ...
+    def __init__(self, record_position: _Optional[_Union[RecordPosition, _Mapping]] = ..., time_ms: _Optional[int] = ..., edge: _Optional[_Union[Target.Edge, str]] = ...) -> None: ...
 
-class Piece(_message.Message):
+class RecordMask(_message.Message):
     __slots__ = ("position", "records")
     POSITION_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
@@ -236,14 +236,14 @@ class Acknowledge(_message.Message):
     def __init__(self, request: _Optional[int] = ..., is_cumulative: _Optional[bool] = ..., acknowledgements: _Optional[_Iterable[_Union[Acknowledgement, _Mapping]]] = ...) -> None: ...
 
 class Redeliver(_message.Message):
-    __slots__ = ("is_all", "pieces", "consumer_epoch")
+    __slots__ = ("is_all", "masks", "consumer_epoch")
     IS_ALL_FIELD_NUMBER: _ClassVar[int]
-    PIECES_FIELD_NUMBER: _ClassVar[int]
+    MASKS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     is_all: bool
-    pieces: _containers.RepeatedCompositeFieldContainer[Piece]
+    masks: _containers.RepeatedCompositeFieldContainer[RecordMask]
     consumer_epoch: int
-    def __init__(self, is_all: _Optional[bool] = ..., pieces: _Optional[_Iterable[_Union[Piece, _Mapping]]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
+    def __init__(self, is_all: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[RecordMask, _Mapping]]] = ..., consumer_epoch: _Optional[int] = ...) -> None: ...
 
 class ConsumeResponse(_message.Message):
     __slots__ = ("deliveries", "receipts", "end")
@@ -310,14 +310,14 @@ class GetRecordResponse(_message.Message):
     def __init__(self, record: _Optional[_Union[RecordLocation, _Mapping]] = ...) -> None: ...
 
 class GetOffsetRequest(_message.Message):
-    __slots__ = ("topic", "partition", "place")
+    __slots__ = ("topic", "partition", "record_position")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
-    PLACE_FIELD_NUMBER: _ClassVar[int]
+    RECORD_POSITION_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
-    place: MessagePlace
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., place: _Optional[_Union[MessagePlace, _Mapping]] = ...) -> None: ...
+    record_position: RecordPosition
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., record_position: _Optional[_Union[RecordPosition, _Mapping]] = ...) -> None: ...
 
 class GetOffsetResponse(_message.Message):
     __slots__ = ("offset",)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_codec
 
 from kledger.batches.compression import MAPPED_SIZE_MIN, Codec, compress, decompress, release
-from kledger.batches.errors import CorruptBatch, HoldsTooMuch, UnsupportedCompression
+from kledger.batches.errors import CorruptBatch, DecompressedTooLarge, UnsupportedCompression
 from kledger.batches.pacing import STEPS_PER_PAUSE
 
 COMPRESSING = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
@@ -43,7 +43,7 @@ def test_more_than_the_limit_is_refused(codec: Codec) -> None:
 def test_bomb_takes_no_memory_beyond_the_limit(codec: Codec) -> None:
     bomb = compress(codec, bytes(64 << 20))
     tracemalloc.start()
-    with pytest.raises(HoldsTooMuch):
+    with pytest.raises(DecompressedTooLarge):
         decompress(codec, bomb, 1 << 20)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from kledger.batches.builder import NewRecord, build_batch
-from kledger.batches.errors import CorruptBatch, InvalidBatch, InvalidTimestamp
+from kledger.batches.errors import CorruptBatch, InvalidBatch, TimestampNotAllowed
 from kledger.batches.header import BATCH_OVERHEAD, check, refresh_checksum, set_max_timestamp
 from kledger.batches.pacing import STEPS_PER_PAUSE
 from kledger.batches.validation import RECORD_ERRORS_MAX, RecordRules, check_records
@@ -46,7 +46,7 @@ def test_one_bad_time_in_the_middle_is_found() -> None:
     times = [NOW_MS, NOW_MS - 1000, NOW_MS]
     data = build_batch([NewRecord(b"v", timestamp=each) for each in times])
     checked(data, RecordRules(timestamp_min=NOW_MS - 1000, timestamp_max=NOW_MS))
-    with pytest.raises(InvalidTimestamp) as caught:
+    with pytest.raises(TimestampNotAllowed) as caught:
         checked(data, RecordRules(timestamp_min=NOW_MS - 999))
     assert [1] == [index for index, _ in caught.value.record_errors]
     checked(build_batch([NewRecord(b"v", timestamp=-1)]), RecordRules(timestamp_min=0))
@@ -87,7 +87,7 @@ def test_records_at_fault_beyond_the_hundredth_are_counted_and_take_no_memory() 
     header = check(data)
     rules = RecordRules(is_key_required=False, timestamp_max=NOW_MS - 1)
     tracemalloc.start()
-    with pytest.raises(InvalidTimestamp, match=f"{count} records") as caught:
+    with pytest.raises(TimestampNotAllowed, match=f"{count} records") as caught:
         check_records(data, header, rules)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

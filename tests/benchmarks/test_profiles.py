@@ -3,8 +3,8 @@
 from benchmarks.profiles import own_time
 
 STACKS = """\
-main (kledger/cli/serve.py:10);run (gateway/server.py:5);check (batches/header.py:80) 30
-main (kledger/cli/serve.py:10);run (gateway/server.py:9);check (batches/header.py:91) 10
+main (kledger/cli/serve.py:10);run (gateway/net/server.py:5);check (batches/header.py:80) 30
+main (kledger/cli/serve.py:10);run (gateway/net/server.py:9);check (batches/header.py:91) 10
 main (kledger/cli/serve.py:10);commit (ledger/engine/log_rocksdb.py:44) 60
 not a stack
 """

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from kledger.gateway.connection_state import ByteBudget, ConnectionState, Slot
-from kledger.gateway.router import Reply
+from kledger.gateway.net.connection_state import ByteBudget, ConnectionState, ResponseSlot
+from kledger.gateway.net.router import ResponseFrame
 
 
 class OpenMeter:
@@ -46,30 +46,30 @@ class RecordingPort:
     def __init__(self) -> None:
         self.connection_id = 1
         self.peer_host = "test"
-        self.kept: Slot | None = None
+        self.retained_slot: ResponseSlot | None = None
         self.throttle_time_ms = 0
         self.meter = OpenMeter()
         self.writer = Room()
         self.state = ConnectionState(ByteBudget(1 << 30))
         self.sent: list[bytes] = []
         self.failures: list[str] = []
-        self.woken: list[Slot] = []
+        self.to_finish: list[ResponseSlot] = []
         self.is_aborted = self.is_closed = False
         self.faults: list[Exception] = []
 
-    def open_slot(self, slot: Slot, *, is_exclusive: bool) -> None:
+    def open_slot(self, slot: ResponseSlot, *, is_exclusive: bool) -> None:
         self.state.open(slot, 1, is_exclusive)
 
-    def slot_ready(self, slot: Slot) -> None:
+    def slot_ready(self, slot: ResponseSlot) -> None:
         assert slot.response is not None
         if self.state.advance():
             self.sent.append(b"".join(self.state.take_output()))
 
-    def reply(self, response: Reply) -> None:
+    def respond(self, response: ResponseFrame) -> None:
         self.sent.append(b"".join(response))
 
-    def finish_soon(self, slot: Slot) -> None:
-        self.woken.append(slot)
+    def finish_at_tick_end(self, slot: ResponseSlot) -> None:
+        self.to_finish.append(slot)
 
     def fail(self, reason: str) -> None:
         self.failures.append(reason)
@@ -84,10 +84,10 @@ class RecordingPort:
     def close_after_fault(self, error: Exception) -> None:
         self.abort()
 
-    def end_turn(self) -> None:
+    def end_tick(self) -> None:
         """Do what a connection does at the end of the loop turn."""
-        woken, self.woken = self.woken, []
-        for slot in woken:
+        to_finish, self.to_finish = self.to_finish, []
+        for slot in to_finish:
             try:
                 slot.finish()
             except Exception as error:  # noqa: BLE001 - as a connection does

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.gateway.config import GatewayConfig
+from kledger.gateway.net.server import ConnectionMaker, GatewayServer
 from kledger.gateway.opening import open_services
-from kledger.gateway.server import ConnectionMaker, GatewayServer
 from kledger.gateway.services import Services
 from kledger.gateway.wire.messages.k00_produce import (
     PartitionProduceData,
@@ -19,8 +19,8 @@ from kledger.gateway.wire.messages.k00_produce import (
 from kledger.gateway.wire.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from kledger.gateway.wire.primitives import ZERO_UUID
 from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.ledger.threads import StoreThreads
 from kledger.runtime.entropy import SeededEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from kledger.gateway.expressions import Expression
-from kledger.gateway.telemetry_state import TelemetryClient
+from kledger.gateway.regex import Regex
+from kledger.gateway.telemetry.telemetry_state import TelemetryClient
 
 ID = UUID("f1234567-89ab-cdef-8123-456789abcdef")
 CLIENT = TelemetryClient(
@@ -23,7 +23,7 @@ class Wish:
     name: str = "all"
     metrics: tuple[str, ...] = ("*",)
     interval_ms: int = 1_000
-    matches: Mapping[str, Expression] = field(default_factory=dict)
+    matches: Mapping[str, Regex] = field(default_factory=dict)
 
 
 def numbered(number: int) -> UUID:

@@ -1,9 +1,9 @@
 """The page says what the tables say."""
 
-from kledger.gateway.broker_keys import BROKER_KEYS, UpdateMode
 from kledger.gateway.config_page import PAGE, PARTS, has_effect, page
-from kledger.gateway.group_keys import GROUP_KEYS
-from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.gateway.configs.broker_keys import BROKER_KEYS, UpdateMode
+from kledger.gateway.configs.group_keys import GROUP_KEYS
+from kledger.topics.config.config_keys import CONFIG_KEYS
 
 
 def test_the_page_is_the_one_that_the_tables_make() -> None:

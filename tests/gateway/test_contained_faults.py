@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kledger.gateway.connection import Connection
-from kledger.gateway.connection_state import Slot
-from kledger.gateway.fetch_session import SessionPartition
-from kledger.gateway.fetch_slot import FetchSlot, WantedPartition
-from kledger.gateway.produce_slot import ProduceSlot
+from kledger.gateway.fetch.session import SessionPartition
+from kledger.gateway.fetch.slot import FetchedPartition, FetchSlot
+from kledger.gateway.net.connection import Connection
+from kledger.gateway.net.connection_state import ResponseSlot
+from kledger.gateway.produce.slot import ProduceSlot
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.contained import Contained
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until
@@ -47,7 +47,7 @@ async def is_served(client: WireClient) -> bool:
     return bool(response.responses[0].partitions[0].records)
 
 
-class Broken(Slot):
+class Broken(ResponseSlot):
     """A slot that cannot finish, and cannot be abandoned either."""
 
     def finish(self) -> None:
@@ -60,7 +60,7 @@ class Broken(Slot):
 async def finishing(
     gateway: RunningGateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection_of(gateway, client).finish_soon(Broken())
+    connection_of(gateway, client).finish_at_tick_end(Broken())
 
 
 async def writing(
@@ -74,9 +74,9 @@ async def looking_at_limits(
     gateway: RunningGateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection = connection_of(gateway, client)
-    connection._board.resume_within_budget(connection)
+    connection._listener.resume_within_budget(connection)
     fail_once(monkeypatch, Connection, "check_limits")
-    connection._board._schedule_turn()
+    connection._listener._schedule_tick_end()
 
 
 async def starting(
@@ -96,7 +96,7 @@ async def answering_a_produce(
 async def answering_a_produce_of_two(
     gateway: RunningGateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_once(monkeypatch, ProduceSlot, "settle")
+    fail_once(monkeypatch, ProduceSlot, "complete")
     client.send(produce({0: batch(b"a"), 1: batch(b"b")}), 9)
 
 
@@ -105,7 +105,7 @@ async def ending_a_wait(
 ) -> None:
     client.send(fetch({1: 0}, max_wait_ms=60_000), 12)
     await gateway.parked()
-    fail_once(monkeypatch, FetchSlot, "_leave")
+    fail_once(monkeypatch, FetchSlot, "_respond")
     gateway.clock.advance(60_000)
 
 
@@ -114,7 +114,7 @@ async def hearing_of_records(
 ) -> None:
     client.send(fetch({1: 0}, max_wait_ms=60_000), 12)
     await gateway.parked()
-    fail_once(monkeypatch, WantedPartition, "count")
+    fail_once(monkeypatch, FetchedPartition, "count")
     async with gateway.client() as writer:
         await write(writer, b"heard of", 1)
 
@@ -133,7 +133,7 @@ async def hearing_of_records_in_a_session(
 async def reading_from_storage(
     gateway: RunningGateway, client: WireClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fail_once(monkeypatch, WantedPartition, "result")
+    fail_once(monkeypatch, FetchedPartition, "result")
     client.send(fetch({0: 0}), 12)
 
 
@@ -188,7 +188,7 @@ async def test_room_in_the_store_is_told_to_all_though_one_fails(
                 client.send(produce({0: batch(b"x")}), 9)
             await client.writer.drain()
         await hold.reached()
-        held = connection_of(gateway, first)._board._awaiting_drain
+        held = connection_of(gateway, first)._listener._awaiting_drain
         await until(lambda: len(held) == 2)
         fail_once(monkeypatch, Connection, "store_drained")
         hold.release()

@@ -28,7 +28,9 @@ def test_storage_errors_make_clients_try_again() -> None:
 
 
 def test_terminated_topic_makes_producers_give_up() -> None:
-    assert ErrorCode.POLICY_VIOLATION is error_code_of(kledger.topics.errors.TopicTerminated("t"))
+    assert ErrorCode.POLICY_VIOLATION is error_code_of(
+        kledger.topics.errors.PartitionTerminated("t")
+    )
 
 
 def test_unforeseen_error_is_unknown_server_error() -> None:

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from kledger.gateway.handlers import HANDLERS, HandlerSpec
+from kledger.gateway.served_apis import HANDLERS, HandlerSpec
 from kledger.gateway.wire.header import is_flexible
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.gateway.running import RunningGateway, batch, produce, running_gateway

@@ -1,12 +1,12 @@
 """What handlers ask for, built over a store."""
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.coordinator.group_messages import Sender
-from kledger.gateway.coordinator.txn_state import InitRequest
+from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.transactions.txn_state import InitProducerId
 from kledger.gateway.opening import open_services
 from kledger.ledger import LedgerStore
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from kledger.runtime.entropy import SeededEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -32,11 +32,13 @@ async def test_groups_and_transactions_are_there_again_after_a_restart() -> None
             )
             assert start == len(services.transactions.records())
             assert start == services.groups.group_count
-            _, identity = await services.transactions.initialise(InitRequest("x", 1_000))
-            assert start == identity.epoch
-            producer_ids.append(identity.producer_id)
+            _, producer = await services.transactions.initialise(InitProducerId("x", 1_000))
+            assert start == producer.epoch
+            producer_ids.append(producer.producer_id)
             kept = CommittedOffset(1, -1, "", 0, NO_EXPIRY, topic.id)
-            await services.groups.offsets.commit("g", Sender("", -1), [(Place("t", 0), kept)])
+            await services.groups.offsets.commit(
+                "g", RequestingMember("", -1), [(TopicPartition("t", 0), kept)]
+            )
             for _ in range(2):
                 services.close()
             await registry.close()

@@ -9,8 +9,8 @@ import pytest
 
 from kledger.batches.builder import BatchProducer, NewRecord, build_batch
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.handlers import HANDLERS
 from kledger.gateway.handlers.k18_api_versions import TELEMETRY
+from kledger.gateway.served_apis import HANDLERS
 from kledger.gateway.wire.messages.k02_list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,

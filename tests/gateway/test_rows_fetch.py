@@ -26,7 +26,7 @@ from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
 )
 from kledger.ledger import ManagedLedgerConfig
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.partition_open import managed_ledger_name
+from kledger.topics.partition.partition_loader import managed_ledger_name
 from tests.batches.words import cleaned
 from tests.gateway.running import batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient

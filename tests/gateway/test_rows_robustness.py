@@ -15,13 +15,13 @@ from kledger.gateway.wire.messages.k02_list_offsets import (
 )
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataResponse
 from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.running import batch, fetch, produce, running_gateway
 
 CLIENT_ID = struct.pack(">h4s", 4, b"test")
 METADATA_V = 12
 
-REQUESTS: list[tuple[str, Message, int]] = [
+REQUESTS: list[tuple[str, ApiMessage, int]] = [
     ("produce", produce({0: batch(b"x")}), 3),
     ("produce, flexible", produce({0: batch(b"x")}), 9),
     ("fetch", fetch({0: 0}), 4),
@@ -80,7 +80,7 @@ async def test_row_130_field_that_cannot_be_ends_that_connection_alone(frame: by
 @pytest.mark.parametrize(
     ("request_", "version"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS]
 )
-async def test_row_130_trailing_bytes_are_ignored(request_: Message, version: int) -> None:
+async def test_row_130_trailing_bytes_are_ignored(request_: ApiMessage, version: int) -> None:
     """As in Apache Kafka: a later version of a client may know fields that we do not."""
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic()
@@ -96,7 +96,7 @@ async def test_row_130_trailing_bytes_are_ignored(request_: Message, version: in
     ("request_", "version"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS]
 )
 async def test_row_130_frame_cut_anywhere_ends_that_connection_alone(
-    request_: Message, version: int
+    request_: ApiMessage, version: int
 ) -> None:
     async with running_gateway() as gateway, gateway.client() as bystander:
         topic = await gateway.create_topic()

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.handlers import HANDLERS, HandlerSpec
+from kledger.gateway.served_apis import HANDLERS, HandlerSpec
 from kledger.gateway.wire.messages.k00_produce import ProduceRequest
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.running import RunningGateway, running_gateway
 from tests.gateway.wire.random_messages import message_of, settle
 from tests.gateway.wire_client import WireClient
@@ -48,19 +48,19 @@ def no_faults() -> Iterator[None]:
     assert [] == faults.texts
 
 
-def request_class(spec: HandlerSpec) -> type[Message]:
-    found: type[Message] = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
+def request_class(spec: HandlerSpec) -> type[ApiMessage]:
+    found: type[ApiMessage] = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
     return found
 
 
-async def outcome(gateway: RunningGateway, client: WireClient) -> Message | None:
+async def outcome(gateway: RunningGateway, client: WireClient) -> ApiMessage | None:
     """Return the response, or None if the connection was closed; let time pass meanwhile."""
     waiting = asyncio.ensure_future(client.receive())
     while not waiting.done():
         await asyncio.sleep(0)
         gateway.clock.advance(STEP_MS)
     try:
-        response: Message = await waiting
+        response: ApiMessage = await waiting
     except (asyncio.IncompleteReadError, ConnectionError):
         return None
     return response
@@ -81,7 +81,7 @@ async def test_row_129_every_version_answers_a_request_of_defaults(spec: Handler
                 assert 35 != getattr(response, "error_code", 0)
 
 
-async def sweep(requests: list[tuple[HandlerSpec, Message]], cut: int | None) -> None:
+async def sweep(requests: list[tuple[HandlerSpec, ApiMessage]], cut: int | None) -> None:
     """Send each request in each of its versions, whole or cut off, and see that all goes on."""
     config = GatewayConfig(connections_max_idle_ms=0)
     with no_faults():

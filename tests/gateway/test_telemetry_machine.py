@@ -4,8 +4,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kledger.gateway import telemetry_state
-from kledger.gateway.telemetry_state import INSTANCES_MAX, Instance, TelemetryState
+from kledger.gateway.telemetry import telemetry_state
+from kledger.gateway.telemetry.telemetry_state import INSTANCES_MAX, ClientInstance, TelemetryState
 from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.telemetry_words import CLIENT, Wish, numbered
 
@@ -26,15 +26,15 @@ class Clients(RuleBasedStateMachine):
         self.now_ms = 0
         self.version = 1
         self.heard_ms: dict[int, int] = {}
-        self.turns: dict[int, tuple[Instance, int]] = {}
+        self.turns: dict[int, tuple[ClientInstance, int]] = {}
         """The last push of each that was in its turn and without a question behind it."""
 
     def teardown(self) -> None:
         telemetry_state.INSTANCES_MAX = INSTANCES_MAX  # type: ignore[misc]
 
-    def heard(self, number: int, connection: int) -> Instance:
+    def heard(self, number: int, connection: int) -> ClientInstance:
         self.heard_ms[number] = self.now_ms
-        return self.state.heard_of(
+        return self.state.touch(
             numbered(number),
             CLIENT,
             connection,
@@ -46,8 +46,8 @@ class Clients(RuleBasedStateMachine):
     @rule(number=NUMBERS, connection=CONNECTIONS)
     def ask(self, number: int, connection: int) -> None:
         instance = self.heard(number, connection)
-        assert self.version == instance.wanted.version
-        assert (f"v{self.version}",) == instance.wanted.metrics
+        assert self.version == instance.requested.version
+        assert (f"v{self.version}",) == instance.requested.metrics
         if instance.admit_get(self.now_ms) is ErrorCode.NONE:
             self.turns.pop(number, None)
 
@@ -56,7 +56,7 @@ class Clients(RuleBasedStateMachine):
         instance = self.heard(number, connection)
         was_last = instance.is_terminating
         error = instance.admit_push(
-            subscription_id=instance.wanted.subscription_id + (not is_known),
+            subscription_id=instance.requested.subscription_id + (not is_known),
             is_terminating=is_last,
             codec=0,
             size=1,

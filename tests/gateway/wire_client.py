@@ -12,10 +12,10 @@ from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
-from kledger.gateway.handlers import HANDLERS_BY_KEY
+from kledger.gateway.served_apis import HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.header import encode_request_header, response_body_start
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 TIMEOUT_S = 120.0
 """Ends a test that hangs, and nothing waits for it otherwise."""
@@ -43,14 +43,14 @@ class WireClient:
     ) -> None:
         self.writer.close()
 
-    async def ask(self, request: Message, version: int) -> Any:
+    async def ask(self, request: ApiMessage, version: int) -> Any:
         """Send a request and return its response."""
         self.send(request, version)
         return await self.receive()
 
     def send(
         self,
-        request: Message,
+        request: ApiMessage,
         version: int,
         *,
         client_id: str | None = "test",
@@ -62,7 +62,7 @@ class WireClient:
         if is_answered:
             self._owed.append((self._correlation_id, key, version))
 
-    def frame(self, request: Message, version: int, *, client_id: str | None = "test") -> bytes:
+    def frame(self, request: ApiMessage, version: int, *, client_id: str | None = "test") -> bytes:
         """Return a request with its header and the next correlation id."""
         self._correlation_id += 1
         key = type(request).__api__.key

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kledger
-from kledger.native.operations import OPERATION_TIMEOUT_MS
+from kledger.native.client.operations import OPERATION_TIMEOUT_MS
 from kledger.testing import Server
 
 

@@ -9,7 +9,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 
 import kledger
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.native.client_services import PARTITION_REFRESH_MS
+from kledger.native.client.services import PARTITION_REFRESH_MS
 from kledger.runtime.clock import SystemClock
 from kledger.setting_values import SettingError
 
@@ -103,7 +103,7 @@ class QuickClock(SystemClock):
 
 async def test_partitions_that_kafka_adds_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest message of a new partition is there before anybody has looked."""
-    monkeypatch.setattr("kledger.native.client.SystemClock", QuickClock)
+    monkeypatch.setattr("kledger.native.client.client.SystemClock", QuickClock)
     async with kledger.embedded(None, kafka="127.0.0.1:0") as client:
         consumer = await client.subscribe("orders", "s")
         producer = await client.create_producer("orders")

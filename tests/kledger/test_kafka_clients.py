@@ -1,9 +1,9 @@
 """A gateway's clients in the words of the native façade."""
 
-from kledger.gateway.context import Peer, RequestContext
+from kledger.gateway.request_context import Peer, RequestContext
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.kafka_clients import GatewayClients
-from kledger.native.seam import ClientMetrics, MetricsClient
+from kledger.native.broker import MetricsClient, PushedClientMetrics
 from tests.gateway.running import START_MS, RunningGateway, running_gateway
 from tests.gateway.telemetry_words import ID, metrics_data, numbered
 
@@ -33,11 +33,11 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
             pushed_at_ms=None,
         )
         assert expected == clients.metrics_clients()[0]
-        assert ClientMetrics(expected, b"") == clients.client_metrics(uuid_text(ID))
+        assert PushedClientMetrics(expected, b"") == clients.client_metrics(uuid_text(ID))
         await telemetry.push(
             context(gateway),
             ID,
-            subscription_id=instance.wanted.subscription_id,
+            subscription_id=instance.requested.subscription_id,
             is_terminating=False,
             codec=0,
             data=DATA,
@@ -45,7 +45,7 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
         first, last = clients.metrics_clients()
         assert (uuid_text(numbered(1)), None) == (first.instance_id, first.pushed_at_ms)
         assert START_MS == last.pushed_at_ms
-        assert ClientMetrics(last, DATA) == clients.client_metrics(uuid_text(ID))
+        assert PushedClientMetrics(last, DATA) == clients.client_metrics(uuid_text(ID))
 
 
 async def test_who_is_not_there_has_no_metrics() -> None:

@@ -17,7 +17,7 @@ import pytest
 from kledger.ledger import LedgerError, StoreConfig
 from kledger.ledger.engine.faulty import Operation
 from kledger.ledger.testing import FaultyEngine
-from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetStore, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetStore, TopicPartition
 from kledger.topics import TopicsError
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, all_values, house, outcome, submit
@@ -117,7 +117,7 @@ class Run:
             ended.set_result(error)
 
         pending = submit(log, partition.next_batch())
-        offsets.commit_nowait("g", [(Place("orders", index), at(read_up_to))], heard)
+        offsets.commit_nowait("g", [(TopicPartition("orders", index), at(read_up_to))], heard)
         if (await pending).error is not None or await ended is not None:
             raise PowerWent
         partition.acknowledged += 1
@@ -149,7 +149,7 @@ async def check(run: Run) -> None:
             assert len(values) in ends[acknowledged:]
             whole = ends.index(len(values))
             assert [value for each in partition.sent[:whole] for value in each] == values
-            found = offsets.state.committed("g", Place("orders", index))
+            found = offsets.state.committed("g", TopicPartition("orders", index))
             assert committed <= (found.offset if found else 0) <= log.high_watermark
             for number in range(max(0, whole - 3), len(partition.sent)):
                 assert ends[number] == outcome(await submit(log, partition.batch_of(number)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kledger.healthcheck import check
-from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc.client import RpcClient
 from kledger.process import ServerNotReady, ServerProcess, arguments_for
 
 

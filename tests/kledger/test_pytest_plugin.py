@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.healthcheck import check
-from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc.client import RpcClient
 from kledger.testing import FaultyServer
 
 pytest_plugins = ["pytester"]

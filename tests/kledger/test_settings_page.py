@@ -19,8 +19,8 @@ from kledger.settings import (
     own_names,
     variable_of,
 )
-from kledger.settings_page import PAGE, PARTS, page, words_of
-from kledger.topics.config_keys import CONFIG_KEYS
+from kledger.settings_page import PAGE, SECTION_TEXTS, descriptions_of, page
+from kledger.topics.config.config_keys import CONFIG_KEYS
 
 KINDS = own_names()
 TOPIC_DEFAULTS = {
@@ -40,9 +40,9 @@ def test_the_page_is_the_one_that_the_classes_make() -> None:
 
 
 def test_every_setting_with_a_field_stands_once() -> None:
-    assert list(PARTS) == list(Settings.__dataclass_fields__)
+    assert list(SECTION_TEXTS) == list(Settings.__dataclass_fields__)
     text = page()
-    for name, part in zip(PARTS, text.split("\n## ")[1:], strict=False):
+    for name, part in zip(SECTION_TEXTS, text.split("\n## ")[1:], strict=False):
         section = getattr(Settings(), name)
         for field in section.__dataclass_fields__:
             is_setting = f"{name}.{field}" in own_names()
@@ -50,7 +50,7 @@ def test_every_setting_with_a_field_stands_once() -> None:
 
 
 def test_words_are_those_below_the_field() -> None:
-    words = words_of(StoreConfig)
+    words = descriptions_of(StoreConfig)
     assert "The same for the number of appends." == words["committer_queue_count_max"]
     assert words.keys() == StoreConfig.__dataclass_fields__.keys()
 
@@ -93,7 +93,7 @@ def spellings(name: str) -> Iterator[tuple[str, str]]:
     """Yield the sections ("" for none) and names by which the page lets one setting be named."""
     section, _, field = name.partition(".")
     yield section, field
-    if field not in PARTS and sum(other.endswith(f".{field}") for other in KINDS) == 1:
+    if field not in SECTION_TEXTS and sum(other.endswith(f".{field}") for other in KINDS) == 1:
         yield "", field
     if section == "kafka":
         yield "kafka", field.replace("_", ".")

@@ -10,7 +10,7 @@ from aiokafka.structs import TopicPartition
 
 from kledger.healthcheck import check
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc.client import RpcClient
 from kledger.setting_values import SettingError
 from kledger.testing import FaultyServer, Server, ServerThread
 

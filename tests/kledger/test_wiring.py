@@ -15,10 +15,10 @@ from kledger.batches.builder import NewRecord, build_batch
 from kledger.healthcheck import check
 from kledger.ledger import Corrupt
 from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
-from kledger.native.rpc_client import RpcClient
+from kledger.native.rpc.client import RpcClient
 from kledger.runtime.manual_clock import ManualClock
 from kledger.settings import Settings, load
-from kledger.wiring import CannotStart, Server
+from kledger.wiring import BrokerServer, CannotStart
 from tests.contained import Contained
 
 YEAR_2100_MS = 4_102_444_800_000
@@ -33,13 +33,13 @@ def no_crash(error: BaseException) -> None:
     raise AssertionError(f"the server crashed: {error!r}")
 
 
-async def answers(server: Server) -> bool:
+async def answers(server: BrokerServer) -> bool:
     """Ask from a thread, as the server needs this loop to answer."""
     return await asyncio.to_thread(check, server.kafka_address, 60) is None
 
 
 async def test_started_server_answers_until_it_is_stopped() -> None:
-    server = Server(settings(), on_crash=no_crash)
+    server = BrokerServer(settings(), on_crash=no_crash)
     await server.start()
     assert f"kledger ready kafka={server.kafka_address} native=- admin=-" == server.ready_line()
     assert await answers(server)
@@ -49,7 +49,7 @@ async def test_started_server_answers_until_it_is_stopped() -> None:
 
 
 async def test_native_listener_serves_the_broker_and_stops_with_the_server() -> None:
-    server = Server(settings(**{"server.native": "127.0.0.1:0"}), on_crash=no_crash)
+    server = BrokerServer(settings(**{"server.native": "127.0.0.1:0"}), on_crash=no_crash)
     await server.start()
     kafka, native = server.kafka_address, server.native_address
     assert f"kledger ready kafka={kafka} native={native} admin=-" == server.ready_line()
@@ -57,7 +57,7 @@ async def test_native_listener_serves_the_broker_and_stops_with_the_server() -> 
     await client.connect(timeout_ms=60_000)
     await client.create_topic("orders", 2, {})
     assert ["orders"] == await client.topics() == await server.broker.topics()
-    link = await client.open_producer("orders", 1, name="", ended=lambda _: None)
+    link = await client.open_producer("orders", 1, name="", on_ended=lambda _: None)
     assert server._services is not None
     assert 1 == server._services.metrics.snapshot()["native_streams"]
     await link.close()
@@ -74,7 +74,7 @@ async def test_address_that_two_listeners_want_is_a_mistake() -> None:
         address = f"127.0.0.1:{place.getsockname()[1]}"
         both = settings(**{"server.kafka": address, "server.native": address})
         with pytest.raises(CannotStart, match=r"native .*: Address already in use") as caught:
-            await Server(both, on_crash=no_crash).start()
+            await BrokerServer(both, on_crash=no_crash).start()
     assert caught.value.is_mistake
 
 
@@ -104,7 +104,7 @@ asyncio.run(main())
 
 
 async def test_store_and_server_count_in_one_place() -> None:
-    server = Server(settings(), on_crash=no_crash)
+    server = BrokerServer(settings(), on_crash=no_crash)
     await server.start()
     assert server._services is not None
     assert server._store is not None
@@ -113,7 +113,7 @@ async def test_store_and_server_count_in_one_place() -> None:
 
 
 async def test_feature_what_is_scraped_is_what_clients_did() -> None:
-    server = Server(settings(**{"server.admin": "127.0.0.1:0"}), on_crash=no_crash)
+    server = BrokerServer(settings(**{"server.admin": "127.0.0.1:0"}), on_crash=no_crash)
     await server.start()
     assert server.ready_line().endswith(f" admin={server.admin_address}")
     for _ in range(3):
@@ -134,7 +134,7 @@ async def test_feature_what_is_scraped_is_what_clients_did() -> None:
 
 
 async def test_server_without_listener_for_kafka_runs() -> None:
-    server = Server(settings(**{"server.kafka": None}), on_crash=no_crash)
+    server = BrokerServer(settings(**{"server.kafka": None}), on_crash=no_crash)
     await server.start()
     assert ("", "kledger ready kafka=- native=- admin=-") == (
         server.kafka_address,
@@ -145,7 +145,7 @@ async def test_server_without_listener_for_kafka_runs() -> None:
 
 
 async def test_native_clients_and_kafka_clients_see_the_same_topics() -> None:
-    server = Server(settings(**{"num.partitions": 3}), on_crash=no_crash)
+    server = BrokerServer(settings(**{"num.partitions": 3}), on_crash=no_crash)
     await server.start()
     broker = server.broker
     assert broker is server.broker
@@ -153,12 +153,12 @@ async def test_native_clients_and_kafka_clients_see_the_same_topics() -> None:
     assert ("orders", 3) == (info.name, info.partition_count)
     async with AIOKafkaProducer(bootstrap_servers=server.kafka_address) as producer:
         await producer.send_and_wait("orders", b"v", partition=2)
-    assert 0 <= (await broker.last_record("orders", 2)).place.position.entry_id
+    assert 0 <= (await broker.last_record("orders", 2)).record_position.position.entry_id
     await server.stop()
 
 
 async def test_native_clients_make_no_topics_where_kafka_clients_do_not() -> None:
-    server = Server(settings(**{"auto.create.topics.enable": False}), on_crash=no_crash)
+    server = BrokerServer(settings(**{"auto.create.topics.enable": False}), on_crash=no_crash)
     await server.start()
     with pytest.raises(TopicNotFound):
         await server.broker.lookup("orders", create=True)
@@ -166,12 +166,12 @@ async def test_native_clients_make_no_topics_where_kafka_clients_do_not() -> Non
 
 
 async def test_stopping_ends_native_links_first(tmp_path: Path) -> None:
-    server = Server(settings(tmp_path, **{"server.kafka": None}), on_crash=no_crash)
+    server = BrokerServer(settings(tmp_path, **{"server.kafka": None}), on_crash=no_crash)
     await server.start()
     broker = server.broker
     await broker.create_topic("orders", 1, {})
     ends: list[KledgerError | None] = []
-    producer = await broker.open_producer("orders", 0, name="", ended=ends.append)
+    producer = await broker.open_producer("orders", 0, name="", on_ended=ends.append)
     await producer.send(build_batch([NewRecord(b"v")]))
     await server.stop()
     assert [Unavailable] == [type(each) for each in ends]
@@ -194,21 +194,21 @@ def test_room_of_native_clients_is_not_loaded_before_it_is_wanted() -> None:
 async def test_settings_are_not_changed_by_the_server_that_uses_them() -> None:
     """The listener's port goes into the configuration of one server, not of the next one."""
     shared = settings()
-    server = Server(shared, on_crash=no_crash)
+    server = BrokerServer(shared, on_crash=no_crash)
     await server.start()
     assert (0, "") == (shared.kafka.advertised_port, shared.kafka.cluster_id)
     await server.stop()
 
 
 async def test_failed_start_leaves_the_folder_free(tmp_path: Path) -> None:
-    first = Server(settings(tmp_path), on_crash=no_crash)
+    first = BrokerServer(settings(tmp_path), on_crash=no_crash)
     await first.start()
     with pytest.raises(CannotStart) as caught:
-        await Server(settings(tmp_path), on_crash=no_crash).start()
+        await BrokerServer(settings(tmp_path), on_crash=no_crash).start()
     assert caught.value.is_mistake
     assert await answers(first)
     await first.stop()
-    again = Server(settings(tmp_path), on_crash=no_crash)
+    again = BrokerServer(settings(tmp_path), on_crash=no_crash)
     await again.start()
     await again.stop()
 
@@ -218,31 +218,31 @@ async def test_taken_port_is_noticed_before_the_folder_is_made(tmp_path: Path) -
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = {"server.kafka": f"127.0.0.1:{listener.getsockname()[1]}"}
         with pytest.raises(CannotStart, match="Address already in use"):
-            await Server(settings(data, **taken), on_crash=no_crash).start()
+            await BrokerServer(settings(data, **taken), on_crash=no_crash).start()
     assert not data.exists()
 
 
 async def test_damaged_store_is_no_mistake_of_the_caller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def damaged(self: Server) -> None:
+    async def damaged(self: BrokerServer) -> None:
         raise Corrupt("entries.7.log: position 12: checksum 1, expected 2")
 
-    monkeypatch.setattr(Server, "_open_store", damaged)
+    monkeypatch.setattr(BrokerServer, "_open_store", damaged)
     with pytest.raises(CannotStart, match=r"position 12.*kledger doctor --data") as caught:
-        await Server(settings(tmp_path), on_crash=no_crash).start()
+        await BrokerServer(settings(tmp_path), on_crash=no_crash).start()
     assert not caught.value.is_mistake
 
 
 async def test_doctor_is_named_only_where_there_is_a_folder_to_look_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def damaged(self: Server) -> None:
+    async def damaged(self: BrokerServer) -> None:
         raise Corrupt("row 1: checksum 1, expected 2")
 
-    monkeypatch.setattr(Server, "_open_store", damaged)
+    monkeypatch.setattr(BrokerServer, "_open_store", damaged)
     with pytest.raises(CannotStart) as caught:
-        await Server(settings(), on_crash=no_crash).start()
+        await BrokerServer(settings(), on_crash=no_crash).start()
     assert "row 1: checksum 1, expected 2" == str(caught.value)
 
 
@@ -254,7 +254,7 @@ async def test_crash_in_the_background_is_reported(contained: Contained) -> None
             raise OSError("no timer left")
 
     crashed: list[BaseException] = []
-    server = Server(settings(), on_crash=crashed.append, clock=StoppedClock())
+    server = BrokerServer(settings(), on_crash=crashed.append, clock=StoppedClock())
     await server.start()
     assert await answers(server)
     await server.stop()
@@ -274,7 +274,7 @@ async def begins_at(
 async def test_records_go_by_age_without_anybody_asking() -> None:
     clock = ManualClock(YEAR_2100_MS)
     flags = {"log.retention.ms": "1000", "log.retention.check.interval.ms": 5_000}
-    server = Server(settings(**flags), on_crash=no_crash, clock=clock)
+    server = BrokerServer(settings(**flags), on_crash=no_crash, clock=clock)
     await server.start()
     place = TopicPartition("orders", 0)
     async with AIOKafkaProducer(bootstrap_servers=server.kafka_address, acks="all") as producer:
@@ -293,7 +293,7 @@ async def test_records_wait_for_groups_where_that_is_wanted() -> None:
         "log.retention.check.interval.ms": 5_000,
         "kledger.retention.waits.for": "groups",
     }
-    server = Server(settings(**flags), on_crash=no_crash, clock=clock)
+    server = BrokerServer(settings(**flags), on_crash=no_crash, clock=clock)
     await server.start()
     place = TopicPartition("orders", 0)
     async with AIOKafkaProducer(bootstrap_servers=server.kafka_address, acks="all") as producer:
@@ -322,7 +322,7 @@ async def test_records_wait_for_groups_where_that_is_wanted() -> None:
 async def test_clients_are_told_an_address_that_they_can_use(
     listen: dict[str, object], advertised: str
 ) -> None:
-    server = Server(settings(**listen), on_crash=no_crash)
+    server = BrokerServer(settings(**listen), on_crash=no_crash)
     await server.start()
     _, _, port = server.kafka_address.rpartition(":")
     reader, writer = await asyncio.open_connection("127.0.0.1", int(port))

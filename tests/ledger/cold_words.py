@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from kledger.ledger.cold_reads import ColdReads
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import Buffer, CommitGroup
+from kledger.ledger.reads.cold_reads import ColdReads
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.runtime.blocking import BlockingPool, BlockingRunner
 from kledger.runtime.tasks import Supervisor
@@ -45,7 +45,7 @@ class Bench:
             assert entries(at, at + len(found) - 1) == found
             at += len(found)
             kept = self.cold.kept_bytes + self.cold.ahead_bytes
-            assert kept <= self.cold._shelf.limit
+            assert kept <= self.cold._read_ahead_cache.limit
 
     async def walked(self) -> None:
         """Wait for all walks."""

@@ -4,11 +4,11 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from kledger.ledger.committer import Committer
+from kledger.ledger.commits.committer import Committer
+from kledger.ledger.commits.operations import Operation
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.errors import LedgerError
-from kledger.ledger.operations import Operation
 from kledger.ledger.position import Position
 from kledger.ledger.storage_health import StorageHealth
 from kledger.ledger.testing import ManualClock
@@ -57,15 +57,15 @@ class Recorder:
         committer.entries.append((self.ledger_id, entry_id, bytes(size)))
         committer.operations.append((self, position, 0, b"", lambda position, error: None))
         committer.size += size
-        if not committer.is_armed:
-            committer.arm()
+        if not committer.is_commit_scheduled:
+            committer.schedule_commit()
 
     def confirm(self, operation: Operation) -> None:
         self._hear(f"confirm {operation[1].entry_id}")
         self.on_confirm(operation[1].entry_id)
 
-    def progressed(self) -> None:
-        self._hear("progressed")
+    def group_confirmed(self) -> None:
+        self._hear("group_confirmed")
 
     def revert(self) -> None:
         self._hear("revert")
@@ -73,8 +73,8 @@ class Recorder:
     def fail(self, operation: Operation, error: LedgerError) -> None:
         self._hear(f"fail {operation[1].entry_id} {type(error).__name__}")
 
-    def settle(self) -> None:
-        self._hear("settle")
+    def resume(self) -> None:
+        self._hear("resume")
 
 
 class WatchedEngine(MemoryEngine):

@@ -12,7 +12,7 @@ from tests.contained import Contained
 from tests.ledger.committer_bench import IN_MEMORY, Recorder, bench
 
 
-@pytest.mark.parametrize("fault_in", ["confirm", "progressed"])
+@pytest.mark.parametrize("fault_in", ["confirm", "group_confirmed"])
 async def test_a_submitter_that_raises_closes_alone_and_others_are_confirmed(
     fault_in: str, contained: Contained
 ) -> None:
@@ -25,12 +25,12 @@ async def test_a_submitter_that_raises_closes_alone_and_others_are_confirmed(
         other.append()
         await on.committer.flush()
         assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["confirm 0", "progressed", "confirm 1", "progressed"] == other.heard
+        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == other.heard
         assert ["a fault here closes partition broken"] == contained.messages
         assert [] == on.fatal
 
 
-@pytest.mark.parametrize("fault_in", ["revert", "fail", "settle"])
+@pytest.mark.parametrize("fault_in", ["revert", "fail", "resume"])
 async def test_a_submitter_that_raises_when_a_write_failed_closes_alone(
     fault_in: str, contained: Contained
 ) -> None:
@@ -46,10 +46,10 @@ async def test_a_submitter_that_raises_when_a_write_failed_closes_alone(
         other.append()
         await on.committer.flush()
         assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["revert", "fail 0 StorageFailed", "settle"] == other.heard
+        assert ["revert", "fail 0 StorageFailed", "resume"] == other.heard
         other.append()
         await on.committer.flush()
-        assert ["confirm 1", "progressed"] == other.heard[3:]
+        assert ["confirm 1", "group_confirmed"] == other.heard[3:]
         assert ([], [1]) == (on.fatal, drained)
     assert ["a fault here closes partition broken"] == contained.messages
 
@@ -87,7 +87,7 @@ async def test_work_on_space_that_raises_stops_no_later_group(contained: Contain
             recorder.append()
             on.committer.submit_rows([], lambda error: None, drops=[7])
             await on.committer.flush()
-        assert ["confirm 0", "progressed", "confirm 1", "progressed"] == recorder.heard
+        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == recorder.heard
         assert [] == on.fatal
     assert 2 == len(contained.messages)
 

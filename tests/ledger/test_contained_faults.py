@@ -7,8 +7,8 @@ import pytest
 from kledger.ledger import EARLIEST, Fenced, LedgerError, Position, StorageFailed
 from kledger.ledger.cursors import cursor_writer
 from kledger.ledger.engine.errors import StorageWriteFailed
-from kledger.ledger.ledger_list_state import LedgerListState
-from kledger.ledger.roll_timer import RollTimer
+from kledger.ledger.handle.rollover_timer import RolloverTimer
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.ledger.words import SMALL, OpenStore, add_all, numbers
@@ -109,7 +109,7 @@ async def test_entries_end_with_an_error_when_the_ledger_fails_to_confirm_them(
     await again.add_entry(b"more")
 
 
-@pytest.mark.parametrize("step", ["revert", "settle"])
+@pytest.mark.parametrize("step", ["revert", "resume"])
 async def test_entries_end_with_an_error_when_the_ledger_fails_to_recover(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, contained: Contained, step: str
 ) -> None:
@@ -120,7 +120,7 @@ async def test_entries_end_with_an_error_when_the_ledger_fails_to_recover(
     if step == "revert":
         fail_once(monkeypatch, LedgerListState, "entries_in")
     else:
-        fail_once(monkeypatch, RollTimer, "restart", with_option="delay_ms")
+        fail_once(monkeypatch, RolloverTimer, "restart", with_option="delay_ms")
     engine.fail_next("commit", StorageWriteFailed("no"))
     adding = [asyncio.ensure_future(ml.add_entry(data)) for data in numbers(0, 3)]
     assert [Fenced] * 4 == [type(await outcome(each)) for each in adding]

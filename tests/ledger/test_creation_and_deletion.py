@@ -4,7 +4,7 @@ import pytest
 
 from kledger.ledger import Fenced, LedgerError, LedgerState, Position, StorageFailed
 from kledger.ledger.engine.errors import StorageError
-from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.metadata.keys import ID_COUNTER
 from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
 

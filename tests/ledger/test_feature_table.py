@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 
 FEATURES = """
 Ordering of adds
-    ledger/test_managed_ledger.py
+    ledger/handle/test_managed_ledger.py
         test_a_thousand_concurrent_adds_keep_their_order
     ledger/test_states.py
         test_appends_and_resent_adds_complete_in_order
@@ -32,16 +32,16 @@ LAC
 Rollover
     ledger/test_rollover.py
         test_the_entry_that_reaches_a_limit_goes_into_the_old_ledger
-    ledger/test_managed_ledger.py
+    ledger/handle/test_managed_ledger.py
         test_a_timer_rolls_a_ledger_that_is_old
         test_a_minimum_age_delays_rollover
     ledger/test_rollover.py
         test_an_inactive_ledger_is_rolled_and_an_active_one_is_not
         test_nothing_rolls_while_the_storage_fails
-    ledger/test_write_tail_state.py
+    ledger/handle/test_write_tail_state.py
         test_the_timer_is_spread_by_up_to_five_percent
 Eager next ledger, no empty ledgers left
-    ledger/test_managed_ledger.py
+    ledger/handle/test_managed_ledger.py
         test_the_next_ledger_is_created_eagerly
     ledger/test_store.py
         test_reopening_without_writing_leaves_one_ledger
@@ -57,16 +57,16 @@ CAS/fencing
 Recovery
     ledger/test_store.py
         test_what_was_acknowledged_is_there_after_a_crash
-    ledger/test_opening.py
+    ledger/test_recovery.py
         test_an_open_ledger_is_counted_from_its_mark_on
 next_valid / previous / is_valid
-    ledger/test_ledger_list_state.py
+    ledger/metadata/test_ledger_list_state.py
         test_positions_are_as_the_rules_say_in_every_small_list
         test_places_between_which_nothing_is_are_the_same_progress
 Trim
     ledger/test_trim.py
         test_every_age_size_and_boundary
-    ledger/test_retention_plan.py
+    ledger/metadata/test_retention_plan.py
         test_every_combination_follows_the_rule
     topics/test_log_start.py
         test_every_age_size_and_log_start_before_and_after_a_restart
@@ -90,14 +90,14 @@ Cursorless read
     tidy/test_cursorless.py
         test_a_fetch_reads_without_a_cursor
 find newest
-    ledger/test_entry_search.py
+    ledger/reads/test_entry_search.py
         test_find_newest_equals_a_linear_scan
         test_any_log_is_searched_as_a_scan_would
         test_find_newest_in_a_trimmed_log
 Backlog
     ledger/cursors/test_cursor_machine.py
         equals_the_sets
-    ledger/test_ledger_list_state.py
+    ledger/metadata/test_ledger_list_state.py
         test_counts_equal_a_linear_count
     ledger/test_random_reads.py
         test_20_000_random_reads_equal_a_list
@@ -173,7 +173,7 @@ Revision
         test_the_controller_keeps_the_rule_in_every_interleaving
         test_without_the_controller_the_rule_is_broken
 Non-durable
-    ledger/cursors/test_registry.py
+    ledger/cursors/test_cursor_registry.py
         test_a_cursor_that_is_not_durable_begins_behind_its_start
         test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothing
 Metrics/stats
@@ -194,12 +194,12 @@ OLD_MISTAKES = """
     ledger/test_cursorless_read.py
         test_an_empty_answer_for_a_range_with_entries_ends_the_read
 #24855 negative backlog behind a trim
-    ledger/test_ledger_list_state.py
+    ledger/metadata/test_ledger_list_state.py
         test_counts_equal_a_linear_count
     ledger/test_random_reads.py
         test_20_000_random_reads_equal_a_list
 #20898 deletion with a gap
-    ledger/test_retention_plan.py
+    ledger/metadata/test_retention_plan.py
         test_deletion_stops_at_the_first_that_must_stay
 #23951 wrong backlog of one that starts in the middle
     ledger/test_random_reads.py
@@ -208,7 +208,7 @@ KoP #1641 #1737 wrong log start after retention
     topics/test_log_start.py
         test_every_age_size_and_log_start_before_and_after_a_restart
 KoP #1512 a failed write moves the end
-    topics/test_partition_log.py
+    topics/partition/test_partition_log.py
         test_failed_appends_consume_no_offset_and_no_sequence
 """
 

@@ -102,5 +102,5 @@ async def test_cached_entries_can_go_with_it(store: LedgerStore) -> None:
     assert store.cached_bytes
     await ml.close()
     assert store.cached_bytes, "it may be opened again soon"
-    ml.forget_cached()
+    ml.evict_cached()
     assert 0 == store.cached_bytes

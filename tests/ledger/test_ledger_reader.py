@@ -22,8 +22,8 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.errors import EntryCorrupt, EntryMissing
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
-from kledger.ledger.entry_cache import OBJECT_BYTES
 from kledger.ledger.ledger_reader import STEP_ENTRIES_MAX
+from kledger.ledger.reads.entry_cache import OBJECT_BYTES
 from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import COLD, SMALL, OpenStore, datas, numbers, pos, written
 

@@ -22,7 +22,7 @@ from kledger.ledger import (
     StoreConfig,
     Terminated,
 )
-from kledger.ledger.retention_plan import plan_trim
+from kledger.ledger.metadata.retention_plan import plan_trim
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import datas
 

@@ -27,7 +27,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
-from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.metadata.keys import ID_COUNTER
 from kledger.ledger.testing import FaultyEngine
 from tests.contained import Contained
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, append, numbers
@@ -55,14 +55,14 @@ CURSORS: dict[str, Call] = {
 }
 HARMLESS: dict[str, Call] = {
     "close": lambda ml: ml.close(),
-    "forget_cached": lambda ml: ml.forget_cached(),
-    "pass_over": lambda ml: ml.pass_over(LATEST),
+    "evict_cached": lambda ml: ml.evict_cached(),
+    "acknowledge_before": lambda ml: ml.acknowledge_before(LATEST),
     "reconfigure": lambda ml: ml.reconfigure(ManagedLedgerConfig(max_rollover_ms=1)),
 }
-LISTENING = {"add_listener", "listen", "remove_listener", "show_beside"}
+LISTENING = {"add_listener", "listen", "remove_listener", "show_user_metric"}
 OF_COMMITTER_AND_STORE = {
     "apply", "changed", "close_after_fault", "confirm", "end_deletion", "fail", "fence",
-    "fence_for_deletion", "progressed", "revert", "settle",
+    "fence_for_deletion", "group_confirmed", "revert", "resume",
 }  # fmt: skip
 ASKING = {
     "config", "cursor_names", "cursors", "estimated_backlog_bytes", "find_newest_before",

@@ -14,7 +14,7 @@ from kledger.ledger import (
     Position,
     StorageFailed,
 )
-from kledger.ledger.roll_timer import RETRY_MS
+from kledger.ledger.handle.rollover_timer import RETRY_MS
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import UNLIMITED, add_all, all_of, append, numbers, settled, with_limits
 

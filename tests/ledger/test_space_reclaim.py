@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.errors import Fenced, StorageFailed
-from kledger.ledger.space_reclaim import FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS, PIECE_BYTES
+from kledger.ledger.space_reclaim import CHUNK_BYTES, FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.ledger.threads import StoreThreads
 from kledger.runtime.blocking import BlockingPool
 from tests.contained import Contained
 from tests.ledger.words import OpenStore, all_of
@@ -24,7 +24,7 @@ FILE_BYTES = 200_000
 ENTRY_BYTES = 8_000
 SEGMENTS = ManagedLedgerConfig(max_entries_per_ledger=5)
 BY_HAND = StoreConfig(log_rewrite_bytes_per_second=0)
-FAST = StoreConfig(log_rewrite_bytes_per_second=PIECE_BYTES * 1000)  # a piece per millisecond
+FAST = StoreConfig(log_rewrite_bytes_per_second=CHUNK_BYTES * 1000)  # a piece per millisecond
 
 
 def entry(number: int) -> bytes:
@@ -137,7 +137,7 @@ async def test_pieces_keep_the_pace(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
 ) -> None:
     """A piece every 100 ms. A piece is all that is alive in one of these small files."""
-    slow = StoreConfig(durability="os", log_rewrite_bytes_per_second=PIECE_BYTES * 10)
+    slow = StoreConfig(durability="os", log_rewrite_bytes_per_second=CHUNK_BYTES * 10)
     store = await open_store(engine=on_disk, config=slow)
     await fill(store)
     await delete_most(store)

@@ -113,7 +113,7 @@ def test_write_that_succeeds_ends_what_writes_met_and_nothing_else() -> None:
         StorageError("i/o"),
     ):
         bench.health.failed(error, "x")
-    bench.health.wrote()
+    bench.health.write_succeeded()
     assert [Kind.CORRUPT_ENTRY, Kind.READ_FAILED] == bench.kinds
     bench.health.failed(StorageWriteFailed("full", full=True), "again")
     assert 1 == bench.health.troubles()[-1].count
@@ -136,7 +136,7 @@ def test_damage_stays() -> None:
     bench = Bench()
     bench.health.failed(EntryCorrupt(3, 5, "checksum"), "x")
     bench.clock.advance(100 * RECENT_MS)
-    bench.health.wrote()
+    bench.health.write_succeeded()
     assert [Kind.CORRUPT_ENTRY] == bench.kinds
 
 

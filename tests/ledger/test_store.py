@@ -23,7 +23,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.memory import MemoryEngine
-from kledger.ledger.keys import ID_COUNTER
+from kledger.ledger.metadata.keys import ID_COUNTER
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, OpenStore, add_all, all_of, numbers
 

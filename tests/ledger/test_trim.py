@@ -22,8 +22,8 @@ from kledger.ledger import (
     Terminated,
 )
 from kledger.ledger.engine.faulty import Operation
-from kledger.ledger.entry_cache import OBJECT_BYTES
 from kledger.ledger.inspection import Problem, inspect_folder
+from kledger.ledger.reads.entry_cache import OBJECT_BYTES
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, UNLIMITED, OpenStore, add_all, all_of, append, numbers
 
@@ -238,7 +238,7 @@ async def test_readers_and_cache_follow_a_trim(open_store: OpenStore) -> None:
         await ml.trim_before(positions[8])
         assert (8 * (1 + OBJECT_BYTES) if cache_bytes else 0) == before - store.cached_bytes
         assert numbers(8, 9) == await all_of(ml)
-        assert None is ml._services.cache.find_run(positions[0].ledger_id)
+        assert None is ml._services.cache.find_ledger(positions[0].ledger_id)
 
 
 async def test_trims_of_a_closed_or_fenced_handle_are_refused(

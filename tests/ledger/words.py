@@ -14,8 +14,8 @@ from kledger.ledger import (
     Position,
     StoreConfig,
 )
-from kledger.ledger.ledger_list_state import LedgerListState, MetadataChange
-from kledger.ledger.records import LedgerRecord, ManagedLedgerRecord
+from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange
+from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
 from kledger.ledger.testing import ManualClock
 
 OpenStore = Callable[..., Awaitable[LedgerStore]]

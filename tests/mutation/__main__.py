@@ -1,4 +1,4 @@
-"""Measure what the tests of a module are worth: `python -m tests.mutation topics.producer_state`.
+"""Measure what the tests of a module are worth: `python -m tests.mutation MODULE`.
 
 Without a module all of modules.py are measured. `--tests` names other tests than those listed
 there, `--own` leaves all but the module's own file out; `--survivors` prints what nobody noticed;

@@ -12,39 +12,41 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/batches/test_builder.py",
         "tests/batches/test_validation.py",
     ),
-    "gateway/coordinator/group_state": (
-        "tests/gateway/coordinator/test_join_state.py",
-        "tests/gateway/coordinator/test_sync_state.py",
-        "tests/gateway/coordinator/test_member_state.py",
-        "tests/gateway/coordinator/test_write_state.py",
+    "gateway/coordinator/classic/classic_group_state": (
+        "tests/gateway/coordinator/classic/test_join_state.py",
+        "tests/gateway/coordinator/classic/test_sync_state.py",
+        "tests/gateway/coordinator/classic/test_classic_member_state.py",
+        "tests/gateway/coordinator/classic/test_write_state.py",
     ),
-    "gateway/coordinator/txn_state": ("tests/gateway/coordinator/test_transaction_faults.py",),
-    "gateway/fetch_plan": (),
+    "gateway/coordinator/transactions/txn_state": (
+        "tests/gateway/coordinator/test_transaction_faults.py",
+    ),
+    "gateway/fetch/fetch_plan": (),
     "ledger/cursors/cursor_state": (
         "tests/ledger/cursors/test_cursor.py",
         "tests/ledger/cursors/test_cursor_machine.py",
     ),
     "ledger/cursors/cursor_writer": ("tests/ledger/cursors/test_cursor.py",),
-    "ledger/ledger_list_state": (
-        "tests/ledger/test_managed_ledger.py",
+    "ledger/metadata/ledger_list_state": (
+        "tests/ledger/handle/test_managed_ledger.py",
         "tests/ledger/test_managed_ledger_machine.py",
     ),
-    "ledger/write_tail_state": (
+    "ledger/handle/write_tail_state": (
         "tests/ledger/test_rollover.py",
-        "tests/ledger/test_roll_timer.py",
+        "tests/ledger/handle/test_rollover_timer.py",
     ),
-    "native/delivery_window_state": (),
+    "native/rpc/delivery_window_state": (),
     "offsets/offsets_state": ("tests/offsets/test_store.py",),
-    "subscriptions/sharing_state": (
-        "tests/subscriptions/test_shared_state.py",
-        "tests/subscriptions/test_key_shared_state.py",
+    "subscriptions/dispatch/multiple_consumers_state": (
+        "tests/subscriptions/dispatch/test_shared_state.py",
+        "tests/subscriptions/dispatch/test_key_shared_state.py",
         "tests/subscriptions/test_subscription_machine.py",
     ),
-    "topics/partition_state": (
-        "tests/topics/test_tail_state.py",
+    "topics/partition/partition_state": (
+        "tests/topics/partition/test_tail_state.py",
         "tests/topics/test_partition_log_machine.py",
     ),
-    "topics/producer_state": ("tests/topics/test_partition_log_machine.py",),
+    "topics/partition/producer_state": ("tests/topics/test_partition_log_machine.py",),
 }
 
 

@@ -9,24 +9,24 @@ from dataclasses import replace
 from typing import Any
 
 from kledger.ledger import Buffer, Position
-from kledger.native.errors import InvalidArgument, KledgerError
-from kledger.native.seam import (
+from kledger.native.broker import (
     NO_RECORD,
-    ClientMetrics,
     ConsumerRequest,
-    Ended,
-    MessagePlace,
     MetricsClient,
+    OnEnded,
     PartitionStats,
+    PushedClientMetrics,
     RecordLocation,
+    RecordPosition,
+    SeekTarget,
     SendReceipt,
     SubscriptionStats,
-    Target,
     TopicInfo,
     TopicStats,
 )
+from kledger.native.errors import InvalidArgument, KledgerError
 from kledger.runtime.signal import Signal
-from kledger.subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, Piece
+from kledger.subscriptions.model import ALL, Acknowledgement, Deliver, Delivery, RecordMask
 
 METRICS_CLIENT = MetricsClient(
     instance_id="8SNFZ4mrze-BI0VniavN7w",
@@ -52,10 +52,10 @@ def delivery(
 class RecordingLink:
     """Either kind of link."""
 
-    def __init__(self, broker: "RecordingBroker", name: str, ended: Ended) -> None:
+    def __init__(self, broker: "RecordingBroker", name: str, on_ended: OnEnded) -> None:
         self._broker = broker
         self.name = name
-        self.ended = ended
+        self.on_ended = on_ended
         self.is_closed = False
         self.permits = 0
         self.deliver: Deliver = lambda _: None
@@ -93,8 +93,8 @@ class RecordingLink:
         self._note("acknowledge_upto", acknowledgement)
         await self._maybe_held()
 
-    def redeliver(self, pieces: Sequence[Piece] | None) -> None:
-        self._note("redeliver", *([None] if pieces is None else pieces))
+    def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
+        self._note("redeliver", *([None] if masks is None else masks))
 
     async def close(self) -> None:
         if not self.is_closed:
@@ -103,7 +103,7 @@ class RecordingLink:
 
 
 class RecordingBroker:
-    """Implements `native.seam.Broker`; `calls` is what happened, `links` are the links so far."""
+    """Implements `native.broker.Broker`; `calls` is what happened, `links` are the links so far."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -145,23 +145,23 @@ class RecordingBroker:
         return found
 
     async def open_producer(
-        self, topic: str, partition: int, *, name: str, ended: Ended
+        self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> RecordingLink:
         await self._answer(None, "open_producer", topic, partition, name)
-        return self._linked(name, ended)
+        return self._linked(name, on_ended)
 
     async def open_consumer(
-        self, request: ConsumerRequest, *, deliver: Deliver, ended: Ended
+        self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
     ) -> RecordingLink:
         await self._answer(None, "open_consumer", request)
         if self.fail_open is not None:
             raise self.fail_open
-        link = self._linked(request.consumer_name, ended)
+        link = self._linked(request.consumer_name, on_ended)
         link.deliver = deliver
         return link
 
-    def _linked(self, name: str, ended: Ended) -> RecordingLink:
-        link = RecordingLink(self, name, ended)
+    def _linked(self, name: str, on_ended: OnEnded) -> RecordingLink:
+        link = RecordingLink(self, name, on_ended)
         self.links.append(link)
         return link
 
@@ -170,13 +170,13 @@ class RecordingBroker:
         return found
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
-        record = RecordLocation(MessagePlace(Position(4, 2), 1), 3, offset)
+        record = RecordLocation(RecordPosition(Position(4, 2), 1), 3, offset)
         what = ("record_at", topic, partition, offset)
         found: RecordLocation = await self._answer(record, *what)
         return found
 
-    async def offset_of(self, topic: str, partition: int, place: MessagePlace) -> int:
-        found: int = await self._answer(17, "offset_of", topic, partition, place)
+    async def offset_of(self, topic: str, partition: int, record_position: RecordPosition) -> int:
+        found: int = await self._answer(17, "offset_of", topic, partition, record_position)
         return found
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
@@ -200,7 +200,7 @@ class RecordingBroker:
         await self._answer(None, "create_partitions", name, count)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
-        last = RecordLocation(MessagePlace(Position(3, 4), 5), 6, 70)
+        last = RecordLocation(RecordPosition(Position(3, 4), 5), 6, 70)
         found: list[RecordLocation] = await self._answer([last, NO_RECORD], "terminate", name)
         return found
 
@@ -208,7 +208,7 @@ class RecordingBroker:
         found: list[str] = await self._answer(["s"], "subscriptions", topic)
         return found
 
-    async def create_subscription(self, topic: str, name: str, start: Target) -> None:
+    async def create_subscription(self, topic: str, name: str, start: SeekTarget) -> None:
         await self._answer(None, "create_subscription", topic, name, start)
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
@@ -228,7 +228,7 @@ class RecordingBroker:
         return found
 
     async def reset_subscription(
-        self, topic: str, name: str, target: Target, *, partition: int | None, inclusive: bool
+        self, topic: str, name: str, target: SeekTarget, *, partition: int | None, inclusive: bool
     ) -> None:
         await self._answer(None, "reset_subscription", topic, name, target, partition, inclusive)
 
@@ -252,9 +252,11 @@ class RecordingBroker:
         found: list[MetricsClient] = await self._answer(clients, "metrics_clients")
         return found
 
-    async def client_metrics(self, instance_id: str) -> ClientMetrics | None:
-        metrics = None if instance_id == "missing" else ClientMetrics(METRICS_CLIENT, b"otlp")
-        found: ClientMetrics | None = await self._answer(metrics, "client_metrics", instance_id)
+    async def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
+        metrics = None if instance_id == "missing" else PushedClientMetrics(METRICS_CLIENT, b"otlp")
+        found: PushedClientMetrics | None = await self._answer(
+            metrics, "client_metrics", instance_id
+        )
         return found
 
     async def close(self) -> None:
@@ -262,7 +264,7 @@ class RecordingBroker:
 
 
 class Endings:
-    """Keeps what `ended` was called with."""
+    """Keeps what `on_ended` was called with."""
 
     def __init__(self) -> None:
         self.seen: list[KledgerError | None] = []

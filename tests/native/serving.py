@@ -8,18 +8,18 @@ from uuid import UUID
 
 from kledger.batches.reader import iterate_records
 from kledger.ledger import Position, StoreConfig
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine
-from kledger.ledger.threads import StoreThreads
+from kledger.native.broker import ConsumerLink, ConsumerRequest, SeekTarget
 from kledger.native.errors import KledgerError
-from kledger.native.partition_directory import PartitionDirectory
-from kledger.native.seam import ConsumerLink, ConsumerRequest, Target
-from kledger.native.service import NativeService
+from kledger.native.server.partition_directory import PartitionDirectory
+from kledger.native.server.service import NativeService
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Acknowledgement, Delivery, SubscriptionType
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.topic_config import TopicDefaults
+from kledger.topics.config.topic_config import TopicDefaults
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.topics.words import House, append, house
 
@@ -34,7 +34,7 @@ class Link:
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.deliveries += deliveries
 
-    def ended(self, error: KledgerError | None) -> None:
+    def on_ended(self, error: KledgerError | None) -> None:
         self.ends.append(error)
 
     @property
@@ -83,7 +83,7 @@ class Serving:
         topic: str = "orders",
         partition: int = 0,
         kind: SubscriptionType = SubscriptionType.EXCLUSIVE,
-        start: Target = "earliest",
+        start: SeekTarget = "earliest",
         permits: int = 1_000,
         **more: object,
     ) -> ConsumerLink:
@@ -95,7 +95,9 @@ class Serving:
             start=start,
             **more,  # type: ignore[arg-type]
         )
-        consumer = await self.service.open_consumer(request, deliver=link.deliver, ended=link.ended)
+        consumer = await self.service.open_consumer(
+            request, deliver=link.deliver, on_ended=link.on_ended
+        )
         if permits:
             consumer.add_permits(permits)
         return consumer

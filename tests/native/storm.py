@@ -12,11 +12,17 @@ from random import Random
 from kledger.batches.header import read_record_count
 from kledger.ledger import Position
 from kledger.ledger.testing import FaultyEngine
+from kledger.native.broker import (
+    ConsumerLink,
+    ConsumerRequest,
+    ProducerLink,
+    RecordPosition,
+    SeekTarget,
+)
 from kledger.native.errors import KledgerError
-from kledger.native.seam import ConsumerLink, ConsumerRequest, MessagePlace, ProducerLink, Target
-from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, Piece, SubscriptionType
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, RecordMask, SubscriptionType
 from kledger.topics.errors import TopicsError
-from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.native.serving import Link, Serving, turns
 from tests.topics.words import append
@@ -34,9 +40,9 @@ class StormLink(Link):
         assert not self.ends, "something was delivered to a link that has ended"
         super().deliver(deliveries)
 
-    def ended(self, error: KledgerError | None) -> None:
+    def on_ended(self, error: KledgerError | None) -> None:
         assert not self.ends, "a link has ended twice"
-        super().ended(error)
+        super().on_ended(error)
 
 
 class Storm:
@@ -155,7 +161,7 @@ class Storm:
             priority_level=self._random.randrange(2),
         )
         consumer = await self._try(
-            self._service.open_consumer(request, deliver=link.deliver, ended=link.ended)
+            self._service.open_consumer(request, deliver=link.deliver, on_ended=link.on_ended)
         )
         if consumer is not None:
             self._consumers.append((consumer, link))  # type: ignore[arg-type]
@@ -177,8 +183,8 @@ class Storm:
             if self._random.random() < 0.5:
                 consumer.add_permits(self._random.randrange(1, 10))
             else:
-                pieces = [Piece(each.position, each.records) for each in link.deliveries[-3:]]
-                consumer.redeliver(self._random.choice((None, pieces)))
+                masks = [RecordMask(each.position, each.records) for each in link.deliveries[-3:]]
+                consumer.redeliver(self._random.choice((None, masks)))
 
     async def _leave(self) -> None:
         for each in self._some_consumer():
@@ -191,7 +197,7 @@ class Storm:
             await self._try(self._random.choice(self._producers).send(batch(*values)))
             return
         opening = self._service.open_producer(
-            self._topic(), self._partition(), name="", ended=StormLink().ended
+            self._topic(), self._partition(), name="", on_ended=StormLink().on_ended
         )
         producer = await self._try(opening)
         if producer is not None:
@@ -225,7 +231,7 @@ class Storm:
     def _subscription(self) -> str:
         return self._random.choice(SUBSCRIPTIONS)
 
-    def _target(self) -> Target:
+    def _target(self) -> SeekTarget:
         position = Position(self._random.randrange(-1, 20), self._random.randrange(-1, 30))
         return self._random.choice(
             (
@@ -233,7 +239,7 @@ class Storm:
                 "latest",
                 NOW_MS + self._random.randrange(5),
                 self._random.randrange(1 << 62),
-                MessagePlace(position, self._random.randrange(-1, 5)),
+                RecordPosition(position, self._random.randrange(-1, 5)),
             )
         )
 

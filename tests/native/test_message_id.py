@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from kledger.ledger import Position
+from kledger.native.broker import NO_RECORD, RecordLocation, RecordPosition
 from kledger.native.errors import InvalidArgument
 from kledger.native.message_id import MessageId
-from kledger.native.seam import NO_RECORD, MessagePlace, RecordLocation
 from kledger.subscriptions.model import ALL, Acknowledgement
 
 
@@ -39,9 +39,9 @@ def test_other_bytes_are_refused(data: bytes) -> None:
 
 
 def test_place_and_back() -> None:
-    place = MessagePlace(Position(5, 120), 3)
-    found = MessageId.at(RecordLocation(place, 4, 70), 1)
-    assert place == found.place
+    record_position = RecordPosition(Position(5, 120), 3)
+    found = MessageId.at(RecordLocation(record_position, 4, 70), 1)
+    assert record_position == found.record_position
     assert (MessageId(5, 120, 3, 1), 4, 70) == (found, found.batch_size, found.offset)
     assert (MessageId(-1, -1, -1, 1), None) == (
         MessageId.at(NO_RECORD, 1), MessageId.at(NO_RECORD, 1).offset

@@ -5,20 +5,20 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kledger.offsets import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, ExpiryRule, OffsetsState, TopicPartition
 
 TOPIC_ID = uuid.UUID(int=1)
-T0, T1, U0 = Place("t", 0), Place("t", 1), Place("u", 0)
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
 
 def at(offset: int, commit_ms: int = 0, expire_ms: int = NO_EXPIRY) -> CommittedOffset:
     return CommittedOffset(offset, -1, "", commit_ms, expire_ms, TOPIC_ID)
 
 
-def state_of(**groups: dict[Place, CommittedOffset]) -> OffsetsState:
+def state_of(**groups: dict[TopicPartition, CommittedOffset]) -> OffsetsState:
     state = OffsetsState()
-    for group, places in groups.items():
-        for place, committed in places.items():
+    for group, topic_partitions in groups.items():
+        for place, committed in topic_partitions.items():
             state.apply(group, place, committed)
     return state
 
@@ -30,9 +30,11 @@ def state_of(**groups: dict[Place, CommittedOffset]) -> OffsetsState:
         )
     )
 )
-def test_state_is_what_was_applied_last(changes: list[tuple[str, Place, int | None]]) -> None:
+def test_state_is_what_was_applied_last(
+    changes: list[tuple[str, TopicPartition, int | None]],
+) -> None:
     state = OffsetsState()
-    model: dict[tuple[str, Place], CommittedOffset] = {}
+    model: dict[tuple[str, TopicPartition], CommittedOffset] = {}
     for group, place, offset in changes:
         committed = None if offset is None else at(offset)
         state.apply(group, place, committed)
@@ -85,8 +87,8 @@ def test_row_101_pending_offsets_are_seen_but_not_read() -> None:
     assert state.expired("g", ExpiryRule(now_ms=9_999, retention_ms=1)) == []
 
     # The owner of a commit stores and applies what was pending, then ends it.
-    for group, places in state.pending(9).items():
-        for place, committed in places.items():
+    for group, topic_partitions in state.pending(9).items():
+        for place, committed in topic_partitions.items():
             state.apply(group, place, committed)
     state.end_pending(9)
     assert state.committed("g", T0) == at(5)
@@ -134,7 +136,7 @@ def test_an_unknown_group_has_nothing_and_loses_nothing() -> None:
     state.drop_pending("h", T0)
     state.drop_pending("g", T0)
     assert ({}, {}, []) == (
-        dict(state.all_committed("h")), state.pending_at("h", T0), state.pending_places("h")
+        dict(state.all_committed("h")), state.pending_at("h", T0), state.pending_topic_partitions("h")
     )  # fmt: skip
     state.add_pending(9, "g", {T0: at(5)})
     state.drop_pending("g", T1)
@@ -150,7 +152,7 @@ def test_what_is_deleted_waits_for_no_transaction() -> None:
     state.drop_pending("g", T0)
 
     assert {} == state.pending_at("g", T0)
-    assert ([T1], {"g": {T1: at(6)}}) == (state.pending_places("g"), state.pending(9))
+    assert ([T1], {"g": {T1: at(6)}}) == (state.pending_topic_partitions("g"), state.pending(9))
     assert {} == state.pending(8)
     state.end_pending(9)
     assert not state.is_unstable("g")
@@ -158,9 +160,9 @@ def test_what_is_deleted_waits_for_no_transaction() -> None:
 
 def test_an_offset_that_was_sent_later_overtakes() -> None:
     state = state_of(g={T0: at(1, commit_ms=10)})
-    overtaken = [state.is_overtaken("g", T0, at(5, commit_ms=each)) for each in (9, 10, 11)]
+    overtaken = [state.is_superseded("g", T0, at(5, commit_ms=each)) for each in (9, 10, 11)]
     assert [True, False, False] == overtaken
-    assert not state.is_overtaken("g", T1, at(5))
+    assert not state.is_superseded("g", T1, at(5))
 
 
 def test_groups_are_those_with_any_offset() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kledger.offsets import CommittedOffset, Place
+from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.offsets.records import (
     UnknownOffsetVersion,
     decode_key,
@@ -20,7 +20,7 @@ from kledger.offsets.records import (
 )
 
 names = st.text(max_size=20)
-places = st.builds(Place, topic=names, partition=st.integers(0, 2**31 - 1))
+topic_partitions = st.builds(TopicPartition, topic=names, partition=st.integers(0, 2**31 - 1))
 numbers = st.integers(-(2**63), 2**63 - 1)
 offsets = st.builds(
     CommittedOffset,
@@ -33,20 +33,24 @@ offsets = st.builds(
 )
 
 
-@given(names, places)
-def test_key_survives(group: str, place: Place) -> None:
+@given(names, topic_partitions)
+def test_key_survives(group: str, place: TopicPartition) -> None:
     assert decode_key(encode_key(group, place)) == (group, place)
     assert encode_key(group, place).startswith(group_prefix(group))
 
 
-@given(names, names, places)
-def test_rows_of_one_group_are_not_below_another(one: str, other: str, place: Place) -> None:
+@given(names, names, topic_partitions)
+def test_rows_of_one_group_are_not_below_another(
+    one: str, other: str, place: TopicPartition
+) -> None:
     if one != other:
         assert not encode_key(one, place).startswith(group_prefix(other))
 
 
-@given(st.integers(0, 2**63 - 1), names, places)
-def test_key_of_a_pending_offset_survives(producer_id: int, group: str, place: Place) -> None:
+@given(st.integers(0, 2**63 - 1), names, topic_partitions)
+def test_key_of_a_pending_offset_survives(
+    producer_id: int, group: str, place: TopicPartition
+) -> None:
     key = encode_pending_key(producer_id, group, place)
     assert decode_pending_key(key) == (producer_id, group, place)
 
@@ -60,7 +64,9 @@ def test_layout_does_not_change_by_accident() -> None:
     topic_id = uuid.UUID(int=7)
     committed = CommittedOffset(1, 2, "m", 3, -1, topic_id)
 
-    assert encode_key("g", Place("t", 5)) == b"offset\x01\x00\x01g\x00\x01t\x00\x00\x00\x05"
+    assert (
+        encode_key("g", TopicPartition("t", 5)) == b"offset\x01\x00\x01g\x00\x01t\x00\x00\x00\x05"
+    )
     assert encode_value(committed) == struct.pack(">Bqiqq", 1, 1, 2, 3, -1) + topic_id.bytes + b"m"
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from kledger.ledger import LedgerError, LedgerStore, StoreConfig
 from kledger.ledger.testing import FaultyEngine
-from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetsState, OffsetStore, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, OffsetsState, OffsetStore, TopicPartition
 from kledger.runtime.signal import Signal
 
-T0, T1 = Place("t", 0), Place("t", 1)
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 SETTINGS = StoreConfig(durability="os")
 
 
@@ -60,10 +60,10 @@ async def test_commits_on_their_way_are_known() -> None:
         offsets.commit_nowait("g", [(T0, at(1))], done)
         offsets.commit_nowait("g", [(T1, at(2))], done)
         assert offsets.is_committing("g")
-        assert offsets.places("g") == {T0, T1}
+        assert offsets.topic_partitions("g") == {T0, T1}
         await done.wait(2)
         assert not offsets.is_committing("g")
-        assert offsets.places("g") == {T0, T1}
+        assert offsets.topic_partitions("g") == {T0, T1}
 
 
 async def test_a_deletion_behind_commits_and_ends_on_their_way_takes_them_along() -> None:
@@ -75,8 +75,8 @@ async def test_a_deletion_behind_commits_and_ends_on_their_way_takes_them_along(
         await done.wait(1)
         offsets.end_nowait(7, done, is_commit=True)
         offsets.commit_nowait("g", [(T0, at(1))], done)
-        assert offsets.places("g") == {T0, T1}
-        offsets.delete_nowait("g", offsets.places("g"), done)
+        assert offsets.topic_partitions("g") == {T0, T1}
+        offsets.delete_nowait("g", offsets.topic_partitions("g"), done)
         await done.wait(4)
 
     async with LedgerStore.open(None, config=SETTINGS, engine=engine) as store:
@@ -92,10 +92,10 @@ async def test_the_topic_of_a_place_is_that_of_the_last_commit_on_its_way() -> N
         await done.wait(1)
         offsets.commit_nowait("g", [(T1, at(2)._replace(topic_id=other))], done)
         offsets.commit_nowait("new", [(T0, at(3))], done)
-        assert {"g": [T0], "new": [T0]} == offsets.places_of_topics({topic_id})
-        assert {"g": [T1]} == offsets.places_of_topics({other})
+        assert {"g": [T0], "new": [T0]} == offsets.topic_partitions_of({topic_id})
+        assert {"g": [T1]} == offsets.topic_partitions_of({other})
         await done.wait(3)
-        assert {"g": [T1]} == offsets.places_of_topics({other})
+        assert {"g": [T1]} == offsets.topic_partitions_of({other})
 
 
 async def test_failed_commit_changes_nothing_in_memory() -> None:
@@ -167,13 +167,13 @@ class Model:
     """What holds, by the order in which it was sent, as plain as can be."""
 
     def __init__(self) -> None:
-        self.committed: dict[Place, int] = {}
-        self.pending: dict[int, dict[Place, int]] = {7: {}, 8: {}}
+        self.committed: dict[TopicPartition, int] = {}
+        self.pending: dict[int, dict[TopicPartition, int]] = {7: {}, 8: {}}
 
-    def commit(self, number: int, place: Place) -> None:
+    def commit(self, number: int, place: TopicPartition) -> None:
         self.committed[place] = number
 
-    def add_pending(self, number: int, place: Place, producer_id: int) -> None:
+    def add_pending(self, number: int, place: TopicPartition, producer_id: int) -> None:
         self.pending[producer_id][place] = number
 
     def end(self, producer_id: int, *, is_commit: bool) -> None:
@@ -182,12 +182,12 @@ class Model:
                 self.committed[place] = sent
         self.pending[producer_id] = {}
 
-    def delete(self, place: Place) -> None:
-        for places in (self.committed, *self.pending.values()):
-            places.pop(place, None)
+    def delete(self, place: TopicPartition) -> None:
+        for topic_partitions in (self.committed, *self.pending.values()):
+            topic_partitions.pop(place, None)
 
 
-def shown(state: OffsetsState) -> tuple[dict[Place, int], list[dict[Place, int]]]:
+def shown(state: OffsetsState) -> tuple[dict[TopicPartition, int], list[dict[TopicPartition, int]]]:
     """Give committed offsets, and those of both producers."""
     pending = [state.pending(producer_id).get("g", {}) for producer_id in (7, 8)]
     kinds = [state.all_committed("g"), *pending]
@@ -215,12 +215,12 @@ STEPS = st.lists(
           ("end", T0, 7, False)])  # fmt: skip
 @example([("pending", T0, 7, True), ("delete", T1, 7, True), ("commit", T0, 7, False),
           ("end", T0, 7, False)])  # fmt: skip
-def test_what_was_sent_last_holds(steps: list[tuple[str, Place, int, bool]]) -> None:
+def test_what_was_sent_last_holds(steps: list[tuple[str, TopicPartition, int, bool]]) -> None:
     """In memory and after a restart alike, whatever else is on its way meanwhile."""
     asyncio.run(_play(steps))
 
 
-async def _play(steps: list[tuple[str, Place, int, bool]]) -> None:
+async def _play(steps: list[tuple[str, TopicPartition, int, bool]]) -> None:
     model, engine = Model(), FaultyEngine(None)
     number = 0
     while number < len(steps):
@@ -247,7 +247,7 @@ async def _play(steps: list[tuple[str, Place, int, bool]]) -> None:
 
 
 def _step(
-    offsets: OffsetStore, model: Model, step: tuple[int, str, Place, int], done: Done
+    offsets: OffsetStore, model: Model, step: tuple[int, str, TopicPartition, int], done: Done
 ) -> None:
     number, what, place, producer_id = step
     if what == "commit":

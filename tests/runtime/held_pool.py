@@ -31,8 +31,8 @@ class HeldPool:
 
         return await self._pool.run(noted)
 
-    def give_way(self) -> None:
-        self._pool.give_way()
+    def yield_gil(self) -> None:
+        self._pool.yield_gil()
 
     def close(self) -> None:
         self._pool.close()

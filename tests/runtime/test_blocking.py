@@ -32,8 +32,8 @@ async def test_run_after_close_is_refused(pool: BlockingRunner) -> None:
 
 
 async def test_a_call_may_give_way(pool: BlockingRunner) -> None:
-    await pool.run(pool.give_way)
-    pool.give_way()
+    await pool.run(pool.yield_gil)
+    pool.yield_gil()
 
 
 async def test_only_the_blocking_pool_leaves_the_thread() -> None:

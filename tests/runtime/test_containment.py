@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kledger.runtime.containment import Containment, Unit, unit_of
+from kledger.runtime.containment import Containment, NamedUnit, unit_of
 from kledger.runtime.manual_clock import ManualClock
 from tests.contained import Contained
 
@@ -19,7 +19,7 @@ def counted(containment: Containment) -> dict[str, int]:
 
 def test_fault_closes_its_unit_with_a_logged_reason_and_a_count(contained: Contained) -> None:
     containment, closed = Containment(ManualClock()), list[str]()
-    unit = Unit("connection", "of 10.0.0.1", lambda: closed.append("closed"))
+    unit = NamedUnit("connection", "of 10.0.0.1", lambda: closed.append("closed"))
     containment.run(unit, fails)
     with containment.guarding(unit):
         fails()
@@ -31,7 +31,7 @@ def test_fault_closes_its_unit_with_a_logged_reason_and_a_count(contained: Conta
 
 def test_call_that_does_not_fail_closes_nothing() -> None:
     containment, seen = Containment(ManualClock()), list[int]()
-    unit = Unit("connection", "of 10.0.0.1", fails)
+    unit = NamedUnit("connection", "of 10.0.0.1", fails)
     containment.run(unit, seen.append, 7)
     with containment.guarding(unit):
         seen.append(8)
@@ -39,7 +39,7 @@ def test_call_that_does_not_fail_closes_nothing() -> None:
 
 
 def test_unit_that_cannot_be_closed_is_logged_too_and_stops_nobody(contained: Contained) -> None:
-    Containment(ManualClock()).run(Unit("partition", "orders-0", fails), fails)
+    Containment(ManualClock()).run(NamedUnit("partition", "orders-0", fails), fails)
     assert [
         "a fault here closes partition orders-0",
         "partition orders-0 could not be closed after it",

@@ -1,6 +1,6 @@
 """Listeners hear one after the other; one that raises suffers alone."""
 
-from kledger.runtime.containment import Containment, Unit
+from kledger.runtime.containment import Containment, NamedUnit
 from kledger.runtime.listeners import Listeners
 from kledger.runtime.manual_clock import ManualClock
 from tests.contained import Contained
@@ -30,18 +30,18 @@ def test_everybody_hears_once_in_the_order_of_being_added() -> None:
 
 
 def test_those_of_a_unit_are_told_from_others() -> None:
-    listeners, own = Listeners(Containment(ManualClock())), Unit("partition", "orders-0")
-    assert not listeners.any_beside(own)
+    listeners, own = Listeners(Containment(ManualClock())), NamedUnit("partition", "orders-0")
+    assert not listeners.has_others(own)
     listeners.add(fails, own)
-    assert not listeners.any_beside(own)
+    assert not listeners.has_others(own)
     listeners.add(print)
-    assert listeners.any_beside(own)
+    assert listeners.has_others(own)
 
 
 def test_listener_that_raises_closes_its_unit_and_others_hear(contained: Contained) -> None:
     containment, heard = Containment(ManualClock()), list[str]()
     listeners = Listeners(containment)
-    unit = Unit("connection", "of 10.0.0.1", lambda: listeners.remove(fails))
+    unit = NamedUnit("connection", "of 10.0.0.1", lambda: listeners.remove(fails))
     listeners.add(fails, unit)
     listeners.add(lambda: heard.append("last"))
     listeners.notify()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kledger.runtime.containment import Unit
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 from tests.contained import Contained
 
@@ -45,7 +45,7 @@ async def test_crash_of_a_task_with_a_unit_closes_the_unit_and_not_the_server(
 ) -> None:
     crashed, closed = list[BaseException](), list[str]()
     supervisor = Supervisor(crashed.append)
-    unit = Unit("subscription", "orders", lambda: closed.append("orders"))
+    unit = NamedUnit("subscription", "orders", lambda: closed.append("orders"))
     supervisor.spawn(crashes(), "bad", unit=unit)
     waits = supervisor.spawn(asyncio.Event().wait(), "waits", unit=unit)
     assert 7 == await supervisor.spawn(returns(7), "seven", unit=unit)
@@ -65,7 +65,7 @@ async def test_nothing_runs_between_the_crash_of_a_task_and_the_end_of_its_unit(
         asyncio.get_running_loop().call_soon(order.append, "another callback")
         raise ValueError("broken")
 
-    unit = Unit("subscription", "orders", lambda: order.append("closed"))
+    unit = NamedUnit("subscription", "orders", lambda: order.append("closed"))
     task = supervisor.spawn(crashes_before_others(), "bad", unit=unit)
     await turn()
     assert ["closed", "another callback"] == order
@@ -76,7 +76,7 @@ async def test_nothing_runs_between_the_crash_of_a_task_and_the_end_of_its_unit(
 
 async def test_task_with_a_unit_that_never_began_leaves_no_warning() -> None:
     supervisor = Supervisor()
-    task = supervisor.spawn(crashes(), "bad", unit=Unit("subscription", "orders"))
+    task = supervisor.spawn(crashes(), "bad", unit=NamedUnit("subscription", "orders"))
     task.cancel()
     await turn()
     del task

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kledger.runtime.containment import Unit
+from kledger.runtime.containment import NamedUnit
 from kledger.runtime.manual_clock import ManualClock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import STALE_MIN, Timers, TimerTable
@@ -162,7 +162,7 @@ async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
     crashed, closed, fired = list[BaseException](), list[str](), list[int]()
     clock, supervisor = ManualClock(), Supervisor(crashed.append)
     timers = Timers(clock, supervisor)
-    unit = Unit("subscription", "orders", lambda: closed.append("orders"))
+    unit = NamedUnit("subscription", "orders", lambda: closed.append("orders"))
     timers.call_at(0, fails, unit)
     timers.call_at(0, lambda: fired.append(1))
     timers.call_at(10, fails)
@@ -188,7 +188,7 @@ async def test_a_timer_that_is_over_lets_go_of_what_it_called() -> None:
 
     class Setter:
         def __init__(self, timers: Timers, deadline_ms: int) -> None:
-            self.handle = timers.call_at(deadline_ms, self.called, Unit("test", "setter"))
+            self.handle = timers.call_at(deadline_ms, self.called, NamedUnit("test", "setter"))
 
         def called(self) -> None:
             pass

@@ -18,9 +18,9 @@ from kledger.ledger import (
     ResetInProgress,
     StorageFailed,
 )
-from tests.simulation.broken import Broken
-from tests.simulation.place import Place
-from tests.simulation.scene import Scene, Use
+from tests.simulation.acknowledged_set import AcknowledgedSet
+from tests.simulation.invariants import InvariantBroken
+from tests.simulation.scene import CursorUse, Scene
 
 BATCH_SIZE = 3
 SINGLES_MAX = 4
@@ -36,7 +36,7 @@ class _Call:
 
     what: str
     positions: tuple[Position, ...]
-    moved: Callable[[Place], Place]
+    moved: Callable[[AcknowledgedSet], AcknowledgedSet]
     make: Callable[[int | None], Awaitable[None]]
     is_upto: bool = False
 
@@ -93,7 +93,7 @@ def delete_records(scene: Scene) -> None:
     scene.start(f"{use} {call.what}", _acknowledging(scene, use, call))
 
 
-async def _acknowledging(scene: Scene, use: Use, call: _Call) -> None:
+async def _acknowledging(scene: Scene, use: CursorUse, call: _Call) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt = scene.attempt(handle)
@@ -107,7 +107,9 @@ async def _acknowledging(scene: Scene, use: Use, call: _Call) -> None:
         scene.note(f"{use} {call.what} failed: {error}")
         if refusal is not None:
             if not isinstance(error, refusal):
-                raise Broken(f"{use} {call.what}: {error!r}, expected {refusal}") from error
+                raise InvariantBroken(
+                    f"{use} {call.what}: {error!r}, expected {refusal}"
+                ) from error
         elif not (isinstance(error, AlreadyClosed) and model.may_be_going):
             scene.explain(attempt, error)
         return
@@ -118,11 +120,11 @@ async def _acknowledging(scene: Scene, use: Use, call: _Call) -> None:
         else:
             model.kept(serial)
     elif refusal is not Nothing:
-        raise Broken(f"{use} {call.what}: was taken, expected {refusal}")
+        raise InvariantBroken(f"{use} {call.what}: was taken, expected {refusal}")
 
 
 def _refusal(
-    use: Use, call: _Call, revision: int | None
+    use: CursorUse, call: _Call, revision: int | None
 ) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
     """Return what an acknowledgement is refused with, None when it is taken."""
     cursor, handle = use.cursor, use.handle

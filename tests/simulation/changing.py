@@ -16,11 +16,11 @@ from kledger.ledger import (
     LedgerState,
     StorageFailed,
 )
-from tests.simulation.broken import check
-from tests.simulation.character import ledger_config
 from tests.simulation.cursors import adopt_cursors, find_cursors
+from tests.simulation.invariants import check
 from tests.simulation.log_model import HandleModel, LogModel, Removal
 from tests.simulation.scene import Attempt, Scene
+from tests.simulation.seed_profile import ledger_config
 
 PROPERTIES = ("x", "y")
 CREATES = 0.5
@@ -115,7 +115,7 @@ async def _opening(scene: Scene, name: str) -> None:
         handle = scene.model.opened(log, ml, config)
         _listen(scene, handle)
         if log is before:
-            find_cursors(handle, scene.character.store.cursor_ranges_max)
+            find_cursors(handle, scene.profile.store.cursor_ranges_max)
         else:
             adopt_cursors(handle)
         handle.is_losing = _has_later_orphan(scene, name, number)

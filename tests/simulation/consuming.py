@@ -16,17 +16,17 @@ from kledger.subscriptions.model import (
     Acknowledgement,
     ConsumerOptions,
     Delivery,
-    Piece,
+    RecordMask,
     SubscriptionType,
 )
-from kledger.subscriptions.model import Place as Beginning
+from kledger.subscriptions.model import StartPosition as Beginning
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
 from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 from tests.simulation import cursors
-from tests.simulation.broken import Broken, check
+from tests.simulation.acknowledged_set import AcknowledgedSet
 from tests.simulation.faults import InjectedFault
+from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel
-from tests.simulation.place import Place
 from tests.simulation.scene import SHARED, Scene
 from tests.simulation.sharing_model import SINGLE, ConsumerModel, Record, SharingModel, indexes
 
@@ -64,7 +64,7 @@ def in_words_of_the_ledger() -> Iterator[None]:
 def subscribe(scene: Scene) -> None:
     """Let a consumer join, opening or making the subscription."""
     handle, random = scene.handle(), scene.random
-    if handle is None or not scene.character.shares:
+    if handle is None or not scene.profile.shares:
         return
     known = handle.sharing
     if known is not None and len(known.consumers) >= CONSUMERS_MAX:
@@ -96,7 +96,7 @@ async def _joining(scene: Scene, handle: HandleModel, consumer: ConsumerModel) -
                 options,
                 consumer.type,
                 deliver=partial(_deliver, scene, sharing, consumer),
-                ended=partial(_ended, scene, sharing, consumer),
+                on_ended=partial(_ended, scene, sharing, consumer),
                 unacked_subscription_max=sharing.unacked_max,
                 failover_delay_ms=scene.random.choice((0, 10, 1000)),
             )
@@ -165,7 +165,7 @@ def _close_with_the_fault(scene: Scene, sharing: SharingModel) -> None:
 async def _closed_by_the_fault(scene: Scene, sharing: SharingModel) -> None:
     """Wait for the end of the subscription, which is closed already."""
     if not (scene.is_ending or sharing.subscription.is_closed):
-        scene.schedule.interrupt(Broken(f"{sharing} goes on after a fault"))
+        scene.schedule.interrupt(InvariantBroken(f"{sharing} goes on after a fault"))
     await _close(sharing)
 
 
@@ -227,7 +227,7 @@ def redeliver(scene: Scene) -> None:
     pieces = None
     if scene.random.random() < 0.6 and consumer.records:
         record = scene.random.choice(sorted(consumer.records))
-        pieces = [Piece(record[0], 1 << record[1])]
+        pieces = [RecordMask(record[0], 1 << record[1])]
     scene.note(f"{sharing} {consumer} wants {'all' if pieces is None else pieces} again")
     sharing.redeliver(consumer, pieces)
     consumer.hold.redeliver(pieces)
@@ -238,7 +238,7 @@ def acknowledge(scene: Scene) -> None:
     if (found := _pick_consumer(scene)) is None:
         return
     sharing, consumer = found
-    records = consumer.records if scene.random.random() < 0.95 else sharing.owed()
+    records = consumer.records if scene.random.random() < 0.95 else sharing.unacknowledged()
     if records:
         count = scene.random.choice((1, 1, 2, 5, 100))
         some = scene.random.sample(sorted(records), min(count, len(records)))
@@ -282,7 +282,7 @@ async def _acknowledging_upto(
     assert hold is not None
     size, mask = sharing.size_of(position), (1 << at + 1) - 1
     place = sharing.cursor.place
-    place = Place(max(place.before, position), place.alone, place.parts)
+    place = AcknowledgedSet(max(place.before, position), place.alone, place.parts)
     place = place.without_records(position, indexes(mask), size)
     acknowledgement = Acknowledgement(position, mask, size)
     await _taking(scene, sharing, hold, place, lambda: hold.acknowledge_upto(acknowledgement))
@@ -292,7 +292,7 @@ async def _taking(
     scene: Scene,
     sharing: SharingModel,
     hold: SubscriptionConsumer,
-    place: Place,
+    place: AcknowledgedSet,
     make: Callable[[], Awaitable[None]],
 ) -> None:
     """Make an acknowledgement that leads to a place; of one who has left it is nothing."""
@@ -341,7 +341,11 @@ def reset_subscription(scene: Scene) -> None:
 
 async def _resetting(scene: Scene, sharing: SharingModel, beginning: Beginning) -> None:
     position, at, size = beginning
-    target = Place(position).without_records(position, range(at), size) if at else Place(position)
+    target = (
+        AcknowledgedSet(position).without_records(position, range(at), size)
+        if at
+        else AcknowledgedSet(position)
+    )
     subscription = sharing.subscription
     await _setting(scene, sharing, target, lambda: subscription.reset(beginning))
 
@@ -355,7 +359,10 @@ def rewind_subscription(scene: Scene) -> None:
 
 
 async def _setting(
-    scene: Scene, sharing: SharingModel, target: Place | None, make: Callable[[], Awaitable[None]]
+    scene: Scene,
+    sharing: SharingModel,
+    target: AcknowledgedSet | None,
+    make: Callable[[], Awaitable[None]],
 ) -> None:
     """Set the position; `target`: where that leads, None where nothing becomes durable."""
     model, subscription, handle = sharing.cursor, sharing.subscription, sharing.handle
@@ -399,19 +406,21 @@ async def drain(scene: Scene, handle: HandleModel) -> None:
     if sharing is None or not handle.is_usable or sharing.subscription.is_closed:
         return
     for _ in range(ROUNDS_MAX):
-        if not sharing.consumers or not sharing.owed():
+        if not sharing.consumers or not sharing.unacknowledged():
             return
         for consumer in sharing.consumers:
             _add_permits(scene, sharing, consumer, 1000)
         await scene.clock.sleep(DRAINED_MS)
         had = [(each, sorted(each.records)) for each in sharing.consumers if each.records]
         if not had and sharing.consumers:
-            left = sorted(sharing.owed())
-            raise Broken(f"{sharing}: {len(left)} from {left[0]} on are owed, and nobody gets them")
+            left = sorted(sharing.unacknowledged())
+            raise InvariantBroken(
+                f"{sharing}: {len(left)} from {left[0]} on are owed, and nobody gets them"
+            )
         for consumer, records in had:
             if consumer in sharing.consumers:
                 await _acknowledging(scene, sharing, consumer, records)
-    raise Broken(f"{sharing}: there is no end of it")
+    raise InvariantBroken(f"{sharing}: there is no end of it")
 
 
 async def close_all(scene: Scene) -> None:
@@ -448,11 +457,11 @@ def _deliver(
     scene.note(f"{sharing} {consumer} gets {len(deliveries)}: {first.position}, {last.position}")
     try:
         sharing.take(consumer, deliveries)
-    except Broken as error:
+    except InvariantBroken as error:
         scene.schedule.interrupt(error)
 
 
-def _is_set(sharing: SharingModel, cursor: Cursor, target: Place) -> bool:
+def _is_set(sharing: SharingModel, cursor: Cursor, target: AcknowledgedSet) -> bool:
     """Tell whether a revision is over: the subscription hears of it a while later."""
     if not sharing.subscription.is_fenced:
         return True

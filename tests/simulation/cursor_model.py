@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kledger.ledger import EARLIEST, Cursor, Position
-from tests.simulation.broken import Broken, check
+from tests.simulation.acknowledged_set import AcknowledgedSet
+from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel
-from tests.simulation.place import Place
 
 
 @dataclass(slots=True, eq=False)
@@ -26,7 +26,7 @@ class Revision:
 
     serial: int
     is_over: Callable[[], bool]
-    place: Place
+    place: AcknowledgedSet
     next_read: Position | None
     happened: bool | None = None
 
@@ -36,12 +36,12 @@ class _Doubt:
     """A revision that led to where the cursor stood: only its caller will say what it was.
 
     Attributes:
-        next_read, owed_from: of the cursor, as they are if it did not happen.
+        next_read, unacknowledged_from: of the cursor, as they are if it did not happen.
     """
 
     revision: Revision
     next_read: Position
-    owed_from: Position
+    unacknowledged_from: Position
 
 
 class CursorModel:
@@ -52,7 +52,8 @@ class CursorModel:
         is_vague: something goes on with it whose caller does not hear of it.
         cursor, handle: the newest opening, and its owner; None without one.
         next_read: what comes before it was handed out, or need not be.
-        owed_from: what is owed from there on must not be passed over; beyond `next_read` only
+        unacknowledged_from: what is owed from there on must not be passed over; beyond `next_read`
+            only
             while nobody can tell whether a revision has happened.
         was_sent_back: somebody reads on purpose what is acknowledged.
         seen: the mark-delete position when somebody last looked.
@@ -64,10 +65,10 @@ class CursorModel:
         self.is_vague = is_vague
         self.cursor: Cursor | None = None
         self.handle: HandleModel | None = None
-        self.next_read = self.owed_from = EARLIEST
+        self.next_read = self.unacknowledged_from = EARLIEST
         self.was_sent_back = False
         self.seen: Position | None = None
-        self._moments = [(0, Place(EARLIEST))]
+        self._moments = [(0, AcknowledgedSet(EARLIEST))]
         self._serial = 0
         self._forgotten = range(0)
         self._returned = 0
@@ -79,7 +80,7 @@ class CursorModel:
         return f"{self.handle} cursor {self.name}"
 
     @property
-    def place(self) -> Place:
+    def place(self) -> AcknowledgedSet:
         """Where it stands now."""
         return self._moments[-1][1]
 
@@ -91,7 +92,7 @@ class CursorModel:
 
     # What happens to it
 
-    def made(self, handle: HandleModel, cursor: Cursor, places: Sequence[Place]) -> None:
+    def made(self, handle: HandleModel, cursor: Cursor, places: Sequence[AcknowledgedSet]) -> None:
         """It is new. `places`: where it may have stood meanwhile, the last one where it stands."""
         self._attach(handle, cursor)
         self._moments = []
@@ -110,7 +111,7 @@ class CursorModel:
         if self._revision is not None:
             moments.append((self._revision.serial, self._revision.place))
         self._attach(handle, cursor)
-        place = Place.read_off(cursor, positions)
+        place = AcknowledgedSet.read_off(cursor, positions)
         if self.is_vague:
             moments = [(self._serial, place)]
         for serial, each in reversed(moments):
@@ -124,7 +125,9 @@ class CursorModel:
             self.is_vague = False
             return
         why = self.place.difference(cursor, positions)
-        raise Broken(f"{self} stands at {place}, where it never stood; newest: {self.place}: {why}")
+        raise InvariantBroken(
+            f"{self} stands at {place}, where it never stood; newest: {self.place}: {why}"
+        )
 
     def adopted(self, handle: HandleModel, cursor: Cursor) -> None:
         """Nobody knows where it should stand; from now on it is where it says."""
@@ -134,17 +137,17 @@ class CursorModel:
             return
         self._attach(handle, cursor)
         self._serial += 1
-        self._moments = [(self._serial, Place.read_off(cursor, handle.positions()))]
+        self._moments = [(self._serial, AcknowledgedSet.read_off(cursor, handle.positions()))]
         self._forgotten = range(0)
         self._returned = self._serial
         self.read_from(cursor.read_position)
 
     def read_from(self, position: Position) -> None:
         """The next read begins there."""
-        self.next_read = self.owed_from = position
+        self.next_read = self.unacknowledged_from = position
         self._doubt = None
 
-    def move(self, place: Place) -> int:
+    def move(self, place: AcknowledgedSet) -> int:
         """Note an acknowledgement; return its moment."""
         if place != self.place:
             self._serial += 1
@@ -154,7 +157,7 @@ class CursorModel:
     def kept(self, serial: int) -> None:
         """A caller was told that a moment is durable."""
         if serial in self._forgotten:
-            raise Broken(f"{self}: a caller was told that something is kept that was lost")
+            raise InvariantBroken(f"{self}: a caller was told that something is kept that was lost")
         while len(self._moments) > 1 and self._moments[1][0] <= serial:
             self._moments.pop(0)
 
@@ -175,16 +178,16 @@ class CursorModel:
 
     def begin_revision(
         self,
-        place: Place,
+        place: AcknowledgedSet,
         next_read: Position | None,
         is_over: Callable[[], bool] | None = None,
     ) -> Revision:
         """Somebody sets it; only one at a time can. `is_over`: when its number has changed."""
         assert self.cursor is not None
         self._serial += 1
-        door, number = self.cursor.revision, self.cursor.revision.number
+        revisions, number = self.cursor.revision, self.cursor.revision.number
         revision = Revision(
-            self._serial, is_over or (lambda: door.number != number), place, next_read
+            self._serial, is_over or (lambda: revisions.number != number), place, next_read
         )
         self._revision = revision
         return revision
@@ -195,7 +198,9 @@ class CursorModel:
             self._revision = None
             self._decide(revision, happened=happened)
         elif revision.happened is not happened and revision.happened is not None:
-            raise Broken(f"{self}: its caller was told {happened}, but it was {revision.happened}")
+            raise InvariantBroken(
+                f"{self}: its caller was told {happened}, but it was {revision.happened}"
+            )
         elif self._doubt is not None and revision is self._doubt.revision:
             self._resolve(self._doubt, happened=happened)
         if happened:
@@ -230,16 +235,16 @@ class CursorModel:
         """It may have happened: both places to read on from are right until somebody knows."""
         self._moments.append((revision.serial, revision.place))
         self.seen = None
-        self._doubt = _Doubt(revision, self.next_read, self.owed_from)
+        self._doubt = _Doubt(revision, self.next_read, self.unacknowledged_from)
         if revision.next_read is not None:
             self.next_read = min(self.next_read, revision.next_read)
-            self.owed_from = max(self.owed_from, revision.next_read)
+            self.unacknowledged_from = max(self.unacknowledged_from, revision.next_read)
 
     def _resolve(self, doubt: _Doubt, *, happened: bool) -> None:
         """Its caller has heard, and nobody has read on in between."""
         self._doubt = None
         if not happened:
-            self.next_read, self.owed_from = doubt.next_read, doubt.owed_from
+            self.next_read, self.unacknowledged_from = doubt.next_read, doubt.unacknowledged_from
         else:
             self.was_sent_back = False
             if doubt.revision.next_read is not None:
@@ -260,17 +265,24 @@ class CursorModel:
             return
         self._looked = now
         if difference := self.place.difference(cursor, positions):
-            raise Broken(f"{self}: {difference}, expected {self.place}")
+            raise InvariantBroken(f"{self}: {difference}, expected {self.place}")
         place = cursor.mark_delete_position
         if self.seen is not None and place < self.seen:
-            raise Broken(f"{self}: its mark-delete position went from {self.seen} to {place}")
+            raise InvariantBroken(
+                f"{self}: its mark-delete position went from {self.seen} to {place}"
+            )
         self.seen = place
-        owed = self.place.owed_of(positions)
-        check(cursor.backlog == len(owed), f"{self}: backlog {cursor.backlog}, owed {len(owed)}")
+        unacknowledged = self.place.unacknowledged_of(positions)
+        check(
+            cursor.backlog == len(unacknowledged),
+            f"{self}: backlog {cursor.backlog}, owed {len(unacknowledged)}",
+        )
         if positions and place > handle.ml.last_confirmed_entry:
-            check(not owed, f"{self}: {place} is behind what is owed")
-        elif owed and handle.ml.next_valid_position(place) != owed[0]:
-            raise Broken(f"{self}: stands at {place}, although {owed[0]} is the first that is owed")
+            check(not unacknowledged, f"{self}: {place} is behind what is owed")
+        elif unacknowledged and handle.ml.next_valid_position(place) != unacknowledged[0]:
+            raise InvariantBroken(
+                f"{self}: stands at {place}, although {unacknowledged[0]} is the first that is owed"
+            )
 
     def _attach(self, handle: HandleModel, cursor: Cursor) -> None:
         self.cursor, self.handle = cursor, handle

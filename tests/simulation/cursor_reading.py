@@ -20,8 +20,8 @@ from kledger.ledger import (
     Position,
     ResetInProgress,
 )
-from tests.simulation.broken import Broken, check
-from tests.simulation.scene import Attempt, Scene, Use
+from tests.simulation.invariants import InvariantBroken, check
+from tests.simulation.scene import Attempt, CursorUse, Scene
 
 WAITS_MS = (1, 10, 100, 1000)
 LOOKS_MAX = 40
@@ -35,7 +35,7 @@ class _Limits:
     max_position: Position
 
     @classmethod
-    def drawn(cls, scene: Scene, use: Use) -> "_Limits":
+    def drawn(cls, scene: Scene, use: CursorUse) -> "_Limits":
         random = scene.random
         return cls(
             count=random.choice((1, 2, 3, 10, 1000)),
@@ -55,7 +55,7 @@ def read(scene: Scene) -> None:
         scene.start(f"{use} read {limits}", _reading(scene, use, limits))
 
 
-async def _reading(scene: Scene, use: Use, limits: _Limits) -> None:
+async def _reading(scene: Scene, use: CursorUse, limits: _Limits) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, number = scene.attempt(handle), cursor.revision.number
@@ -81,16 +81,16 @@ def read_or_wait(scene: Scene) -> None:
     use = scene.cursor()
     if use is not None:
         limits = _Limits.drawn(scene, use)
-        patience_ms = scene.random.choice(WAITS_MS)
-        scene.start(f"{use} wait {limits}", _waiting(scene, use, limits, patience_ms))
+        retry_ms = scene.random.choice(WAITS_MS)
+        scene.start(f"{use} wait {limits}", _waiting(scene, use, limits, retry_ms))
 
 
-async def _waiting(scene: Scene, use: Use, limits: _Limits, patience_ms: int) -> None:
+async def _waiting(scene: Scene, use: CursorUse, limits: _Limits, retry_ms: int) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, was_running = scene.attempt(handle), cursor.revision.is_running
     watch = _Watch(scene, use, limits)
-    watch.look_in(patience_ms)
+    watch.look_in(retry_ms)
     try:
         entries = await cursor.read_or_wait(
             limits.count, max_bytes=limits.bytes_max, max_position=limits.max_position
@@ -114,7 +114,7 @@ async def _waiting(scene: Scene, use: Use, limits: _Limits, patience_ms: int) ->
 class _Watch:
     """Ends a read that waits; before that, sees that it does not wait for what is there."""
 
-    def __init__(self, scene: Scene, use: Use, limits: _Limits) -> None:
+    def __init__(self, scene: Scene, use: CursorUse, limits: _Limits) -> None:
         self._scene = scene
         self._use = use
         self._limits = limits
@@ -132,7 +132,7 @@ class _Watch:
             self._scene.given_up.add(self._use.cursor)
             self._use.cursor.cancel_pending_read()
         elif self._looks > LOOKS_MAX:
-            self._scene.schedule.interrupt(Broken(f"{self._use}: waits for what is there"))
+            self._scene.schedule.interrupt(InvariantBroken(f"{self._use}: waits for what is there"))
         self.look_in(500)
 
     def _is_there_something(self) -> bool:
@@ -141,8 +141,8 @@ class _Watch:
             return False
         model.follow()  # the caller of a revision may have been cancelled: it tells nobody
         end = min(self._limits.max_position, handle.ml.last_confirmed_entry)
-        owed = model.place.owed_of(handle.positions())
-        return any(model.owed_from <= each <= end for each in owed)
+        unacknowledged = model.place.unacknowledged_of(handle.positions())
+        return any(model.unacknowledged_from <= each <= end for each in unacknowledged)
 
 
 def replay(scene: Scene) -> None:
@@ -156,7 +156,7 @@ def replay(scene: Scene) -> None:
     scene.start(what, _replaying(scene, use, positions))
 
 
-async def _replaying(scene: Scene, use: Use, positions: Sequence[Position]) -> None:
+async def _replaying(scene: Scene, use: CursorUse, positions: Sequence[Position]) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, number = scene.attempt(handle), cursor.revision.number
@@ -183,19 +183,20 @@ async def _replaying(scene: Scene, use: Use, positions: Sequence[Position]) -> N
     found = [entry.position for entry in entries]
     for entry in entries:
         scene.model.recognise(log, entry.position, entry.data)
-        if not model.place.owes(entry.position):
-            raise Broken(f"{use}: replays {entry.position}, which is acknowledged")
+        if not model.place.is_unacknowledged(entry.position):
+            raise InvariantBroken(f"{use}: replays {entry.position}, which is acknowledged")
     expected = sorted(
-        {each for each in known if log.between(each, each)} & set(model.place.owed_of(positions))
+        {each for each in known if log.between(each, each)}
+        & set(model.place.unacknowledged_of(positions))
     )
     if [each for each in found if each in expected] != expected:
-        raise Broken(f"{use}: replays {found}, expected {expected}")
+        raise InvariantBroken(f"{use}: replays {found}, expected {expected}")
     if wrong := acknowledged & set(expected):
-        raise Broken(f"{use}: calls {wrong} acknowledged")
+        raise InvariantBroken(f"{use}: calls {wrong} acknowledged")
 
 
 def _deliver(
-    scene: Scene, attempt: Attempt, use: Use, limits: _Limits, entries: Sequence[Entry]
+    scene: Scene, attempt: Attempt, use: CursorUse, limits: _Limits, entries: Sequence[Entry]
 ) -> None:
     """Compare what was handed out with what is owed."""
     model, handle = use.model, use.handle
@@ -204,27 +205,29 @@ def _deliver(
     check(len(entries) <= limits.count, f"{use}: {len(entries)} entries, {limits}")
     size = sum(entry.size for entry in entries)
     if limits.bytes_max is not None and len(entries) > 1 and size > limits.bytes_max:
-        raise Broken(f"{use}: {size} bytes, {limits}")
+        raise InvariantBroken(f"{use}: {size} bytes, {limits}")
     found = [entry.position for entry in entries]
     if found != sorted(set(found)):
-        raise Broken(f"{use}: out of order: {found}")
+        raise InvariantBroken(f"{use}: out of order: {found}")
     for entry in entries:
         scene.model.recognise(log, entry.position, entry.data)
-        if not place.owes(entry.position) and not model.was_sent_back:
-            raise Broken(f"{use}: hands out {entry.position}, which is acknowledged")
+        if not place.is_unacknowledged(entry.position) and not model.was_sent_back:
+            raise InvariantBroken(f"{use}: hands out {entry.position}, which is acknowledged")
     if found and not model.next_read <= found[0] <= found[-1] <= limits.max_position:
-        raise Broken(f"{use}: hands out {found}, expected it from {model.next_read} on, {limits}")
+        raise InvariantBroken(
+            f"{use}: hands out {found}, expected it from {model.next_read} on, {limits}"
+        )
     end = found[-1] if found else min(attempt.lac, limits.max_position)
-    passed = [each for each in handle.positions() if model.owed_from <= each <= end]
-    missing = set(place.owed_of(passed)) - set(found)
+    passed = [each for each in handle.positions() if model.unacknowledged_from <= each <= end]
+    missing = set(place.unacknowledged_of(passed)) - set(found)
     if missing:
-        raise Broken(f"{use}: {min(missing)} was passed over in {found}")
+        raise InvariantBroken(f"{use}: {min(missing)} was passed over in {found}")
     if found:
         model.read_from(found[-1].successor)
 
 
 def _explain(
-    scene: Scene, attempt: Attempt, use: Use, error: LedgerError, was_running: bool
+    scene: Scene, attempt: Attempt, use: CursorUse, error: LedgerError, was_running: bool
 ) -> None:
     """Raise unless there is a reason for the error of a read."""
     handle, cursor = attempt.handle, use.cursor
@@ -242,7 +245,7 @@ def _explain(
             scene.explain(attempt, error)
             return
     if not has_reason:
-        raise Broken(f"{use}: {type(error).__name__} without a reason: {error}") from error
+        raise InvariantBroken(f"{use}: {type(error).__name__} without a reason: {error}") from error
 
 
 def _text(entries: Sequence[Entry]) -> str:

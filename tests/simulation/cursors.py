@@ -17,11 +17,11 @@ from kledger.ledger import (
     Position,
     StorageFailed,
 )
-from tests.simulation.broken import check
+from tests.simulation.acknowledged_set import AcknowledgedSet
 from tests.simulation.cursor_model import CursorModel
+from tests.simulation.invariants import check
 from tests.simulation.log_model import HandleModel
-from tests.simulation.place import Place
-from tests.simulation.scene import Attempt, Scene, Use
+from tests.simulation.scene import Attempt, CursorUse, Scene
 
 NAMES = ("s", "t")
 PASSING_MAX = 3
@@ -81,14 +81,14 @@ def _opened(
     elif did_exist == {True}:
         model.reopened(handle, cursor)
     elif behind is None:
-        model.made(handle, cursor, [Place(EARLIEST)])
+        model.made(handle, cursor, [AcknowledgedSet(EARLIEST)])
     else:
         place = cursor.mark_delete_position
         positions = handle.positions()
         missed = [each for each in positions if place < each <= behind]
         check(not missed, f"{model}: begins at {place}, which is before the end")
         begins = [behind, *(each for each in positions if behind < each <= place), place]
-        model.made(handle, cursor, [Place(each.successor) for each in begins])
+        model.made(handle, cursor, [AcknowledgedSet(each.successor) for each in begins])
 
 
 def close_cursor(scene: Scene) -> None:
@@ -98,7 +98,7 @@ def close_cursor(scene: Scene) -> None:
         scene.start(f"{use} close", closing(scene, use, use.cursor.close))
 
 
-async def closing(scene: Scene, use: Use, make: Callable[[], Awaitable[None]]) -> None:
+async def closing(scene: Scene, use: CursorUse, make: Callable[[], Awaitable[None]]) -> None:
     """Close a cursor by `make`, perhaps behind a close that failed: what returns has written."""
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
@@ -195,7 +195,7 @@ async def _making(scene: Scene, handle: HandleModel, start: Position | None) -> 
     check(not attempt.was_lost, f"{handle}: a stale owner made a cursor")
     before = EARLIEST if start == EARLIEST else min(lac if start is None else start, lac).successor
     model = CursorModel(cursor.name)
-    model.made(handle, cursor, [Place(before)])
+    model.made(handle, cursor, [AcknowledgedSet(before)])
     handle.passing.append(model)
 
 
@@ -238,8 +238,8 @@ def check_cursors(handle: HandleModel) -> None:
         model.check(positions)
 
 
-def use_of(model: CursorModel) -> Use | None:
+def use_of(model: CursorModel) -> CursorUse | None:
     """Return a cursor as it is now; None without one."""
     if model.cursor is None or model.handle is None:
         return None
-    return Use(model, model.cursor, model.handle)
+    return CursorUse(model, model.cursor, model.handle)

@@ -9,7 +9,7 @@ Must not know: what the groups hold.
 from collections.abc import Callable
 
 from kledger.ledger.engine.base import CommitGroup
-from tests.simulation.broken import check
+from tests.simulation.invariants import check
 
 Place = tuple[int, int]
 

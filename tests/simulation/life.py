@@ -30,11 +30,11 @@ from tests.simulation import (
     whole,
     writing,
 )
-from tests.simulation.broken import Broken, check
-from tests.simulation.character import ledger_config
+from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.recovery import recover
 from tests.simulation.scene import PATIENCE_S, Scene
+from tests.simulation.seed_profile import ledger_config
 
 TASKS_MAX = 12
 OPENS = 0.3
@@ -119,15 +119,15 @@ class Life:
     def __init__(self, scene: Scene, ending: Ending) -> None:
         self._scene = scene
         self._ending = ending
-        random, character = scene.random, scene.character
+        random, profile = scene.random, scene.profile
         self._is_unsettled = False
         """Whether nobody knows what is there: the engine had failed when the store took it over."""
         self._crash_step: int | None = None
         if ending in {Ending.KILLED, Ending.POWER_CUT}:
-            self._crash_step = random.randrange(-1, character.steps)
-        names = [name for name in ACTIONS if character.shares or name not in SHARING]
+            self._crash_step = random.randrange(-1, profile.steps)
+        names = [name for name in ACTIONS if profile.shares or name not in SHARING]
         self._actions = [ACTIONS[name][0] for name in names]
-        self._weights = [character.favours[name] for name in names]
+        self._weights = [profile.favours[name] for name in names]
 
     async def run(self) -> None:
         """Live."""
@@ -135,8 +135,8 @@ class Life:
         self._maybe_crash(-1)
         whole.check_listing(scene.engine)
         scene.store = await scene.open_store()
-        await self._take_stock()
-        for step in range(scene.character.steps):
+        await self._compare_all()
+        for step in range(scene.profile.steps):
             if scene.store.is_fenced or self._is_unsettled:
                 break
             scene.step = step
@@ -147,9 +147,9 @@ class Life:
     async def _do_something(self) -> None:
         scene, random = self._scene, self._scene.random
         dice = random.random()
-        if dice < scene.character.calm:
+        if dice < scene.profile.calm:
             await self._be_calm()
-        elif dice < scene.character.calm + scene.character.takeovers:
+        elif dice < scene.profile.calm + scene.profile.takeovers:
             await self._take_over()
         elif (log := scene.ownerless()) is not None and random.random() < OPENS:
             changing.open_log(scene, log)
@@ -209,7 +209,7 @@ class Life:
         await scene.store.flush()
         whole.check_listing(scene.engine)
         check(
-            scene.store.cached_bytes <= scene.character.store.cache_bytes,
+            scene.store.cached_bytes <= scene.profile.store.cache_bytes,
             "the cache holds more than it may",
         )
         scene.faults.is_on = True
@@ -227,7 +227,7 @@ class Life:
         ids = {info.ledger_id for info in ml.ledgers}
         found = sum(info.ledger_id not in ids for info in infos)
         if found not in expected:
-            raise Broken(f"{handle}: a trim removed {found} ledgers, expected {expected}")
+            raise InvariantBroken(f"{handle}: a trim removed {found} ledgers, expected {expected}")
 
     async def _check_roll(self, handle: HandleModel) -> None:
         """With nothing else going on a rollover leaves a new, empty ledger, or nothing new."""
@@ -247,7 +247,7 @@ class Life:
 
     # Owners
 
-    async def _take_stock(self) -> None:
+    async def _compare_all(self) -> None:
         scene = self._scene
         scene.faults.is_on = False
         await recover(scene)
@@ -272,7 +272,7 @@ class Life:
             self._is_unsettled = True  # what was under way may be there, only a restart can tell
             return
         try:
-            await self._take_stock()
+            await self._compare_all()
         except Fenced:
             # A checkpoint of the store before was still under way, and failed.
             check(scene.engine.failure, "the new store was fenced without a reason")
@@ -301,7 +301,7 @@ class Life:
             await scene.store.put_rows([(b"put/0", b"last")])
         except Fenced:
             return
-        raise Broken("a store went on behind a failure that leaves an unknown state")
+        raise InvariantBroken("a store went on behind a failure that leaves an unknown state")
 
     async def _close(self) -> None:
         scene = self._scene

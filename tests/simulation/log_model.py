@@ -21,8 +21,8 @@ from kledger.ledger import (
     Position,
 )
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
-from tests.simulation.broken import Broken, check
 from tests.simulation.entries import Key
+from tests.simulation.invariants import InvariantBroken, check
 
 if TYPE_CHECKING:
     from tests.simulation.cursor_model import CursorModel
@@ -36,7 +36,7 @@ USABLE = {
 }
 
 
-class Fate(Enum):
+class WriteOutcome(Enum):
     """What is known of a write."""
 
     WAITING = "nobody was told yet"
@@ -56,7 +56,7 @@ class Write:
     data: bytes
     rows: Sequence[tuple[bytes, bytes | None]] = ()
     position: Position | None = None
-    fate: Fate = Fate.WAITING
+    outcome: WriteOutcome = WriteOutcome.WAITING
     keys: Sequence[Key] = ()
 
     def __str__(self) -> str:
@@ -211,12 +211,16 @@ def check_removal(
             continue
         remaining -= info.size
         if info.closed_ms is None:
-            raise Broken(f"{handle}: ledger {info.ledger_id} was removed while it was written to")
+            raise InvariantBroken(
+                f"{handle}: ledger {info.ledger_id} was removed while it was written to"
+            )
         if any(removal.covers(info) for removal in handle.removals):
             continue
         age_ms = now_ms - info.closed_ms
         if not any(_may_go(config, age_ms, remaining) for config in handle.configs):
-            raise Broken(f"{handle}: nobody let ledger {info.ledger_id} go, age {age_ms} ms")
+            raise InvariantBroken(
+                f"{handle}: nobody let ledger {info.ledger_id} go, age {age_ms} ms"
+            )
 
 
 def _may_go(config: ManagedLedgerConfig, age_ms: int, remaining: int) -> bool:

@@ -22,7 +22,7 @@ from types import CoroutineType
 from typing import Any, TypeVar, TypeVarTuple
 from weakref import WeakKeyDictionary
 
-from tests.simulation.broken import Broken
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.schedule import Schedule
 
 Arguments = TypeVarTuple("Arguments")
@@ -149,13 +149,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if (next_us := self._schedule.next_us) is not None:
             moments.append(next_us)
         if not moments:
-            raise Broken("nothing will ever happen again, and somebody still waits")
+            raise InvariantBroken("nothing will ever happen again, and somebody still waits")
         self._schedule.jump_to(min(moments))
 
     def _heard_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not self._is_over:
             error = context.get("exception")
-            self._schedule.interrupt(error or Broken(context["message"]))
+            self._schedule.interrupt(error or InvariantBroken(context["message"]))
 
 
 def _close(task: asyncio.Task[Any]) -> None:

@@ -7,7 +7,7 @@ Must not know: where entries come from.
 from dataclasses import dataclass
 
 from kledger.ledger import EARLIEST, LATEST, Entry, Fenced, InvalidPosition, LedgerError, Position
-from tests.simulation.broken import Broken, check
+from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import HandleModel
 from tests.simulation.reads import ReadModel
 from tests.simulation.scene import UNBOUNDED_WAITING, Attempt, Scene
@@ -89,7 +89,9 @@ async def _reading_one(scene: Scene, handle: HandleModel, position: Position) ->
         entry = await handle.ml.read_entry(position)
     except InvalidPosition:
         if position <= lac and log.between(position, position):
-            raise Broken(f"{handle}: {position} is there, but was called invalid") from None
+            raise InvariantBroken(
+                f"{handle}: {position} is there, but was called invalid"
+            ) from None
     except LedgerError as error:
         if position.ledger_id > log.gone_upto:
             scene.explain(attempt, error)
@@ -120,7 +122,9 @@ async def _finding(scene: Scene, handle: HandleModel, upto: Position) -> None:
         return
     newer = log.between(found.successor if found else EARLIEST, min(upto, lac))
     if newer:
-        raise Broken(f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} is there")
+        raise InvariantBroken(
+            f"{handle}: {found} is not the newest up to {upto}, {newer[-1]} is there"
+        )
 
 
 def find_before(scene: Scene) -> None:
@@ -146,9 +150,11 @@ async def _finding_before(scene: Scene, handle: HandleModel, time_ms: int) -> No
         return
     older = [each for each in known if model.time_of(log.data[each]) < time_ms]
     if older and (found is None or found < older[-1]):
-        raise Broken(f"{handle}: {found} is not the newest before {time_ms}, {older[-1]} is there")
+        raise InvariantBroken(
+            f"{handle}: {found} is not the newest before {time_ms}, {older[-1]} is there"
+        )
     if found in log.data and model.time_of(log.data[found]) >= time_ms:
-        raise Broken(f"{handle}: {found} is not of before {time_ms}")
+        raise InvariantBroken(f"{handle}: {found} is not of before {time_ms}")
 
 
 def ask_stale(scene: Scene) -> None:
@@ -164,7 +170,7 @@ def ask_stale(scene: Scene) -> None:
             ask()
         except LedgerError:
             continue
-        raise Broken(f"{handle}: a stale owner {what}")
+        raise InvariantBroken(f"{handle}: a stale owner {what}")
     scene.start(f"{handle} changes, stale", _changing_stale(handle))
 
 
@@ -175,12 +181,12 @@ async def _changing_stale(handle: HandleModel) -> None:
             await change()
         except LedgerError:
             continue
-        raise Broken(f"{handle}: a stale owner changed something")
+        raise InvariantBroken(f"{handle}: a stale owner changed something")
     try:
         await ml.read_entries(EARLIEST, 1)
     except Fenced:
         return
-    raise Broken(f"{handle}: a stale owner was served")
+    raise InvariantBroken(f"{handle}: a stale owner was served")
 
 
 def _begin(scene: Scene, handle: HandleModel, range_: _Range) -> ReadModel:
@@ -198,7 +204,7 @@ def _may_be_partial(scene: Scene, attempt: Attempt) -> bool:
     return (
         scene.faults.was_recent("read")
         or scene.may_be_lost(attempt)
-        or scene.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
+        or scene.profile.store.cold_reads_waiting_max < UNBOUNDED_WAITING
     )
 
 
@@ -209,4 +215,4 @@ def _text(entries: list[Entry]) -> str:
 
 
 def _never_called(position: Position, error: LedgerError | None) -> None:
-    raise Broken(f"a refused append was told {position} {error}")
+    raise InvariantBroken(f"a refused append was told {position} {error}")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kledger.ledger import Entry, Position
-from tests.simulation.broken import Broken
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.log_model import HandleModel
 from tests.simulation.store_model import StoreModel
 
@@ -52,36 +52,36 @@ class ReadModel:
             self.model.recognise(log, entry.position, entry.data)
         found = [entry.position for entry in entries]
         if found != sorted(set(found)):
-            raise Broken(f"{self}: out of order: {_text(found)}")
+            raise InvariantBroken(f"{self}: out of order: {_text(found)}")
         expected = log.between(self.start, min(self.upto, self.lac))
         is_complete = len(found) < self.count and self.bytes_max is None and not may_be_partial
         if not is_complete:
             expected = [each for each in expected if found and each <= found[-1]]
         missing = set(expected) - set(found)
         if missing:
-            raise Broken(f"{self}: missing {_text(sorted(missing))} in {_text(found)}")
+            raise InvariantBroken(f"{self}: missing {_text(sorted(missing))} in {_text(found)}")
         if self.bytes_max is not None and not found and not may_be_partial:
             self._check_nothing_there()
 
     def _check_limits(self, entries: Sequence[Entry]) -> None:
         if len(entries) > self.count:
-            raise Broken(f"{self}: {len(entries)} entries")
+            raise InvariantBroken(f"{self}: {len(entries)} entries")
         size = sum(entry.size for entry in entries)
         if self.bytes_max is not None and len(entries) > 1 and size > self.bytes_max:
-            raise Broken(f"{self}: {size} bytes")
+            raise InvariantBroken(f"{self}: {size} bytes")
 
     def _check_place(self, position: Position) -> None:
         if not self.start <= position <= self.upto:
-            raise Broken(f"{self}: {position} was not asked for")
+            raise InvariantBroken(f"{self}: {position} was not asked for")
         if position > self.handle.ml.last_confirmed_entry:
-            raise Broken(f"{self}: {position} is behind the last confirmed entry")
+            raise InvariantBroken(f"{self}: {position} is behind the last confirmed entry")
         if position.ledger_id <= self.gone_upto:
-            raise Broken(f"{self}: {position} had been removed before")
+            raise InvariantBroken(f"{self}: {position} had been removed before")
 
     def _check_nothing_there(self) -> None:
         """A limit of bytes never holds back the first entry."""
         if expected := self.handle.log.between(self.start, min(self.upto, self.lac)):
-            raise Broken(f"{self}: nothing, although {expected[0]} is there")
+            raise InvariantBroken(f"{self}: nothing, although {expected[0]} is there")
 
     def __str__(self) -> str:
         limits = f"count {self.count}, bytes {self.bytes_max}, upto {self.upto}"

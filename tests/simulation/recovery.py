@@ -17,9 +17,9 @@ from kledger.ledger import (
     ManagedLedgerConfig,
 )
 from tests.simulation import whole
-from tests.simulation.broken import Broken, check
 from tests.simulation.cursors import adopt_cursors, find_cursors
-from tests.simulation.log_model import Fate, HandleModel, LogModel, Write, check_removal
+from tests.simulation.invariants import InvariantBroken, check
+from tests.simulation.log_model import HandleModel, LogModel, Write, WriteOutcome, check_removal
 from tests.simulation.scene import Scene
 from tests.simulation.store_model import StoreModel, apply_rows
 
@@ -44,14 +44,14 @@ async def recover(scene: Scene) -> None:
         handle = model.opened(log, ml, ManagedLedgerConfig())
         await whole.check_log(model, handle, scene.random)
         if log is known:
-            find_cursors(handle, scene.character.store.cursor_ranges_max)
+            find_cursors(handle, scene.profile.store.cursor_ranges_max)
         else:
             adopt_cursors(handle)
     settle_stream(scene, store)
     whole.check_rows(model, store)
     for write in model.writes.values():
-        if write.fate in {Fate.WAITING, Fate.UNKNOWN}:
-            write.fate = Fate.REFUSED
+        if write.outcome in {WriteOutcome.WAITING, WriteOutcome.UNKNOWN}:
+            write.outcome = WriteOutcome.REFUSED
 
 
 async def accept_loss(scene: Scene) -> None:
@@ -75,7 +75,7 @@ async def accept_loss(scene: Scene) -> None:
                 log.keep(entry.position, entry.data)
                 write = model.write_of(entry.data)
                 if write is not None:
-                    write.fate = Fate.KEPT  # what was open is settled by what is there
+                    write.outcome = WriteOutcome.KEPT  # what was open is settled by what is there
             handle = model.opened(log, ml, ManagedLedgerConfig())
             await whole.check_log(model, handle, scene.random)
             adopt_cursors(handle)
@@ -102,7 +102,7 @@ def check_run(model: StoreModel, name: str, entries: Sequence[Entry]) -> None:
         is_its_own = write.log is not None and write.log.name == name and write.data == data
         check(is_its_own, f"{name} {position}: {write} does not belong here")
         check(write.position in {None, position}, f"{name} {position}: {write} has another place")
-        check(write.fate is not Fate.REFUSED, f"{name} {position}: {write} was refused")
+        check(write.outcome is not WriteOutcome.REFUSED, f"{name} {position}: {write} was refused")
     known = [entry.position for entry in entries if entry.position in had.data]
     if known:
         first = had.order.index(known[0])
@@ -118,7 +118,9 @@ def note_removed(scene: Scene, log: LogModel, before: HandleModel | None, listed
     infos = before.infos if before else ()
     removed = [info for info in infos if info.ledger_id in missing]
     if before is None or len(removed) < len(missing) or missing & set(_behind(infos, listed)):
-        raise Broken(f"{log.name}: ledgers {sorted(missing)} are gone, listed {sorted(listed)}")
+        raise InvariantBroken(
+            f"{log.name}: ledgers {sorted(missing)} are gone, listed {sorted(listed)}"
+        )
     total = sum(info.size for info in infos)
     check_removal(before, removed, total, scene.clock.now_ms())
     log.note_gone(missing)
@@ -140,8 +142,8 @@ def settle_stream(scene: Scene, store: LedgerStore) -> None:
     unknown, model.unknown = model.unknown, []
     entries = [write for write in unknown if _tells(model, write)]
     for earlier, later in pairwise(entries):
-        if later.fate is Fate.KEPT and earlier.fate is not Fate.KEPT:
-            raise Broken(f"{later} survived, {earlier} before it did not")
+        if later.outcome is WriteOutcome.KEPT and earlier.outcome is not WriteOutcome.KEPT:
+            raise InvariantBroken(f"{later} survived, {earlier} before it did not")
     found = {k: v for k, v in store.scan_rows() if k not in model.row_choices}
     rows, fits = dict(model.rows), False
     for end in range(len(unknown) + 1):
@@ -149,7 +151,7 @@ def settle_stream(scene: Scene, store: LedgerStore) -> None:
         if end < len(unknown):
             apply_rows(rows, unknown[end].rows)
     if not fits:
-        raise Broken(f"rows {found} are those of no moment, acknowledged {model.rows}")
+        raise InvariantBroken(f"rows {found} are those of no moment, acknowledged {model.rows}")
     model.rows = found
 
 
@@ -161,7 +163,7 @@ def _tells(model: StoreModel, write: Write) -> bool:
 def _may_end(model: StoreModel, unknown: list[Write], end: int) -> bool:
     """Tell whether the stream may have ended there, by the entries that are there."""
     return all(
-        (write.fate is Fate.KEPT) == (index < end)
+        (write.outcome is WriteOutcome.KEPT) == (index < end)
         for index, write in enumerate(unknown)
         if _tells(model, write)
     )

@@ -18,16 +18,16 @@ from kledger.ledger import (
     ResetInProgress,
     StorageFailed,
 )
-from tests.simulation.broken import Broken, check
-from tests.simulation.place import Place
-from tests.simulation.scene import Scene, Use
+from tests.simulation.acknowledged_set import AcknowledgedSet
+from tests.simulation.invariants import InvariantBroken, check
+from tests.simulation.scene import CursorUse, Scene
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class _RevisionTarget:
     """`next_read`: None where reading goes on where it was."""
 
-    place: Place
+    place: AcknowledgedSet
     next_read: Position | None
 
 
@@ -37,7 +37,7 @@ class _Call:
 
     what: str
     make: Callable[[], Awaitable[None]]
-    target: Callable[[], _Target]
+    target: Callable[[], _RevisionTarget]
 
 
 def rewind(scene: Scene) -> None:
@@ -73,7 +73,7 @@ def seek(scene: Scene) -> None:
 
 async def _setting(
     scene: Scene,
-    use: Use,
+    use: CursorUse,
     what: str,
     make: Callable[[], Awaitable[None]],
     begins: Callable[[], Position],
@@ -102,10 +102,10 @@ def skip(scene: Scene) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     count = scene.random.choice((1, 1, 2, 5, 1000))
 
-    def target() -> _Target:
-        owed = model.place.owed_of(handle.positions())[:count]
-        end = owed[-1] if len(owed) == count else handle.ml.last_confirmed_entry
-        return _Target(model.place.upto(end), None)
+    def target() -> _RevisionTarget:
+        unacknowledged = model.place.unacknowledged_of(handle.positions())[:count]
+        end = unacknowledged[-1] if len(unacknowledged) == count else handle.ml.last_confirmed_entry
+        return _RevisionTarget(model.place.upto(end), None)
 
     _revise(scene, use, _Call(f"skip {count}", lambda: cursor.skip(count), target))
 
@@ -117,8 +117,8 @@ def clear_backlog(scene: Scene) -> None:
         return
     model, cursor, ml = use.model, use.cursor, use.handle.ml
 
-    def target() -> _Target:
-        return _Target(model.place.upto(ml.last_confirmed_entry), None)
+    def target() -> _RevisionTarget:
+        return _RevisionTarget(model.place.upto(ml.last_confirmed_entry), None)
 
     _revise(scene, use, _Call("clear backlog", cursor.clear_backlog, target))
 
@@ -133,20 +133,22 @@ def reset(scene: Scene) -> None:
     position = random.choice((EARLIEST, LATEST, *(scene.position(handle.log) for _ in range(3))))
     is_forced = random.random() < 0.2
 
-    def target() -> _Target:
+    def target() -> _RevisionTarget:
         end = handle.ml.last_confirmed_entry.successor
         is_beyond = is_forced and position != LATEST
-        return _Target(Place(min(position, end)), position if is_beyond else min(position, end))
+        return _RevisionTarget(
+            AcknowledgedSet(min(position, end)), position if is_beyond else min(position, end)
+        )
 
     what = f"reset {position}{' by force' if is_forced else ''}"
     _revise(scene, use, _Call(what, lambda: cursor.reset(position, force=is_forced), target))
 
 
-def _revise(scene: Scene, use: Use, call: _Call) -> None:
+def _revise(scene: Scene, use: CursorUse, call: _Call) -> None:
     scene.start(f"{use} {call.what}", _revising(scene, use, call))
 
 
-async def _revising(scene: Scene, use: Use, call: _Call) -> None:
+async def _revising(scene: Scene, use: CursorUse, call: _Call) -> None:
     model, cursor, handle = use.model, use.cursor, use.handle
     model.follow()
     attempt, refusal = scene.attempt(handle), _refusal(use)
@@ -166,11 +168,11 @@ async def _revising(scene: Scene, use: Use, call: _Call) -> None:
     else:
         scene.note(f"{use} {call.what} done, {cursor.mark_delete_position}")
         if revision is None:
-            raise Broken(f"{use} {call.what}: was done, expected {refusal}")
+            raise InvariantBroken(f"{use} {call.what}: was done, expected {refusal}")
         model.end_revision(revision, happened=True)
 
 
-def _refusal(use: Use) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
+def _refusal(use: CursorUse) -> type[LedgerError] | tuple[type[LedgerError], ...] | None:
     """Return what a revision is refused with, None when it begins."""
     cursor, handle = use.cursor, use.handle
     if not handle.is_usable:
@@ -181,11 +183,11 @@ def _refusal(use: Use) -> type[LedgerError] | tuple[type[LedgerError], ...] | No
 
 
 def _check_refusal(
-    use: Use,
+    use: CursorUse,
     what: str,
     refusal: type[LedgerError] | tuple[type[LedgerError], ...] | None,
     error: LedgerError,
 ) -> None:
     is_going = isinstance(error, AlreadyClosed) and use.model.may_be_going
     if not is_going and (refusal is None or not isinstance(error, refusal)):
-        raise Broken(f"{use} {what}: {error!r}, expected {refusal}") from error
+        raise InvariantBroken(f"{use} {what}: {error!r}, expected {refusal}") from error

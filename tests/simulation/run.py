@@ -16,18 +16,18 @@ from random import Random
 from kledger.ledger import LedgerStore
 from kledger.ledger.engine.base import CommitGroup
 from kledger.runtime import containment, tasks
-from tests.simulation.broken import Broken
-from tests.simulation.character import Character, small_numbers
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.faults import Faults, InjectedFault
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.life import ACTIONS, Crash, Ending, Life
 from tests.simulation.log_model import LogModel
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.owed_watch import OwedWatch
+from tests.simulation.retention_watch import RetentionWatch
 from tests.simulation.scene import Scene
 from tests.simulation.schedule import Schedule
+from tests.simulation.seed_profile import SeedProfile, small_numbers
 from tests.simulation.store_model import StoreModel
 from tests.simulation.threads import simulated_threads
 
@@ -65,28 +65,30 @@ class Run:
         self.seed = seed
         self.trace: list[str] = []
         self._random = Random(f"{seed} what")
-        self._character = Character.drawn(self._random, ACTIONS)
-        self._schedule = Schedule(Random(f"{seed} when"), self._character.pace)
+        self._profile = SeedProfile.drawn(self._random, ACTIONS)
+        self._schedule = Schedule(Random(f"{seed} when"), self._profile.pace)
         self._clock = SimulatedClock(self._schedule)
-        rates = self._character.fault_rates
+        rates = self._profile.fault_rates
         self._faults = Faults(Random(f"{seed} faults"), rates, self._clock)
         self._disk = Disk()
-        self._sync = self._character.store.durability == "fsync"
+        self._sync = self._profile.store.durability == "fsync"
         self._model = StoreModel(self._disk, self._clock, sync=self._sync)
-        self._model.logs = {name: LogModel(name) for name in self._character.names}
-        self._watch = OwedWatch(is_known=self._model.is_cursor_known, is_taken=self._model.is_taken)
+        self._model.logs = {name: LogModel(name) for name in self._profile.names}
+        self._watch = RetentionWatch(
+            is_known=self._model.is_cursor_known, is_taken=self._model.is_taken
+        )
         self._disk.watch = self._see
         self._life = 0
         self._scene: Scene | None = None
 
     def go(self) -> Failure | None:
         """Live all lives; return what broke, if anything did."""
-        self._note(f"seed {self.seed}: {self._character}")
+        self._note(f"seed {self.seed}: {self._profile}")
         crashes = _Crashes(self._schedule.interrupt)
         for logger in FAULT_LOGGERS:
             logger.addHandler(crashes)
         try:
-            for life in range(self._character.lives):
+            for life in range(self._profile.lives):
                 self._life = life
                 self._live(self._random.choice(list(Ending)))
         except Exception as error:  # noqa: BLE001 - whatever it is, it breaks the run
@@ -128,14 +130,14 @@ class Run:
             self._disk,
             self._faults,
             self._schedule,
-            checkpoint_groups=self._character.checkpoint_groups,
-            resident=self._character.resident,
+            checkpoint_groups=self._profile.checkpoint_groups,
+            resident=self._profile.resident,
         )
 
         async def open_store() -> LedgerStore:
             store = LedgerStore.open(
                 None,
-                config=self._character.store,
+                config=self._profile.store,
                 clock=self._clock,
                 engine=engine,
                 threads=simulated_threads(self._schedule),
@@ -151,7 +153,7 @@ class Run:
             faults=self._faults,
             engine=engine,
             model=self._model,
-            character=self._character,
+            profile=self._profile,
             trace=self._note,
             open_store=open_store,
         )
@@ -160,7 +162,7 @@ class Run:
         """Look at what is written; what breaks here must not be taken for a failure of the disk."""
         try:
             self._watch.see(group)
-        except Broken as error:
+        except InvariantBroken as error:
             self._schedule.interrupt(error)
 
     def _note(self, text: str) -> None:
@@ -178,7 +180,7 @@ class _Crashes(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, InjectedFault):
             return
-        self._interrupt(error or Broken(record.getMessage()))
+        self._interrupt(error or InvariantBroken(record.getMessage()))
 
 
 @contextmanager

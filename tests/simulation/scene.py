@@ -27,16 +27,16 @@ from kledger.ledger import (
 )
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from tests.simulation.broken import Broken
-from tests.simulation.character import Character
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.entries import Key
 from tests.simulation.faults import Faults, InjectedFault
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.log_model import HandleModel, LogModel
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.schedule import Schedule
+from tests.simulation.seed_profile import SeedProfile
 from tests.simulation.store_model import StoreModel
 
 KEYS: tuple[Key, ...] = (b"a", b"b", b"c", None)
@@ -59,7 +59,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class CursorUse:
     """A cursor, as it was when something was about to be done with it."""
 
     model: CursorModel
@@ -95,7 +95,7 @@ class Scene:
     faults: Faults
     engine: SimulatedEngine
     model: StoreModel
-    character: Character
+    profile: SeedProfile
     trace: Callable[[str], None]
     open_store: Callable[[], Coroutine[Any, Any, LedgerStore]]
     store: LedgerStore = field(init=False)
@@ -126,21 +126,21 @@ class Scene:
 
     def log(self) -> LogModel:
         """Pick a managed ledger, whether or not it exists."""
-        return self.model.logs[self.random.choice(self.character.names)]
+        return self.model.logs[self.random.choice(self.profile.names)]
 
     def handle(self) -> HandleModel | None:
         """Pick an owner, None when that managed ledger has none."""
         handle = self.log().handle
         return None if handle is None or handle.is_stale or handle.is_losing else handle
 
-    def cursor(self) -> Use | None:
+    def cursor(self) -> CursorUse | None:
         """Pick a cursor of some owner, open or closed."""
         handle = self.handle()
         if handle is None:
             return None
         models = [*handle.log.cursors.values(), *handle.passing]
         uses = [
-            Use(model, model.cursor, handle)
+            CursorUse(model, model.cursor, handle)
             for model in models
             if model.cursor is not None and model.handle is handle and model.name != SHARED
         ]
@@ -149,7 +149,7 @@ class Scene:
     @property
     def is_paced(self) -> bool:
         """Whether acknowledgements return before they are durable."""
-        return self.character.store.cursor_persist_per_second is not None
+        return self.profile.store.cursor_persist_per_second is not None
 
     def ownerless(self) -> LogModel | None:
         """Pick a managed ledger that nobody has open, or is about to open."""
@@ -176,7 +176,7 @@ class Scene:
 
     def keys(self) -> list[Key]:
         """Draw the keys of a batch's records; none where entries are no batches."""
-        if not self.character.shares:
+        if not self.profile.shares:
             return []
         return self.random.choices(KEYS, k=self.random.choice((1, 1, 2, 3)))
 
@@ -192,7 +192,7 @@ class Scene:
 
     def _check_failed(self, handle: HandleModel) -> None:
         if not handle.ml.has_failed:
-            self.schedule.interrupt(Broken(f"{handle} goes on after a fault"))
+            self.schedule.interrupt(InvariantBroken(f"{handle} goes on after a fault"))
 
     # What takes time
 
@@ -202,7 +202,7 @@ class Scene:
         task = self.loop.create_task(work)
         self.tasks[task] = what
         task.add_done_callback(self._ended)
-        if self.random.random() < self.character.cancels:
+        if self.random.random() < self.profile.cancels:
             delay_us = self.schedule.work_us()
             self.loop.call_later(delay_us / 1e6, self._cancel, task)
 
@@ -212,13 +212,13 @@ class Scene:
             _, waiting = await asyncio.wait(list(self.tasks), timeout=PATIENCE_S)
             if waiting:
                 names = sorted(self.tasks[task] for task in waiting)
-                raise Broken(f"nobody will ever hear of: {', '.join(names)}")
+                raise InvariantBroken(f"nobody will ever hear of: {', '.join(names)}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         what = self.tasks.pop(task)
         if task.cancelled():
             if task not in self.cancelled and not self.is_over:
-                self.schedule.interrupt(Broken(f"cancelled by nobody: {what}"))
+                self.schedule.interrupt(InvariantBroken(f"cancelled by nobody: {what}"))
             self.note(f"cancelled: {what}")
         elif (error := task.exception()) is not None:
             self.schedule.interrupt(error)
@@ -245,7 +245,7 @@ class Scene:
             case Terminated():
                 has_reason = True in handle.log.ended
             case TooManyRequests():
-                has_reason = self.character.store.cold_reads_waiting_max < UNBOUNDED_WAITING
+                has_reason = self.profile.store.cold_reads_waiting_max < UNBOUNDED_WAITING
             case StorageFailed():
                 has_reason = self.faults.count > 0  # it may have been a while ago
             case Corrupt():
@@ -253,7 +253,9 @@ class Scene:
             case _:
                 has_reason = False
         if not has_reason:
-            raise Broken(f"{handle}: {type(error).__name__} without a reason: {error}") from error
+            raise InvariantBroken(
+                f"{handle}: {type(error).__name__} without a reason: {error}"
+            ) from error
 
     def may_be_lost(self, attempt: Attempt) -> bool:
         """Tell whether a handle may have lost its managed ledger since."""

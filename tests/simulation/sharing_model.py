@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kledger.ledger import Position
-from kledger.subscriptions.model import Delivery, Piece, SubscriptionType
+from kledger.subscriptions.model import Delivery, RecordMask, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
 from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
-from tests.simulation.broken import Broken
 from tests.simulation.cursor_model import CursorModel
 from tests.simulation.entries import Key
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.log_model import HandleModel
 from tests.simulation.store_model import StoreModel
 
@@ -81,7 +81,7 @@ class SharingModel:
         consumer.records.clear()
         self._may_go_back = True
 
-    def redeliver(self, consumer: ConsumerModel, pieces: Sequence[Piece] | None) -> None:
+    def redeliver(self, consumer: ConsumerModel, pieces: Sequence[RecordMask] | None) -> None:
         """Somebody wants records to come again: these, or all that it has."""
         self._may_go_back = True
         if pieces is None or consumer.type in SINGLE:
@@ -111,31 +111,33 @@ class SharingModel:
     def take(self, consumer: ConsumerModel, deliveries: Sequence[Delivery]) -> None:
         """Compare what a consumer is handed."""
         if consumer not in self.consumers or consumer.hold is None or consumer.hold.is_ended:
-            raise Broken(f"{self}: {consumer} gets something, and is not there any more")
+            raise InvariantBroken(f"{self}: {consumer} gets something, and is not there any more")
         if self.subscription.is_fenced or self.subscription.cursor.revision.is_running:
-            raise Broken(f"{self}: {consumer} gets something while the position is being set")
+            raise InvariantBroken(
+                f"{self}: {consumer} gets something while the position is being set"
+            )
         self.cursor.follow()  # whoever set the position may not have heard yet
         before: Position | None = None
         for each in deliveries:
             # Records of one entry come apart when some of them were handed out before.
             if consumer.permits <= 0 and each.position != before:
-                raise Broken(f"{self}: {consumer} gets {each.position} without a permit")
+                raise InvariantBroken(f"{self}: {consumer} gets {each.position} without a permit")
             self._take_one(consumer, each)
             before = each.position
 
     def _take_one(self, consumer: ConsumerModel, delivery: Delivery) -> None:
         position = delivery.position
         self._model.recognise(self.handle.log, position, bytes(delivery.data))
-        owed = self.owed_of(position)
+        unacknowledged = self.unacknowledged_of(position)
         count = len(self._keys_of(position))
         found = {(position, at) for at in indexes(delivery.records & ((1 << count) - 1))}
         what = f"{self}: {consumer} gets {position} {sorted(at for _, at in found)}"
-        if not found or not found <= owed:
-            raise Broken(f"{what}, owed is {sorted(at for _, at in owed)}")
+        if not found or not found <= unacknowledged:
+            raise InvariantBroken(f"{what}, owed is {sorted(at for _, at in unacknowledged)}")
         if delivery.redelivery_count and not found & self._given:
-            raise Broken(f"{what}, which nobody had, as handed out before")
+            raise InvariantBroken(f"{what}, which nobody had, as handed out before")
         if consumer.type in SINGLE:
-            self._check_single(what, position, found == owed)
+            self._check_single(what, position, found == unacknowledged)
         else:
             self._check_shared(what, consumer, found)
             self._check_limits(what, consumer, position)
@@ -148,14 +150,14 @@ class SharingModel:
     def _check_single(self, what: str, position: Position, is_whole: bool) -> None:
         """In order, without a gap; whoever begins anew begins with the first that is owed."""
         if not is_whole:
-            raise Broken(f"{what}, and not all that is owed of it")
+            raise InvariantBroken(f"{what}, and not all that is owed of it")
         before = [each for each in self._owed_positions() if each < position]
         begins = self._may_go_back and not before
         if not begins and (self._last is None or before[-1:] > [self._last]):
-            raise Broken(f"{what} behind {self._last}, owed before it: {before[-3:]}")
+            raise InvariantBroken(f"{what} behind {self._last}, owed before it: {before[-3:]}")
         if self._last is not None and position <= self._last:
             if not begins:
-                raise Broken(f"{what} behind {self._last}")
+                raise InvariantBroken(f"{what} behind {self._last}")
             self._may_go_back = False
         for consumer in self.consumers:
             consumer.records = {each for each in consumer.records if each[0] < position}
@@ -164,7 +166,7 @@ class SharingModel:
     def _check_shared(self, what: str, consumer: ConsumerModel, found: set[Record]) -> None:
         for other in self.consumers:
             if twice := found & other.records:
-                raise Broken(f"{what}, but {other} has {sorted(twice)}")
+                raise InvariantBroken(f"{what}, but {other} has {sorted(twice)}")
 
     def _check_limits(self, what: str, consumer: ConsumerModel, position: Position) -> None:
         """Who has as many as it may gets no more, but for the rest of an entry.
@@ -176,47 +178,51 @@ class SharingModel:
             for other in (consumer, *self.consumers)
         ]
         if 0 < consumer.unacked_max <= before[0]:
-            raise Broken(f"{what}, and has {before[0]} of {consumer.unacked_max}")
+            raise InvariantBroken(f"{what}, and has {before[0]} of {consumer.unacked_max}")
         if 0 < self.unacked_max <= sum(before[1:]):
-            raise Broken(f"{what}, all together have {sum(before[1:])} of {self.unacked_max}")
+            raise InvariantBroken(
+                f"{what}, all together have {sum(before[1:])} of {self.unacked_max}"
+            )
 
     def _check_keys(self, what: str, consumer: ConsumerModel, found: set[Record]) -> None:
         """Nobody else has, and nobody lacks, a record of a key from before."""
         keys = {self._key_of(each) for each in found} - {None}
         newest = max(found)
         for position in self._owed_positions():
-            for each in sorted(self.owed_of(position)):
+            for each in sorted(self.unacknowledged_of(position)):
                 key = self._key_of(each)
                 if key not in keys or each >= newest or each in found | consumer.records:
                     continue
                 if any(self._key_of(later) == key and later > each for later in found):
-                    raise Broken(f"{what} before {each} of the key {key!r}")
+                    raise InvariantBroken(f"{what} before {each} of the key {key!r}")
 
     # What is owed
 
-    def owed_of(self, position: Position) -> set[Record]:
+    def unacknowledged_of(self, position: Position) -> set[Record]:
         """Return the records of an entry that are not acknowledged."""
         place = self.cursor.place
-        if not place.owes(position):
+        if not place.is_unacknowledged(position):
             return set()
         left = place.records_of(position)
         return {
             (position, at) for at in (range(len(self._keys_of(position))) if left is None else left)
         }
 
-    def owed(self) -> set[Record]:
+    def unacknowledged(self) -> set[Record]:
         """Return every record that is not acknowledged."""
-        return {each for position in self._owed_positions() for each in self.owed_of(position)}
+        return {
+            each for position in self._owed_positions() for each in self.unacknowledged_of(position)
+        }
 
     def _owed_positions(self) -> list[Position]:
-        return self.cursor.place.owed_of(self.handle.positions())
+        return self.cursor.place.unacknowledged_of(self.handle.positions())
 
     def size_of(self, position: Position) -> int:
         """Return how many records an entry has."""
         return len(self._keys_of(position))
 
     def _owes(self, record: Record) -> bool:
-        return record in self.owed_of(record[0])
+        return record in self.unacknowledged_of(record[0])
 
     def _key_of(self, record: Record) -> Key:
         position, at = record

@@ -21,16 +21,16 @@ from kledger.ledger import (
     StorageFailed,
 )
 from kledger.ledger.engine.base import Row
-from tests.simulation.broken import Broken, check
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.disk import Disk
 from tests.simulation.entries import Key, batch, plain, serial_of
+from tests.simulation.invariants import InvariantBroken, check
 from tests.simulation.log_model import (
-    Fate,
     HandleModel,
     LogModel,
     Removal,
     Write,
+    WriteOutcome,
     check_removal,
 )
 
@@ -83,29 +83,35 @@ class StoreModel:
             check(not handle.is_stale, f"{handle}: a stale owner appended at {position}")
             check(handle.log.ended != {True}, f"{handle}: {position} is behind the end")
             if handle.submitted is not None and position <= handle.submitted:
-                raise Broken(f"{handle}: {position} was given out behind {handle.submitted}")
+                raise InvariantBroken(
+                    f"{handle}: {position} was given out behind {handle.submitted}"
+                )
             if handle.log.order and position <= handle.log.order[-1]:
-                raise Broken(f"{handle}: {position} was given out, {handle.log.order[-1]} is there")
+                raise InvariantBroken(
+                    f"{handle}: {position} was given out, {handle.log.order[-1]} is there"
+                )
             handle.submitted = position
         self.stream.append(write)
 
     def told(self, write: Write, position: Position | None, error: LedgerError | None) -> None:
         """The caller of a write of the stream hears what became of it."""
         if not self.stream or self.stream[0] is not write:
-            raise Broken(f"{write}: told out of order or twice, waiting: {self._first_waiting()}")
+            raise InvariantBroken(
+                f"{write}: told out of order or twice, waiting: {self._first_waiting()}"
+            )
         self.stream.popleft()
         if position is not None and position != write.position:
-            raise Broken(f"{write}: told of {position}, was given {write.position}")
+            raise InvariantBroken(f"{write}: told of {position}, was given {write.position}")
         if error is None:
             self._kept(write)
         elif isinstance(error, StorageFailed):
-            write.fate = Fate.REFUSED
+            write.outcome = WriteOutcome.REFUSED
             self.forget_submitted(write)
         elif isinstance(error, Fenced):
-            write.fate = Fate.UNKNOWN
+            write.outcome = WriteOutcome.UNKNOWN
             self.unknown.append(write)
         else:
-            raise Broken(f"{write}: failed with {error!r}")
+            raise InvariantBroken(f"{write}: failed with {error!r}")
 
     def forget_submitted(self, write: Write) -> None:
         """After a failure ids go on behind the last confirmed entry."""
@@ -113,7 +119,7 @@ class StoreModel:
             write.handle.submitted = None
 
     def _kept(self, write: Write) -> None:
-        write.fate = Fate.KEPT
+        write.outcome = WriteOutcome.KEPT
         apply_rows(self.rows, write.rows)
         handle, position = write.handle, write.position
         if handle is None or position is None:
@@ -122,7 +128,9 @@ class StoreModel:
         self.check_safe(handle, position)
         lac = handle.ml.last_confirmed_entry
         if lac != position:
-            raise Broken(f"{handle}: told of {position}, but the last confirmed entry is {lac}")
+            raise InvariantBroken(
+                f"{handle}: told of {position}, but the last confirmed entry is {lac}"
+            )
         handle.log.keep(position, write.data)
         cached = None
         if handle.ml.state not in UNREADABLE:
@@ -130,28 +138,30 @@ class StoreModel:
         if cached is not None and [(position, write.data)] != [
             (e.position, e.data) for e in cached
         ]:
-            raise Broken(f"{handle}: told of {position}, but it cannot be read: {cached}")
+            raise InvariantBroken(f"{handle}: told of {position}, but it cannot be read: {cached}")
 
     def check_safe(self, handle: HandleModel, position: Position) -> None:
         """What was confirmed survives what the durability promises."""
         if not self._disk.is_safe(*position, sync=self._sync):
-            raise Broken(f"{handle}: {position} is confirmed, but not as durable as promised")
+            raise InvariantBroken(
+                f"{handle}: {position} is confirmed, but not as durable as promised"
+            )
 
     def added(self, write: Write, position: Position) -> None:
         """The caller of `add_entry` was told a position."""
         handle = write.handle
         assert handle is not None
         if handle.is_stale and position > handle.lac:
-            raise Broken(f"{handle}: a stale owner added {position}")
+            raise InvariantBroken(f"{handle}: a stale owner added {position}")
         if write.position not in {None, position}:
-            raise Broken(f"{write}: was seen at {write.position}, told of {position}")
+            raise InvariantBroken(f"{write}: was seen at {write.position}, told of {position}")
         self.check_safe(handle, position)
         self.seen(write, position)
 
     def seen(self, write: Write, position: Position) -> None:
         """A write that is not in the stream has got its place."""
         write.position = position
-        write.fate = Fate.KEPT
+        write.outcome = WriteOutcome.KEPT
         assert write.log is not None
         write.log.keep(position, write.data)
 
@@ -160,17 +170,23 @@ class StoreModel:
         known = log.data.get(position)
         if known is not None:
             if known != data:
-                raise Broken(f"{log.name} {position}: read {data[:20]!r}, expected {known[:20]!r}")
+                raise InvariantBroken(
+                    f"{log.name} {position}: read {data[:20]!r}, expected {known[:20]!r}"
+                )
             return
         write = self.write_of(data)
         if write is None or write.data != data or write.log is not log:
-            raise Broken(f"{log.name} {position}: read {data[:20]!r}, which nobody wrote there")
-        if write.fate is Fate.REFUSED or write.fate is Fate.KEPT:
-            raise Broken(f"{log.name} {position}: {write} is there, but was {write.fate.name}")
+            raise InvariantBroken(
+                f"{log.name} {position}: read {data[:20]!r}, which nobody wrote there"
+            )
+        if write.outcome is WriteOutcome.REFUSED or write.outcome is WriteOutcome.KEPT:
+            raise InvariantBroken(
+                f"{log.name} {position}: {write} is there, but was {write.outcome.name}"
+            )
         if write.position not in {None, position}:
-            raise Broken(f"{log.name} {position}: {write} belongs to {write.position}")
-        if write.fate is Fate.WAITING and write in self.stream:
-            raise Broken(f"{log.name} {position}: {write} is read, but not acknowledged")
+            raise InvariantBroken(f"{log.name} {position}: {write} belongs to {write.position}")
+        if write.outcome is WriteOutcome.WAITING and write in self.stream:
+            raise InvariantBroken(f"{log.name} {position}: {write} is read, but not acknowledged")
         self.seen(write, position)
 
     def time_of(self, data: bytes) -> int:
@@ -204,7 +220,7 @@ class StoreModel:
         """The new owner sees everything that was acknowledged, and nothing beyond it."""
         present = handle.log.present()
         if present and handle.lac < present[-1]:
-            raise Broken(
+            raise InvariantBroken(
                 f"{handle}: {present[-1]} was acknowledged, the new owner has {handle.lac}"
             )
 
@@ -213,7 +229,9 @@ class StoreModel:
         ml, log = handle.ml, handle.log
         lac, infos = ml.last_confirmed_entry, ml.ledgers
         if lac < handle.lac:
-            raise Broken(f"{handle}: the last confirmed entry went from {handle.lac} to {lac}")
+            raise InvariantBroken(
+                f"{handle}: the last confirmed entry went from {handle.lac} to {lac}"
+            )
         if lac != handle.lac:
             check(not handle.is_stale, f"{handle}: a stale owner confirmed {lac}")
             self.check_safe(handle, lac)
@@ -226,7 +244,7 @@ class StoreModel:
                 check_removal(handle, removed, total, self._clock.now_ms())
                 log.note_gone(info.ledger_id for info in removed if info.entries)
                 if any(info.ledger_id <= log.gone_upto and info.entries for info in infos):
-                    raise Broken(f"{handle}: a ledger was removed out of the middle")
+                    raise InvariantBroken(f"{handle}: a ledger was removed out of the middle")
         handle.lac, handle.infos = lac, infos
 
     def observe_all(self) -> None:
@@ -239,7 +257,7 @@ class StoreModel:
         """A row of the stream is there exactly if its write was acknowledged."""
         found, expected = store.get_row(key), self.rows.get(key)
         if found != expected:
-            raise Broken(f"row {key!r}: found {found!r}, expected {expected!r}")
+            raise InvariantBroken(f"row {key!r}: found {found!r}, expected {expected!r}")
 
     # What cursors owe
 
@@ -258,7 +276,7 @@ class StoreModel:
         """The process ends, or the store has a successor: who still waits is never told."""
         while self.stream:
             write = self.stream.popleft()
-            write.fate = Fate.UNKNOWN
+            write.outcome = WriteOutcome.UNKNOWN
             self.unknown.append(write)
         for log in self.logs.values():
             if log.handle is not None:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kledger.ledger import EARLIEST, LedgerStore, ManagedLedgerConfig, Position
+from tests.simulation.acknowledged_set import AcknowledgedSet
 from tests.simulation.cursor_model import CursorModel, Revision
 from tests.simulation.log_model import HandleModel, LogModel
-from tests.simulation.place import Place
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ async def read_through(store: LedgerStore) -> CursorModel:
     config, lac = ManagedLedgerConfig(), ml.last_confirmed_entry
     handle = HandleModel(1, LogModel("a"), ml, [config], lac, tuple(ml.ledgers))
     model = CursorModel("c")
-    model.made(handle, await ml.open_cursor("c", initial=EARLIEST), [Place(EARLIEST)])
+    model.made(handle, await ml.open_cursor("c", initial=EARLIEST), [AcknowledgedSet(EARLIEST)])
     model.read_from(lac.successor)
     return model
 
 
 def reset_unheard(model: CursorModel) -> Revision:
     """Reset it to the first entry, where it stands; its caller has not heard of the end."""
-    revision = model.begin_revision(Place(EARLIEST), EARLIEST, lambda: True)
+    revision = model.begin_revision(AcknowledgedSet(EARLIEST), EARLIEST, lambda: True)
     model.follow()
     return revision
 
@@ -43,7 +43,7 @@ async def test_both_places_are_right_until_the_caller_hears(store: LedgerStore) 
     model = await read_through(store)
     behind = model.next_read
     reset_unheard(model)
-    assert (EARLIEST, behind) == (model.next_read, model.owed_from)
+    assert (EARLIEST, behind) == (model.next_read, model.unacknowledged_from)
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -51,7 +51,7 @@ async def test_the_caller_tells_where_reading_goes_on(store: LedgerStore, happen
     model = await read_through(store)
     expected = EARLIEST if happened else model.next_read
     model.end_revision(reset_unheard(model), happened=happened)
-    assert (expected, expected) == (model.next_read, model.owed_from)
+    assert (expected, expected) == (model.next_read, model.unacknowledged_from)
 
 
 @pytest.mark.parametrize("happened", [True, False])
@@ -60,7 +60,7 @@ async def test_a_read_before_the_caller_hears_tells_it_too(
 ) -> None:
     model = await read_through(store)
     revision = reset_unheard(model)
-    read_upto = Position(model.owed_from.ledger_id, 1)
+    read_upto = Position(model.unacknowledged_from.ledger_id, 1)
     model.read_from(read_upto)
     model.end_revision(revision, happened=happened)
-    assert (read_upto, read_upto) == (model.next_read, model.owed_from)
+    assert (read_upto, read_upto) == (model.next_read, model.unacknowledged_from)

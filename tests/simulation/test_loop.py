@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from tests.simulation.broken import Broken
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.invariants import InvariantBroken
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.schedule import Pace, Schedule
 from tests.simulation.threads import SimulatedPool
@@ -136,7 +136,7 @@ def test_waiting_for_what_never_comes_is_broken() -> None:
     async def main() -> None:
         await loop.create_future()
 
-    with pytest.raises(Broken, match="nothing will ever happen"):
+    with pytest.raises(InvariantBroken, match="nothing will ever happen"):
         loop.run(main())
     loop.end()
 

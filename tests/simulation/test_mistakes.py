@@ -19,26 +19,26 @@ from kledger.ledger import (
     LedgerState,
     ManagedLedger,
     Position,
-    opening,
-    retention_plan,
+    recovery,
 )
-from kledger.ledger.committer import Committer
+from kledger.ledger.commits.committer import Committer
+from kledger.ledger.commits.operations import Operation, Row, RowsSubmitter, Submitter
 from kledger.ledger.cursors.cursor_changes import CursorChanges
 from kledger.ledger.cursors.cursor_reads import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_writer import CursorWriter
 from kledger.ledger.engine.base import StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
-from kledger.ledger.entry_cache import EntryCache
-from kledger.ledger.operations import Operation, Row, RowsTicket, Submitter
-from kledger.ledger.records import LedgerRecord
+from kledger.ledger.metadata import retention_plan
+from kledger.ledger.metadata.records import LedgerRecord
+from kledger.ledger.reads.entry_cache import EntryCache
 from kledger.runtime.listeners import Listeners
 from kledger.runtime.timers import TimerHandle
-from kledger.subscriptions.consumer_state import ConsumerState
-from kledger.subscriptions.dispatcher import Dispatcher
-from kledger.subscriptions.model import Piece
-from kledger.subscriptions.replay_queue_state import SlotQueue
-from kledger.subscriptions.sharing_state import SharingState
+from kledger.subscriptions.dispatch.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
+from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
+from kledger.subscriptions.dispatch.replay_queue_state import KeyHashQueues
+from kledger.subscriptions.model import RecordMask
 from kledger.subscriptions.subscription import Subscription
 from tests.simulation.faults import InjectedFault
 from tests.simulation.run import Failure, simulation
@@ -60,8 +60,8 @@ class Mistake:
 def confirms_before_the_sync(committer: Committer) -> None:
     """A group is confirmed when it is on its way to the thread, not when it is back."""
     right_start(committer)
-    if flight := committer._flight:
-        operations, flight.operations = flight.operations, []
+    if batch := committer._batch_in_flight:
+        operations, batch.operations = batch.operations, []
         committer._confirm(operations)
 
 
@@ -70,7 +70,7 @@ def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> 
     _, position, size, data, done = operation
     done(position, None)
     ml._list.advance(position, size)
-    ml._run.append(data)
+    ml._cached_ledger.append(data)
 
 
 def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
@@ -83,14 +83,14 @@ def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
 
 
 def removes_data_first(
-    committer: Committer, ticket: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
+    committer: Committer, submitter: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
 ) -> None:
     """The data of a ledger goes in a group of its own, before the list without it is written."""
     if dropped := list(drops):
-        right_submit_ticket(committer, RowsTicket(lambda error: None), (), dropped)
-        if committer._flight is None:
+        right_submit_for(committer, RowsSubmitter(lambda error: None), (), dropped)
+        if committer._batch_in_flight is None:
             committer._start()
-    right_submit_ticket(committer, ticket, rows)
+    right_submit_for(committer, submitter, rows)
 
 
 def keeps_the_cache(cache: EntryCache, ledger_id: int) -> None:
@@ -106,17 +106,17 @@ def believes_the_mark(engine: StorageEngine, mark: LedgerRecord, now_ms: int) ->
     return mark
 
 
-def tries_a_sync_again(committer: Committer, flight: Any, error: Exception | None) -> None:
+def tries_a_sync_again(committer: Committer, batch: Any, error: Exception | None) -> None:
     """A failed sync is taken for a failed write: its callers are told so, and the store goes on."""
     if isinstance(error, SyncFailed):
         error = StorageWriteFailed(str(error))
-    right_landed(committer, flight, error)
+    right_commit_finished(committer, batch, error)
 
 
 async def returns_before_it_is_durable(writer: CursorWriter) -> None:
     """Who acknowledges goes on while the row of the cursor is still on its way."""
     if writer._is_dirty:
-        writer._write_soon()
+        writer._write_this_tick()
 
 
 def trims_past_the_slowest(
@@ -126,9 +126,11 @@ def trims_past_the_slowest(
     return ledgers[:-1]
 
 
-def delivers_what_was_read_before(door: CursorStateRevisionController[Any], number: int) -> bool:
+def delivers_what_was_read_before(
+    revisions: CursorStateRevisionController[Any], number: int
+) -> bool:
     """A read looks whether a revision runs, and not whether one has ended meanwhile."""
-    return door.is_running
+    return revisions.is_running
 
 
 def leaves_the_progress(writer: CursorWriter) -> list[Row]:
@@ -149,7 +151,7 @@ def forgets_what_was_not_written(changes: CursorChanges) -> None:
 
 def moves_at_once(cursor: Cursor, target: CursorState, alongside: Callable[[], None] | None) -> Any:
     """A reset is true in memory before it is durable."""
-    cursor.state.become(target)
+    cursor.state.replace_with(target)
     return right_replace(cursor, target, alongside)
 
 
@@ -157,14 +159,16 @@ def sleeps_on(reads: CursorReads) -> None:
     """Nobody wakes who waits for entries."""
 
 
-def forgets_who_left(state: SharingState, number: int, pieces: Iterable[Piece]) -> None:
+def forgets_who_left(
+    state: MultipleConsumersState, number: int, pieces: Iterable[RecordMask]
+) -> None:
     """What a consumer had is not handed out again when it leaves, or asks for it."""
     for position, wanted in pieces:
         if records := state._pending.remove_of(number, position, wanted):
-            state._uncount(position, number, records)
+            state._release_count(position, number, records)
 
 
-def breaks_the_order_of_keys(queue: SlotQueue, slot: int, position: Position) -> bool:
+def breaks_the_order_of_keys(queue: KeyHashQueues, slot: int, position: Position) -> bool:
     """Nobody asks whether a record of the same key waits before another one."""
     return True
 
@@ -177,7 +181,7 @@ def hands_out_whole_entries(dispatcher: Dispatcher, entries: Any) -> dict[Positi
 def acknowledges_in_memory(cursor: Cursor) -> Any:
     """A consumer goes on before the cursor is durable."""
     if cursor.writer is not None:
-        cursor.writer._write_soon()
+        cursor.writer._write_this_tick()
     return asyncio.sleep(0)
 
 
@@ -211,31 +215,31 @@ def goes_on_after_a_fault(ml: ManagedLedger, error: Exception) -> None:
 right_start = Committer._start
 right_delete_cursor = CursorWriter.delete
 right_replace = Cursor._replace
-right_submit_ticket = Committer.submit_ticket
-right_landed = Committer._landed
+right_submit_for = Committer.submit_for
+right_commit_finished = Committer._commit_finished
 
 MISTAKES = (
     Mistake(Committer, "_start", confirms_before_the_sync, seeds=10),
     Mistake(ManagedLedger, "confirm", tells_before_the_reader_may_see, seeds=10),
     Mistake(ManagedLedger, "revert", keeps_ids_after_a_failure, seeds=50),
-    Mistake(Committer, "submit_ticket", removes_data_first, seeds=500),
+    Mistake(Committer, "submit_for", removes_data_first, seeds=500),
     Mistake(EntryCache, "drop", keeps_the_cache, seeds=1000),
     Mistake(ManagedLedger, "fence", lets_a_stale_owner_go_on, seeds=10),
-    Mistake(opening, "_count", believes_the_mark, seeds=10),
-    Mistake(Committer, "_landed", tries_a_sync_again, seeds=500),
+    Mistake(recovery, "_count", believes_the_mark, seeds=10),
+    Mistake(Committer, "_commit_finished", tries_a_sync_again, seeds=500),
     Mistake(CursorWriter, "settle", returns_before_it_is_durable, seeds=200),
     Mistake(retention_plan, "_before_boundary", trims_past_the_slowest, seeds=50),
     Mistake(CursorStateRevisionController, "is_outdated", delivers_what_was_read_before, seeds=50),
     Mistake(CursorWriter, "delete", leaves_the_progress, seeds=200),
     Mistake(CursorRowsState, "begin_whole", repeats_a_generation, seeds=50),
-    Mistake(CursorChanges, "demand_whole", forgets_what_was_not_written, seeds=500),
+    Mistake(CursorChanges, "require_whole_row", forgets_what_was_not_written, seeds=500),
     Mistake(Cursor, "_replace", moves_at_once, seeds=50),
     Mistake(CursorReads, "wake", sleeps_on, seeds=50),
-    Mistake(SharingState, "_give_back", forgets_who_left, seeds=500),
-    Mistake(SlotQueue, "is_first", breaks_the_order_of_keys, seeds=1000),
-    Mistake(Dispatcher, "_owed", hands_out_whole_entries, seeds=50),
+    Mistake(MultipleConsumersState, "_give_back", forgets_who_left, seeds=500),
+    Mistake(KeyHashQueues, "is_first", breaks_the_order_of_keys, seeds=1000),
+    Mistake(Dispatcher, "_remaining", hands_out_whole_entries, seeds=50),
     Mistake(Cursor, "wait_durable", acknowledges_in_memory, seeds=200),
-    Mistake(ConsumerState, "took", forgets_to_count, seeds=50),
+    Mistake(ConsumerState, "count_delivered", forgets_to_count, seeds=50),
     Mistake(Listeners, "notify", lets_a_listener_keep_others_from_hearing, seeds=50),
     Mistake(TimerHandle, "fire", lets_a_timer_end_all_timers, seeds=200),
     Mistake(Subscription, "close_after_fault", stays_open_after_a_fault, seeds=200),

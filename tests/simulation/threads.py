@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kledger.ledger.commit_thread import Land
+from kledger.ledger.commits.commit_thread import CommitFinished
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
-from kledger.ledger.threads import StoreThreads
 from kledger.runtime.blocking import Arguments, Result
 from tests.simulation.engine import SimulatedEngine
 from tests.simulation.schedule import Event, Schedule
@@ -28,15 +28,15 @@ def simulated_threads(schedule: Schedule) -> StoreThreads:
     """Return what `LedgerStore.open` takes."""
 
     def start_commits(
-        engine: StorageEngine, *, sync: bool, land: Land[Token]
+        engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
     ) -> SimulatedCommitThread[Token]:
         assert isinstance(engine, SimulatedEngine)
-        return SimulatedCommitThread(schedule, engine, sync=sync, land=land)
+        return SimulatedCommitThread(schedule, engine, sync=sync, on_finished=on_finished)
 
     def make_pool() -> SimulatedPool:
         return SimulatedPool(schedule)
 
-    return StoreThreads(pool=make_pool, long_calls=make_pool, commits=start_commits)
+    return StoreThreads(pool=make_pool, compute_pool=make_pool, commits=start_commits)
 
 
 class _Job:
@@ -59,11 +59,11 @@ class _Job:
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
             settle = partial(self._set_exception, error)
 
-        def land() -> None:
+        def on_finished() -> None:
             landed(self)
             self.future.get_loop().call_soon_threadsafe(settle)
 
-        self.event = self._schedule.work(land)
+        self.event = self._schedule.work(on_finished)
 
     def _set_result(self, result: object) -> None:
         if not self.future.done():
@@ -92,7 +92,7 @@ class SimulatedPool:
         self._begin()
         return await future
 
-    def give_way(self) -> None:
+    def yield_gil(self) -> None:
         """Work in a schedule is done in one moment."""
 
     def close(self) -> None:
@@ -117,12 +117,17 @@ class SimulatedCommitThread(Generic[Token]):
     """A `CommitRunner`: writes, syncs and tells, each at a moment of its own."""
 
     def __init__(
-        self, schedule: Schedule, engine: SimulatedEngine, *, sync: bool, land: Land[Token]
+        self,
+        schedule: Schedule,
+        engine: SimulatedEngine,
+        *,
+        sync: bool,
+        on_finished: CommitFinished[Token],
     ) -> None:
         self._schedule = schedule
         self._engine = engine
         self._sync = sync
-        self._land = land
+        self._land = on_finished
         self._queue: deque[tuple[CommitGroup, Token]] = deque()
         self._has_begun = False
         self._event: Event | None = None

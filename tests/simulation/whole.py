@@ -17,12 +17,12 @@ from kledger.ledger import (
     LedgerStore,
     Position,
     TooManyRequests,
-    keys,
 )
-from kledger.ledger.records import decode_ledger, decode_managed_ledger
-from tests.simulation.broken import Broken, check
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.records import decode_ledger, decode_managed_ledger
 from tests.simulation.engine import SimulatedEngine
-from tests.simulation.log_model import Fate, HandleModel
+from tests.simulation.invariants import InvariantBroken, check
+from tests.simulation.log_model import HandleModel, WriteOutcome
 from tests.simulation.store_model import StoreModel
 
 NEIGHBOURS_MAX = 10
@@ -60,23 +60,23 @@ async def check_log(model: StoreModel, handle: HandleModel, random: Random) -> N
         model.recognise(log, entry.position, entry.data)
     found, present = [entry.position for entry in entries], log.present()
     if found != present:
-        raise Broken(f"{handle}: found {_text(found)}, expected {_text(present)}")
+        raise InvariantBroken(f"{handle}: found {_text(found)}, expected {_text(present)}")
     counts: dict[int, list[int]] = {}
     for position, data in entries:
         ids = counts.setdefault(position.ledger_id, [0, 0])
         if position.entry_id != ids[0]:
-            raise Broken(f"{handle}: {position} where entry {ids[0]} should be")
+            raise InvariantBroken(f"{handle}: {position} where entry {ids[0]} should be")
         ids[0] += 1
         ids[1] += len(data)
     listed = {info.ledger_id: [info.entries, info.size] for info in infos if info.entries}
     if listed != counts:
-        raise Broken(f"{handle}: listed {listed}, read {counts}")
+        raise InvariantBroken(f"{handle}: listed {listed}, read {counts}")
     check(ml.number_of_entries(EARLIEST, LATEST) == len(found), f"{handle}: counts wrongly")
     check(ml.total_size == sum(size for _, size in counts.values()), f"{handle}: wrong size")
     if any(not info.entries for info in infos[:-1]):
-        raise Broken(f"{handle}: an empty ledger is left behind")
+        raise InvariantBroken(f"{handle}: an empty ledger is left behind")
     if found and ml.last_confirmed_entry != found[-1]:
-        raise Broken(f"{handle}: the last confirmed entry is {ml.last_confirmed_entry}")
+        raise InvariantBroken(f"{handle}: the last confirmed entry is {ml.last_confirmed_entry}")
     _check_neighbours(handle, found)
     _check_end(handle)
     _check_properties(handle)
@@ -107,15 +107,17 @@ def _check_properties(handle: HandleModel) -> None:
     for key in found.keys() | log.properties.keys():
         choices = log.properties.get(key, {None})
         if found.get(key) not in choices:
-            raise Broken(f"{handle}: property {key} is {found.get(key)}, expected {choices}")
+            raise InvariantBroken(
+                f"{handle}: property {key} is {found.get(key)}, expected {choices}"
+            )
         log.properties[key] = {found.get(key)}
 
 
 def _check_adds(handle: HandleModel) -> None:
     """What was added through one handle lies in the order of the calls."""
-    places = [write.position for write in handle.adds if write.fate is Fate.KEPT]
+    places = [write.position for write in handle.adds if write.outcome is WriteOutcome.KEPT]
     if places != sorted(position for position in places if position):
-        raise Broken(f"{handle}: added out of order: {places}")
+        raise InvariantBroken(f"{handle}: added out of order: {places}")
 
 
 def check_rows(model: StoreModel, store: LedgerStore) -> None:
@@ -127,7 +129,7 @@ def check_rows(model: StoreModel, store: LedgerStore) -> None:
             check(value in choices, f"row {key!r}: found {value!r}, expected one of {choices}")
             model.row_choices[key] = {value}
     if found != model.rows:
-        raise Broken(f"rows: found {found}, expected {model.rows}")
+        raise InvariantBroken(f"rows: found {found}, expected {model.rows}")
 
 
 def check_names(model: StoreModel, store: LedgerStore) -> None:
@@ -150,18 +152,20 @@ def check_listing(engine: SimulatedEngine) -> None:
     rows = engine.scan(keys.ledger_range(0)[0], keys.ledger_range((1 << 64) - 2)[1])
     orphans = {keys.ledger_id_in(key) for key, _ in rows} - set(listed)
     if orphans:
-        raise Broken(f"ledgers {sorted(orphans)} belong to no managed ledger")
+        raise InvariantBroken(f"ledgers {sorted(orphans)} belong to no managed ledger")
     if cursors != sum(len(engine.scan(kind, keys.successor(kind))) for kind in (b"k", b"p", b"d")):
-        raise Broken("rows of cursors belong to no managed ledger")
+        raise InvariantBroken("rows of cursors belong to no managed ledger")
     stored = engine.stored_entries()
     if unlisted := sorted(set(stored) - set(listed)):
-        raise Broken(f"ledgers {unlisted} have data, but are not listed")
+        raise InvariantBroken(f"ledgers {unlisted} have data, but are not listed")
     for ledger_id, record in listed.items():
         ids = stored.get(ledger_id, [])
         if ids != list(range(len(ids))) or len(ids) < record.entries:
-            raise Broken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
+            raise InvariantBroken(f"ledger {ledger_id} has {ids}, its record says {record.entries}")
         if record.closed_ms and len(ids) > record.entries:
-            raise Broken(f"ledger {ledger_id} goes on behind its end {record.entries}: {ids}")
+            raise InvariantBroken(
+                f"ledger {ledger_id} goes on behind its end {record.entries}: {ids}"
+            )
 
 
 def _check_cursor_rows(engine: SimulatedEngine, managed_ledger_id: int) -> int:
@@ -171,7 +175,7 @@ def _check_cursor_rows(engine: SimulatedEngine, managed_ledger_id: int) -> int:
         for each in keys.cursor_ranges(managed_ledger_id)
     )
     if left := {*progress, *changes} - {*snapshots}:
-        raise Broken(f"progress of cursors {sorted(left)} is left, who are not there")
+        raise InvariantBroken(f"progress of cursors {sorted(left)} is left, who are not there")
     return len(snapshots) + len(progress) + len(changes)
 
 

@@ -7,8 +7,8 @@ Must not know: how the model checks it.
 from asyncio import CancelledError
 
 from kledger.ledger import AlreadyClosed, Fenced, LedgerError, Position, StorageFailed
-from tests.simulation.broken import check
-from tests.simulation.log_model import Fate, HandleModel, Write
+from tests.simulation.invariants import check
+from tests.simulation.log_model import HandleModel, Write, WriteOutcome
 from tests.simulation.scene import Scene
 
 SIZES = (0, 0, 5, 20, 60, 260)
@@ -46,7 +46,7 @@ def append_one(scene: Scene, handle: HandleModel) -> None:
     try:
         position = handle.ml.append_nowait(write.data, 1, scene.clock.now_ms(), done, rows)
     except LedgerError as error:
-        write.fate = Fate.REFUSED
+        write.outcome = WriteOutcome.REFUSED
         scene.explain(attempt, error)
         scene.note(f"{handle} refused {write}: {error}")
     else:
@@ -69,15 +69,18 @@ async def _adding(scene: Scene, handle: HandleModel, write: Write) -> None:
     try:
         position = await handle.ml.add_entry(write.data)
     except CancelledError:
-        if write.fate is Fate.WAITING:
-            write.fate = Fate.UNKNOWN
+        if write.outcome is WriteOutcome.WAITING:
+            write.outcome = WriteOutcome.UNKNOWN
         raise
     except LedgerError as error:
         scene.note(f"{handle} refused {write}: {error}")
         is_unknown = isinstance(error, Fenced | AlreadyClosed) and not attempt.was_lost
-        check(is_unknown or write.fate is not Fate.KEPT, f"{write}: is there, but was refused")
-        if write.fate is Fate.WAITING:
-            write.fate = Fate.UNKNOWN if is_unknown else Fate.REFUSED
+        check(
+            is_unknown or write.outcome is not WriteOutcome.KEPT,
+            f"{write}: is there, but was refused",
+        )
+        if write.outcome is WriteOutcome.WAITING:
+            write.outcome = WriteOutcome.UNKNOWN if is_unknown else WriteOutcome.REFUSED
         scene.explain(attempt, error)
     else:
         scene.note(f"{handle} added {write} at {position}")
@@ -103,7 +106,7 @@ def append_rows(scene: Scene) -> None:
         (store.append_rows_lazily if is_lazy else store.append_rows_nowait)(write.rows, done)
     except (Fenced, AlreadyClosed):
         check(scene.may_refuse(store), "rows were refused without a reason")
-        write.fate = Fate.REFUSED
+        write.outcome = WriteOutcome.REFUSED
     else:
         scene.note(f"rows {write} {number}{' lazily' if is_lazy else ''}")
         scene.model.submitted(write)

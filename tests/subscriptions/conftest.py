@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.subscriptions.dispatcher_scene import Scene
-from tests.subscriptions.house import House, house
+from tests.subscriptions.dispatch.dispatcher_fixture import Scene
+from tests.subscriptions.partition_fixture import House, house
 
 
 @pytest.fixture

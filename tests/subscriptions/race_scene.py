@@ -16,10 +16,10 @@ from kledger.ledger import (
 )
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced, SubscriptionsError
-from kledger.subscriptions.model import Delivery, Place, SubscriptionType
+from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
 from tests.ledger.cursors.test_cursor_races import interleavings
-from tests.subscriptions.house import Client, House, values_of
+from tests.subscriptions.partition_fixture import Client, House, values_of
 from tests.subscriptions.steps import Gate, Restless, Steps, turns
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
@@ -220,8 +220,8 @@ class Setting:
     first: int
 
 
-BACK = Setting(lambda subscription, places: subscription.reset(Place(places[1])), 1)
-FORWARD = Setting(lambda subscription, places: subscription.reset(Place(places[5])), 5)
+BACK = Setting(lambda subscription, places: subscription.reset(StartPosition(places[1])), 1)
+FORWARD = Setting(lambda subscription, places: subscription.reset(StartPosition(places[5])), 5)
 REWIND = Setting(lambda subscription, places: subscription.rewind(), 0)
 SKIP = Setting(lambda subscription, places: subscription.skip(4), 3)
 CLEAR = Setting(lambda subscription, places: subscription.clear_backlog(), 7)

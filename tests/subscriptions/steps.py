@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from kledger.ledger.commit_thread import Land
+from kledger.ledger.commits.commit_thread import CommitFinished
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
-from kledger.ledger.threads import StoreThreads
 from kledger.runtime.blocking import Arguments, Result
 
 Token = TypeVar("Token")
@@ -68,9 +68,9 @@ class Steps:
         """Return what a store is opened with."""
 
         def start_commits(
-            engine: StorageEngine, *, sync: bool, land: Land[Token]
+            engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
         ) -> _Commits[Token]:
-            return _Commits(engine, self.writes, sync=sync, land=land)
+            return _Commits(engine, self.writes, sync=sync, on_finished=on_finished)
 
         return StoreThreads(pool=lambda: _Pool(self.reads), commits=start_commits)
 
@@ -87,7 +87,7 @@ class _Pool:
             await self._reads.pass_through()
         return call(*arguments)
 
-    def give_way(self) -> None:
+    def yield_gil(self) -> None:
         """There is nobody to give way to."""
 
     def close(self) -> None:
@@ -98,12 +98,12 @@ class _Commits(Generic[Token]):
     """A `CommitRunner`."""
 
     def __init__(
-        self, engine: StorageEngine, writes: Gate, *, sync: bool, land: Land[Token]
+        self, engine: StorageEngine, writes: Gate, *, sync: bool, on_finished: CommitFinished[Token]
     ) -> None:
         self._engine = engine
         self._writes = writes
         self._sync = sync
-        self._land = land
+        self._land = on_finished
 
     def submit(self, group: CommitGroup, token: Token) -> None:
         self._writes.pass_on(lambda: self._commit(group, token))

@@ -3,9 +3,9 @@
 import pytest
 
 from kledger.ledger import EntryPart, Position
-from kledger.subscriptions.acknowledgement_plan import entry_part, indexes_of, piece
+from kledger.subscriptions.acknowledgement_plan import entry_part, indexes_of, record_mask
 from kledger.subscriptions.errors import InvalidRequest
-from kledger.subscriptions.model import ALL, Acknowledgement, Piece
+from kledger.subscriptions.model import ALL, Acknowledgement, RecordMask
 
 PLACE = Position(3, 4)
 
@@ -32,7 +32,7 @@ def test_all_records_of_an_entry_are_the_entry(
 ) -> None:
     acknowledgement = Acknowledgement(PLACE, records, size)
     assert part == entry_part(acknowledgement)
-    assert Piece(PLACE, records_told) == piece(acknowledgement, part)
+    assert RecordMask(PLACE, records_told) == record_mask(acknowledgement, part)
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from kledger.subscriptions.dispatcher import Dispatcher
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
 from kledger.subscriptions.errors import SubscriptionFailed
 from kledger.subscriptions.model import ConsumerOptions, Delivery, SubscriptionType
 from tests.contained import Contained
-from tests.subscriptions.house import Client, House
+from tests.subscriptions.partition_fixture import Client, House
 
 PLACES: dict[str, Callable[[Client, pytest.MonkeyPatch], None]] = {
-    "a task that hands out": lambda client, patch: fail_once(patch, "_hand_out_held"),
-    "a task that looks what to read": lambda client, patch: fail_once(patch, "_must_rest"),
+    "a task that hands out": lambda client, patch: fail_once(patch, "_dispatch_buffered"),
+    "a task that looks what to read": lambda client, patch: fail_once(patch, "_is_paused"),
     "the callback of a consumer": lambda client, patch: setattr(client, "fault_in", "deliver"),
 }
 
@@ -75,7 +75,7 @@ async def test_nothing_runs_between_a_fault_and_the_end_of_its_subscription(
 
     options = ConsumerOptions(name="c")
     hold = await subscription.add_consumer(
-        options, wanted, deliver=deliver, ended=lambda error: None
+        options, wanted, deliver=deliver, on_ended=lambda error: None
     )
     hold.add_permits(1)
     await room.add("a")
@@ -92,7 +92,7 @@ async def test_timer_of_a_failover_that_fails_closes_its_subscription(
     first, second = Client("b"), Client("a")
     await first.join(subscription, SubscriptionType.FAILOVER, failover_delay_ms=1_000)
     assert ["a"] == await first.got(1)
-    fail_once(monkeypatch, "_go_back")
+    fail_once(monkeypatch, "_rewind_cursor")
     await second.join(subscription, SubscriptionType.FAILOVER)
     room.clock.advance(1_000)
     await room.quiet()

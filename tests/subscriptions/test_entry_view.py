@@ -10,14 +10,14 @@ from kledger.subscriptions.entry_view import (
     MASK_BITS_MAX,
     RECORDS_MAX,
     deliver_at_ms,
-    key_slot,
-    look_cost,
+    key_hash_of,
+    key_scan_cost,
     mask_of,
     record_count,
-    slot_records,
+    records_by_key_hash,
 )
-from kledger.subscriptions.model import SLOT_COUNT
-from tests.subscriptions.dispatch_words import at, data_of
+from kledger.subscriptions.model import KEY_HASH_COUNT
+from tests.subscriptions.dispatch.builders import at, data_of
 
 PLACE = at(7)
 LARGE = b"x" * 5_000
@@ -48,22 +48,26 @@ def test_mask_has_a_bit_for_every_index(indexes: set[int]) -> None:
 
 
 def test_slots_are_never_the_one_that_means_none() -> None:
-    slots = {key_slot(b"%d" % number) for number in range(20_000)}
+    slots = {key_hash_of(b"%d" % number) for number in range(20_000)}
     assert 0 not in slots
-    assert max(slots) < SLOT_COUNT
-    assert 0 < key_slot(b"")
+    assert max(slots) < KEY_HASH_COUNT
+    assert 0 < key_hash_of(b"")
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
 def test_records_are_put_together_by_key(codec: int) -> None:
     data = data_of((b"a", b"b", b"a", b"", b"b"), codec=codec)
-    expected = {(key_slot(b"a"), 0b00101), (key_slot(b"b"), 0b10010), (key_slot(b""), 0b01000)}
-    assert expected == set(slot_records(PLACE, memoryview(data)))
+    expected = {
+        (key_hash_of(b"a"), 0b00101),
+        (key_hash_of(b"b"), 0b10010),
+        (key_hash_of(b""), 0b01000),
+    }
+    assert expected == set(records_by_key_hash(PLACE, memoryview(data)))
 
 
 def test_records_without_a_key_spread_over_entries() -> None:
     data = data_of((None, None))
-    slots = {slot_records(Position(1, number), data) for number in range(100)}
+    slots = {records_by_key_hash(Position(1, number), data) for number in range(100)}
     assert len(slots) > 90
     assert {0b11} == {mask for ((_, mask),) in slots}
 
@@ -71,9 +75,9 @@ def test_records_without_a_key_spread_over_entries() -> None:
 def test_what_cannot_be_decoded_stays_together() -> None:
     data = data_of((b"a", b"b", b"c"))
     for broken in (data[:-3], data_of((b"a", b"b", b"c"), codec=1)[:-3], data[:61] + b"\x80" * 40):
-        ((_, mask),) = slot_records(PLACE, broken)
+        ((_, mask),) = records_by_key_hash(PLACE, broken)
         assert 0b111 == mask
-    ((_, mask),) = slot_records(PLACE, b"no batch")
+    ((_, mask),) = records_by_key_hash(PLACE, b"no batch")
     assert 1 == mask
 
 
@@ -115,9 +119,9 @@ def test_time_of_delivery_needs_a_plain_batch() -> None:
 
 def test_cost_of_a_look_is_what_there_is_or_unknown() -> None:
     data = data_of((b"a",))
-    assert len(data) == look_cost(data)
-    assert COST_UNKNOWN == look_cost(data_of((b"a",), codec=1))
-    assert 3 == look_cost(b"abc")
+    assert len(data) == key_scan_cost(data)
+    assert COST_UNKNOWN == key_scan_cost(data_of((b"a",), codec=1))
+    assert 3 == key_scan_cost(b"abc")
 
 
 def test_many_records_of_many_keys_take_bounded_memory_and_are_one() -> None:
@@ -125,7 +129,7 @@ def test_many_records_of_many_keys_take_bounded_memory_and_are_one() -> None:
     data = build_batch([NewRecord(None, b"%d" % number) for number in range(20_000)])
     keys_max = MASK_BITS_MAX // 20_000
     assert keys_max < 20_000
-    ((slot, mask),) = slot_records(PLACE, data)
-    assert (key_slot(b"%d:%d" % PLACE), (1 << 20_000) - 1) == (slot, mask)
+    ((key_hash, mask),) = records_by_key_hash(PLACE, data)
+    assert (key_hash_of(b"%d:%d" % PLACE), (1 << 20_000) - 1) == (key_hash, mask)
     few = build_batch([NewRecord(None, b"%d" % (number % 9)) for number in range(20_000)])
-    assert 9 == len(slot_records(PLACE, few))
+    assert 9 == len(records_by_key_hash(PLACE, few))

@@ -6,7 +6,7 @@ import pytest
 
 from kledger.subscriptions.model import SubscriptionType
 from tests.freed import without_collection
-from tests.subscriptions.house import Client, House
+from tests.subscriptions.partition_fixture import Client, House
 
 
 @pytest.mark.parametrize("kind", list(SubscriptionType))

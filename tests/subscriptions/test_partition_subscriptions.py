@@ -7,7 +7,7 @@ import pytest
 
 from kledger import ledger
 from kledger.ledger import EARLIEST, LATEST, Position
-from kledger.subscriptions.dispatcher import RETRY_MAX_MS
+from kledger.subscriptions.dispatch.dispatcher import RETRY_MAX_MS
 from kledger.subscriptions.errors import (
     ConsumerBusy,
     InvalidRequest,
@@ -16,11 +16,11 @@ from kledger.subscriptions.errors import (
     SubscriptionNotFound,
     SubscriptionsError,
 )
-from kledger.subscriptions.model import Place, SubscriptionType
+from kledger.subscriptions.model import StartPosition, SubscriptionType
 from kledger.subscriptions.partition_subscriptions import PartitionSubscriptions
-from kledger.subscriptions.subscription import LINGER_MS
-from tests.subscriptions.dispatch_words import data_of
-from tests.subscriptions.house import BEGINNING, SECONDS_MAX, Client, House
+from kledger.subscriptions.subscription import NON_DURABLE_IDLE_MS
+from tests.subscriptions.dispatch.builders import data_of
+from tests.subscriptions.partition_fixture import BEGINNING, SECONDS_MAX, Client, House
 
 
 @pytest.fixture
@@ -55,7 +55,9 @@ async def test_a_new_subscription_begins_where_it_is_told(
     is_durable: bool,
 ) -> None:
     position = places[entry] if isinstance(entry, int) else entry
-    subscription = await room.subscription(start=Place(position, *inside), is_durable=is_durable)
+    subscription = await room.subscription(
+        start=StartPosition(position, *inside), is_durable=is_durable
+    )
     assert is_durable is subscription.is_durable
     assert expected == "".join(await room.owed())
     await room.add("g")
@@ -65,7 +67,7 @@ async def test_a_new_subscription_begins_where_it_is_told(
 async def test_a_subscription_that_exists_stays_where_it_is(
     room: House, places: list[Position]
 ) -> None:
-    first = await room.subscription(start=Place(places[1]))
+    first = await room.subscription(start=StartPosition(places[1]))
     assert first is await room.subscription(start=BEGINNING)
     assert ["d", "e", "f"] == await room.owed()
 
@@ -75,7 +77,7 @@ async def test_nobody_finds_a_subscription_before_it_stands_where_it_shall(
 ) -> None:
     """Whoever found its cursor made a second subscription of it, and both handed out the same."""
     found = []
-    opening = asyncio.ensure_future(room.subscription(start=Place(places[1])))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[1])))
     while not opening.done():
         found.append(room.partition.get("s"))
         await asyncio.sleep(0)
@@ -88,7 +90,7 @@ async def test_nobody_finds_a_subscription_before_it_stands_where_it_shall(
 async def test_durable_ones_are_there_after_a_crash_others_are_not(
     room: House, places: list[Position]
 ) -> None:
-    await room.subscription("inside", start=Place(places[0], 1, 3))
+    await room.subscription("inside", start=StartPosition(places[0], 1, 3))
     await room.subscription("reader", is_durable=False)
     assert ["inside"] == room.partition.names()
     await room.crash()
@@ -141,7 +143,7 @@ async def test_a_cursor_is_a_subscription_whoever_made_it(
         supervisor=room.supervisor,
     )
     assert again.get("other") is None
-    assert not (await again.open("other", start=Place(LATEST))).cursor.is_closed
+    assert not (await again.open("other", start=StartPosition(LATEST))).cursor.is_closed
     await again.delete("other")
     assert [] == again.names()
     await again.close()
@@ -157,7 +159,7 @@ async def test_an_opening_whose_caller_goes_away_comes_to_its_end(
 ) -> None:
     """It was cancelled between the cursor and its place: the next one got everything."""
     hold = room.engine.hold_next("commit")
-    opening = asyncio.ensure_future(room.subscription(start=Place(places[0], 2, 3)))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[0], 2, 3)))
     await hold.reached()
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -175,7 +177,9 @@ async def test_an_opening_that_a_crash_overtakes_stands_where_it_shall_or_is_not
         name = f"s{before}"
         for _ in range(before):
             await room.quiet()
-        opening = asyncio.ensure_future(room.subscription(name, start=Place(places[0], 2, 3)))
+        opening = asyncio.ensure_future(
+            room.subscription(name, start=StartPosition(places[0], 2, 3))
+        )
         hold = None
         for _ in range(before + 1):
             if hold is not None:
@@ -210,7 +214,9 @@ async def test_a_place_that_cannot_be_makes_nothing(
     """The cursor was made before its place was looked at, and stayed."""
     for index, size in ((4, 3), (-1, 3), (1, 0)):
         with pytest.raises(InvalidRequest):
-            await room.subscription(start=Place(places[0], index, size), is_durable=is_durable)
+            await room.subscription(
+                start=StartPosition(places[0], index, size), is_durable=is_durable
+            )
     assert ([], None) == (room.partition.names(), room.partition.get("s"))
     assert not room.ledger.has_cursors
 
@@ -219,13 +225,13 @@ async def test_a_place_that_was_not_written_makes_nothing(
     room: House, places: list[Position]
 ) -> None:
     hold = room.engine.hold_next("commit")
-    opening = asyncio.ensure_future(room.subscription(start=Place(places[1])))
+    opening = asyncio.ensure_future(room.subscription(start=StartPosition(places[1])))
     await hold.reached()
     hold.fail()
     with pytest.raises(StorageFailed):
         await opening
     assert [] == room.partition.names()
-    await room.subscription(start=Place(places[2]))
+    await room.subscription(start=StartPosition(places[2]))
     assert ["e", "f"] == await room.owed()
 
 
@@ -274,7 +280,7 @@ async def test_a_deleted_subscription_is_gone_for_good(room: House, places: list
         with pytest.raises(SubscriptionNotFound):
             await room.partition.delete("s")
         await room.crash()
-    await room.subscription(start=Place(LATEST))
+    await room.subscription(start=StartPosition(LATEST))
     assert [] == await room.owed()
 
 
@@ -332,17 +338,17 @@ async def test_what_lives_in_memory_waits_a_while_for_consumers(
     """A reader that sought found a new subscription at its old place."""
     subscription = await room.subscription(is_durable=False)
     client = await Client().join(subscription)
-    room.clock.advance(10 * LINGER_MS)
+    room.clock.advance(10 * NON_DURABLE_IDLE_MS)
     await room.quiet()
     assert subscription is room.partition.get("s")
-    await subscription.reset(Place(places[1]))
+    await subscription.reset(StartPosition(places[1]))
     assert ([None], subscription) == (client.ends, room.partition.get("s"))
-    room.clock.advance(LINGER_MS - 1)
+    room.clock.advance(NON_DURABLE_IDLE_MS - 1)
     await room.quiet()
     again = await Client().join(subscription)
     assert list("def") == await again.got(3)
-    await subscription.reset(Place(places[1]))
-    room.clock.advance(LINGER_MS)
+    await subscription.reset(StartPosition(places[1]))
+    room.clock.advance(NON_DURABLE_IDLE_MS)
     await room.quiet()
     assert room.partition.get("s") is None
     assert subscription.cursor.is_closed
@@ -357,7 +363,7 @@ async def test_a_name_can_be_had_again_while_its_holder_is_on_the_way_out(
     client = await Client().join(subscription)
     leaving = asyncio.ensure_future(client.hold.close())
     await asyncio.sleep(0)
-    again = await room.subscription(is_durable=False, start=Place(places[2]))
+    again = await room.subscription(is_durable=False, start=StartPosition(places[2]))
     assert again is not subscription
     await leaving
     assert again is room.partition.get("s")

@@ -19,11 +19,11 @@ import pytest
 
 from kledger.ledger import CursorStateRevisionController, Entry
 from kledger.subscriptions import subscription as subscription_module
-from kledger.subscriptions.dispatch_state import HandOut
-from kledger.subscriptions.dispatcher import Dispatcher
-from kledger.subscriptions.held_entries import HeldEntries
+from kledger.subscriptions.dispatch.dispatch_buffer import DispatchBuffer
+from kledger.subscriptions.dispatch.dispatch_state import DeliveriesByConsumer
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
+from kledger.subscriptions.dispatch.shared_state import SharedState
 from kledger.subscriptions.model import ALL, SubscriptionType
-from kledger.subscriptions.shared_state import SharedState
 from kledger.subscriptions.subscription import Subscription
 from tests.contained import Contained
 from tests.ledger.cursors.test_cursor_races import interleavings
@@ -158,7 +158,7 @@ class CarelessDispatcher(Dispatcher):
 
 
 def offer_whatever_was_read(
-    self: SharedState, out: HandOut, entry: Entry, full: int, records: int
+    self: SharedState, out: DeliveriesByConsumer, entry: Entry, full: int, records: int
 ) -> None:
     """Hand out what was read again, whether or not it is still wanted."""
     self._queue.remove(entry.position, ALL)
@@ -177,7 +177,7 @@ def without_controller(monkeypatch: pytest.MonkeyPatch, contained: Contained) ->
     monkeypatch.setattr(controller, "is_outdated", lambda self, number: False)
     monkeypatch.setattr(controller, "is_running", property(lambda self: False))
     monkeypatch.setattr(subscription_module, "Dispatcher", CarelessDispatcher)
-    monkeypatch.setattr(HeldEntries, "clear", lambda self: None)  # whoever comes and goes
+    monkeypatch.setattr(DispatchBuffer, "clear", lambda self: None)  # whoever comes and goes
     monkeypatch.setattr(SharedState, "_offer_again", offer_whatever_was_read)
 
 
@@ -199,7 +199,7 @@ def without_fence(monkeypatch: pytest.MonkeyPatch, contained: Contained) -> None
     monkeypatch.setattr(controller, "is_running", property(lambda self: False))
     monkeypatch.setattr(Subscription, "_check_not_fenced", Subscription._check_open)
     unlocked = property(lambda self: Unlocked(), lambda self, lock: None)
-    monkeypatch.setattr(Subscription, "_turn", unlocked, raising=False)
+    monkeypatch.setattr(Subscription, "_lock", unlocked, raising=False)
 
 
 def is_in_flight(order: Order) -> bool:

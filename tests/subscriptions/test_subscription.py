@@ -13,9 +13,9 @@ from kledger.subscriptions.errors import (
     SubscriptionClosed,
     SubscriptionFenced,
 )
-from kledger.subscriptions.model import ConsumerOptions, Place, SubscriptionType
+from kledger.subscriptions.model import ConsumerOptions, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import PEEK_ENTRIES_MAX, Subscription
-from tests.subscriptions.house import BEGINNING, Client, House, values_of
+from tests.subscriptions.partition_fixture import BEGINNING, Client, House, values_of
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 
@@ -71,7 +71,7 @@ async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> 
             ConsumerOptions(name="c"),
             SHARED,
             deliver=lambda deliveries: None,
-            ended=lambda error: None,
+            on_ended=lambda error: None,
             unacked_subscription_max=-1,
         )
     with pytest.raises(InvalidRequest):
@@ -79,7 +79,7 @@ async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> 
             ConsumerOptions(name="c", key_ranges=((9, 3),)),
             KEY_SHARED,
             deliver=lambda deliveries: None,
-            ended=lambda error: None,
+            on_ended=lambda error: None,
         )
     assert (0, None) == (subscription.consumer_count, subscription.type)
     client = await joined(subscription, EXCLUSIVE)
@@ -89,7 +89,7 @@ async def test_a_refused_consumer_leaves_nothing(subscription: Subscription) -> 
 async def test_a_subscription_has_so_many_consumers_and_no_more(
     room: House, subscription: Subscription
 ) -> None:
-    small = Subscription("s", subscription.cursor, subscription._host, consumers_max=2)
+    small = Subscription("s", subscription.cursor, subscription._context, consumers_max=2)
     first = await joined(small, SHARED)
     await joined(small, SHARED)
     with pytest.raises(ConsumerBusy, match="2"):
@@ -116,7 +116,7 @@ async def test_the_options_are_those_of_the_first_consumer(
 
 SETTINGS: dict[str, tuple[Callable[[Subscription], Awaitable[None]], str]] = {
     "reset to the beginning": (lambda s: s.reset(BEGINNING), "abcdef"),
-    "reset to the end": (lambda s: s.reset(Place(LATEST)), ""),
+    "reset to the end": (lambda s: s.reset(StartPosition(LATEST)), ""),
     "clear the backlog": (lambda s: s.clear_backlog(), ""),
     "rewind": (lambda s: s.rewind(), "acdf"),
     "skip one": (lambda s: s.skip(1), "cdf"),
@@ -153,7 +153,7 @@ async def test_a_reset_into_a_batch_hands_out_the_rest_of_it(
     room: House, subscription: Subscription, places: list[Position], index: int, expected: str
 ) -> None:
     await subscription.clear_backlog()
-    await subscription.reset(Place(places[0], index, 3))
+    await subscription.reset(StartPosition(places[0], index, 3))
     client = await joined(subscription)
     assert expected == "".join(await client.got(len(expected)))
     await room.crash()
@@ -164,7 +164,11 @@ async def test_places_and_counts_that_cannot_be_are_refused(
     subscription: Subscription, places: list[Position]
 ) -> None:
     client = await joined(subscription)
-    for place in (Place(places[0], 4, 3), Place(places[0], -1, 3), Place(places[0], 1, 0)):
+    for place in (
+        StartPosition(places[0], 4, 3),
+        StartPosition(places[0], -1, 3),
+        StartPosition(places[0], 1, 0),
+    ):
         with pytest.raises(InvalidRequest):
             await subscription.reset(place)
     for count in (0, -1):
@@ -182,7 +186,7 @@ async def test_nobody_joins_and_nobody_else_sets_while_a_position_is_set(
     client = await joined(subscription)
     await client.got(6)
     hold = room.engine.hold_next("sync")
-    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
     assert subscription.is_fenced
     assert [None] == client.ends
@@ -210,7 +214,7 @@ async def test_a_reset_whose_caller_goes_away_comes_to_its_end(
 ) -> None:
     """The fence stayed for ever."""
     hold = room.engine.hold_next("sync")
-    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
     resetting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -265,7 +269,7 @@ async def test_a_reset_that_waits_for_its_turn_hears_of_the_end(
 async def test_a_deletion_waits_for_a_reset(room: House, subscription: Subscription) -> None:
     """The reset wrote a cursor that was deleted: it was there again after a restart."""
     hold = room.engine.hold_next("sync")
-    resetting = asyncio.ensure_future(subscription.reset(Place(LATEST)))
+    resetting = asyncio.ensure_future(subscription.reset(StartPosition(LATEST)))
     await hold.reached()
     deleting = asyncio.ensure_future(room.partition.delete("s"))
     await asyncio.sleep(0)

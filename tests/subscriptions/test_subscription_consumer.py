@@ -8,7 +8,7 @@ from kledger.ledger import Position
 from kledger.subscriptions.errors import InvalidRequest, StorageFailed
 from kledger.subscriptions.model import ALL, Acknowledgement, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
-from tests.subscriptions.house import Client, House
+from tests.subscriptions.partition_fixture import Client, House
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
 

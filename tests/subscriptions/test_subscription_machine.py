@@ -17,9 +17,9 @@ from kledger.batches.builder import NewRecord, build_batch
 from kledger.ledger import EARLIEST, LATEST, ManagedLedgerConfig, Position, StoreConfig
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.subscriptions.errors import StorageFailed, SubscriptionsError
-from kledger.subscriptions.model import Delivery, Place, SubscriptionType
+from kledger.subscriptions.model import Delivery, StartPosition, SubscriptionType
 from kledger.subscriptions.subscription import Subscription
-from tests.subscriptions.house import Client, House, values_of
+from tests.subscriptions.partition_fixture import Client, House, values_of
 from tests.subscriptions.steps import Steps, turns
 
 EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED = SubscriptionType
@@ -268,10 +268,10 @@ class SubscriptionMachine(RuleBasedStateMachine):
             case "reset":
                 record = pick % len(self.places)
                 self.owed = set(range(record, len(self.places)))
-                work = subscription.reset(Place(*self.places[record]))
+                work = subscription.reset(StartPosition(*self.places[record]))
             case "end":
                 self.owed = set() if pick % 2 else set(range(len(self.places)))
-                work = subscription.reset(Place(LATEST if pick % 2 else EARLIEST))
+                work = subscription.reset(StartPosition(LATEST if pick % 2 else EARLIEST))
             case "skip":
                 self.owed.difference_update(sorted(self.owed)[: 1 + pick % 6])
                 work = subscription.skip(1 + pick % 6)

@@ -159,7 +159,7 @@ def test_programs_are_clients() -> None:
 def test_planted_import_into_a_self_contained_folder_is_found() -> None:
     planted = PurePosixPath("gateway/wire/x.py")
     assert ["imports batches.header"] == foreign_imports(planted, "import batches.header")
-    assert ["imports gateway.router"] == foreign_imports(planted, "import gateway.router")
+    assert ["imports gateway.net.router"] == foreign_imports(planted, "import gateway.net.router")
     assert ["imports uvloop"] == foreign_imports(PurePosixPath("batches/x.py"), "import uvloop")
     assert [] == foreign_imports(planted, "import struct, crc32c\nimport gateway.wire.codec")
 

@@ -95,4 +95,4 @@ def test_planted_import_through_another_module_is_found() -> None:
 
 
 def test_other_modules_may_do_as_they_need() -> None:
-    assert [] == impure_imports(PurePosixPath("ledger/committer.py"), "import time\n")
+    assert [] == impure_imports(PurePosixPath("ledger/commits/committer.py"), "import time\n")

@@ -11,9 +11,9 @@ from kledger.topics import errors
     [
         (batch_errors.CorruptBatch, errors.CorruptMessage),
         (batch_errors.InvalidBatch, errors.InvalidRecord),
-        (batch_errors.UnsupportedCompression, errors.UnsupportedCompression),
+        (batch_errors.UnsupportedCompression, errors.UnsupportedCompressionType),
         (batch_errors.BatchTooLarge, errors.MessageTooLarge),
-        (batch_errors.InvalidTimestamp, errors.InvalidTimestamp),
+        (batch_errors.TimestampNotAllowed, errors.InvalidTimestamp),
     ],
 )
 def test_errors_of_batches_in_our_words(
@@ -24,6 +24,6 @@ def test_errors_of_batches_in_our_words(
 
 
 def test_record_errors_are_kept() -> None:
-    for theirs in (batch_errors.InvalidBatch, batch_errors.InvalidTimestamp):
+    for theirs in (batch_errors.InvalidBatch, batch_errors.TimestampNotAllowed):
         found = errors.from_batch_error(theirs("why", ((3, "no key"),)))
         assert ((3, "no key"),) == found.record_errors  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ import asyncio
 from contextlib import suppress
 
 from kledger.topics.errors import UnknownPartition
-from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.freed import Freed, without_collection
 from tests.topics.words import House, append, house, outcome

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import StorageFailed
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.partition_notes import PartitionNotes
+from kledger.topics.errors import TopicStorageFailed
+from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.contained import Contained
 from tests.topics.words import House, all_values, append, house, outcome, submit
@@ -139,10 +139,10 @@ async def test_a_fault_while_it_closes_answers_appends_and_it_opens_again(
             raise RuntimeError("injected")
 
         with monkeypatch.context() as patch:
-            patch.setattr(PartitionNotes, "confirmed", fails)
+            patch.setattr(PartitionCheckpointer, "confirmed", fails)
             hold.release()
             answers = await asyncio.wait_for(asyncio.gather(*waiting), 60)
-        assert [StorageFailed] * 2 == [outcome(answer) for answer in answers]
+        assert [TopicStorageFailed] * 2 == [outcome(answer) for answer in answers]
         await asyncio.wait_for(closing, 60)
         await opens_again(here)
     assert ["a fault here closes partition orders-0"] == contained.messages
@@ -169,13 +169,13 @@ async def test_a_fault_in_closing_one_leaves_the_others_to_be_closed(
         topic = await here.registry.create("orders", partitions=3)
         for index in range(3):
             await append(await topic.open_partition(index), batch("x"))
-        close = PartitionNotes.close
+        close = PartitionCheckpointer.close
 
-        async def fails(_: PartitionNotes) -> None:
-            monkeypatch.setattr(PartitionNotes, "close", close)
+        async def fails(_: PartitionCheckpointer) -> None:
+            monkeypatch.setattr(PartitionCheckpointer, "close", close)
             raise RuntimeError("injected")
 
-        monkeypatch.setattr(PartitionNotes, "close", fails)
+        monkeypatch.setattr(PartitionCheckpointer, "close", fails)
         assert [False] * 3 == await rounds(here)
         await opens_again(here)
     assert ["a fault here closes partition orders-0"] == contained.messages

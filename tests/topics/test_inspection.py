@@ -8,7 +8,7 @@ import pytest
 from kledger.batches.header import refresh_checksum
 from kledger.ledger import LedgerStore, ManagedLedgerConfig, Position
 from kledger.ledger.testing import ManualClock
-from kledger.topics import TopicRegistry, records
+from kledger.topics import TopicRegistry
 from kledger.topics.inspection import (
     BatchCheck,
     PartitionName,
@@ -17,9 +17,10 @@ from kledger.topics.inspection import (
     partition_of,
 )
 from kledger.topics.keys import PartitionKeys, topic_key
-from kledger.topics.offset_index import Interval, Span
-from kledger.topics.partition_open import managed_ledger_name
-from kledger.topics.records import TopicRecord
+from kledger.topics.partition import records
+from kledger.topics.partition.offset_index import Interval, LedgerSummary
+from kledger.topics.partition.partition_loader import managed_ledger_name
+from kledger.topics.partition.records import TopicRecord
 from tests.batches.words import batch
 
 ID = UUID(int=9)
@@ -85,14 +86,16 @@ def test_log_start() -> None:
 def test_search_begins_at_the_interval_of_an_offset(offset: int, expected: str) -> None:
     partition, keys = PartitionName("orders", 0, ID), PartitionKeys(ID, 0)
     rows = Rows()
-    for span in (Span(3, 0, 10, 0), Span(5, 10, 20, 0)):
-        rows[keys.span(span.ledger_id)] = records.encode_span(span)
+    for ledger_summary in (LedgerSummary(3, 0, 10, 0), LedgerSummary(5, 10, 20, 0)):
+        rows[keys.ledger_summary(ledger_summary.ledger_id)] = records.encode_ledger_summary(
+            ledger_summary
+        )
     for first, end, start, behind in ((0, 4, 10, 15), (4, 8, 15, 20)):
         interval = Interval(first, end, start, behind, 0, 0)
         rows[keys.interval(5, first)] = records.encode_interval(interval)
     found = StoredTopics(rows).position_before(partition, offset, [3, 5, 6])
     assert Position.parse(expected) == found
-    rows[keys.span(3)] = b"\x09"
+    rows[keys.ledger_summary(3)] = b"\x09"
     assert Position(3, 0) == StoredTopics(rows).position_before(partition, offset, [3, 5, 6])
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import OffsetOutOfRange, StorageFailed
-from kledger.topics.partition_log import PartitionLog
+from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import House, all_values, append, house, outcome
 
@@ -207,7 +207,7 @@ async def test_a_log_start_that_was_not_written_has_not_moved() -> None:
     async with house(engine) as here:
         log = await filled(here)
         engine.fail_next("commit")
-        with pytest.raises(StorageFailed):
+        with pytest.raises(TopicStorageFailed):
             await log.delete_records(9)
         await check(log, 0)
         assert 9 == await log.delete_records(9)

@@ -7,7 +7,7 @@ import pytest
 from kledger.ledger import LedgerStore, StoreConfig
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import StorageFailed
+from kledger.topics.errors import TopicStorageFailed
 from kledger.topics.topic import Topic
 from tests.batches.words import batch
 from tests.topics.words import append, house
@@ -101,7 +101,7 @@ async def test_an_addition_that_fails_leaves_nothing() -> None:
                 await hold.reached()
                 hold.release()
             engine.fail_next("commit", StorageWriteFailed("full"))
-            with pytest.raises(StorageFailed):
+            with pytest.raises(TopicStorageFailed):
                 await adding
             assert ["orders-0"] == ledgers_of(here.store, "orders")
             topic = await here.registry.create_partitions("orders", 3)

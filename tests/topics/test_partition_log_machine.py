@@ -14,10 +14,10 @@ from kledger.batches.reader import iterate_records
 from kledger.ledger import StoreConfig
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import OffsetOutOfRange, StorageFailed
-from kledger.topics.keys import PartitionKeys, ids_behind
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.partition_reader import BYTES_UNKNOWN
+from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
+from kledger.topics.keys import PartitionKeys, ids_after
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_reader import BYTES_UNKNOWN
 from tests.batches.words import NOW_MS
 from tests.topics.words import House, append, house, outcome, submit
 
@@ -113,7 +113,7 @@ class PartitionAgainstList(RuleBasedStateMachine):
             self.engine.fail_next("commit", StorageWriteFailed("no space"))
         answers = await asyncio.gather(*[submit(self.log, each) for each in batches])
         if failing:
-            assert [StorageFailed] * len(batches) == [outcome(each) for each in answers]
+            assert [TopicStorageFailed] * len(batches) == [outcome(each) for each in answers]
             return
         for data, count, answer in zip(batches, counts, answers, strict=True):
             base = self.end
@@ -221,8 +221,8 @@ class PartitionAgainstList(RuleBasedStateMachine):
         self.run(self.here.store.flush())
         keys = PartitionKeys(self.log.topic_id, 0)
         kept = {info.ledger_id for info in self.log._ledger.ledgers}
-        for prefix in (keys.spans, keys.intervals):
-            found = [ids_behind(key, prefix) for key, _ in self.here.store.scan_rows(prefix)]
+        for prefix in (keys.ledger_summaries, keys.intervals):
+            found = [ids_after(key, prefix) for key, _ in self.here.store.scan_rows(prefix)]
             assert {ids[0] for ids in found} <= kept
 
     @rule(after=st.integers(-2, 55))

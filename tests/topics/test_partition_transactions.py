@@ -13,12 +13,12 @@ from kledger.topics.errors import (
     InvalidProducerEpoch,
     InvalidTransactionState,
     OutOfOrderSequence,
-    StorageFailed,
-    TopicTerminated,
+    PartitionTerminated,
+    TopicStorageFailed,
 )
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.partition_notes import CHECKPOINT_ENTRIES_MIN
-from kledger.topics.results import NO_OFFSET, AppendResult
+from kledger.topics.partition.partition_checkpointer import CHECKPOINT_ENTRIES_MIN
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.results import NO_OFFSET, AppendResult
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, append, house, outcome
 
@@ -137,11 +137,11 @@ async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:
     async with house(engine, store_config=SYNCED) as here:
         log = await here.log()
         engine.fail_next("commit", StorageWriteFailed("full"))
-        assert StorageFailed is outcome(await submit(log, 0))
+        assert TopicStorageFailed is outcome(await submit(log, 0))
         assert not log.has_transaction(9, 0)
         assert 0 == outcome(await submit(log, 0))
         engine.fail_next("commit", StorageWriteFailed("full"))
-        assert StorageFailed is outcome(await mark(log, commit=False))
+        assert TopicStorageFailed is outcome(await mark(log, commit=False))
         assert log.has_transaction(9, 0)
         assert 0 == log.last_stable_offset
         await mark(log, commit=True)
@@ -217,7 +217,7 @@ async def test_in_a_terminated_log_transactions_end_without_a_marker(is_closed_w
             assert NO_OFFSET == outcome(await mark(log, who=who, commit=commit, epoch=1))
         assert [1, 3, 4, 4, 4] == seen
         assert InvalidProducerEpoch is outcome(await mark(log, who=8, commit=True))
-        assert TopicTerminated is outcome(await submit(log, 0, who=9, epoch=1))
+        assert PartitionTerminated is outcome(await submit(log, 0, who=9, epoch=1))
         expected: tuple[list[tuple[int, int]], ...] = [(8, 2), (9, 3)], [], [(8, 2), (9, 3)]
         assert expected == aborted_from_to(log)
         if not is_closed_well:
@@ -241,7 +241,7 @@ async def test_an_end_without_a_marker_that_was_not_stored_is_tried_again() -> N
         await submit(log, 0)
         await log.terminate()
         engine.fail_next("commit", StorageWriteFailed("full"))
-        assert StorageFailed is outcome(await mark(log, commit=False))
+        assert TopicStorageFailed is outcome(await mark(log, commit=False))
         assert NO_OFFSET == outcome(await mark(log, commit=False))
         engine.drop_unsynced()
     async with house(engine, store_config=SYNCED) as here:
@@ -261,6 +261,6 @@ async def test_a_termination_on_its_way_ends_no_transaction() -> None:
         early, stable_offset = mark(log, commit=True), log.last_stable_offset
         hold.release()
         await ending
-        assert (TopicTerminated, 0) == (outcome(await early), stable_offset)
+        assert (PartitionTerminated, 0) == (outcome(await early), stable_offset)
         assert NO_OFFSET == outcome(await mark(log, commit=True))
         assert 1 == log.last_stable_offset

@@ -7,18 +7,18 @@ import pytest
 
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
+from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import (
     InvalidConfig,
     InvalidPartitions,
     InvalidReplicationFactor,
     InvalidTopicName,
     MessageTooLarge,
-    StorageFailed,
-    TopicExists,
+    TopicAlreadyExists,
+    TopicStorageFailed,
     UnknownPartition,
     UnknownTopic,
 )
-from kledger.topics.topic_config import TopicDefaults
 from tests.batches.words import batch
 from tests.topics.words import append, house, outcome
 
@@ -30,8 +30,8 @@ async def test_row_31_creation() -> None:
         for error, name, fields in [
             (InvalidReplicationFactor, "b", {"replication": 3}),
             (InvalidReplicationFactor, "b", {"replication": 0}),
-            (TopicExists, "a", {}),
-            (TopicExists, "persistent://public/default/a", {}),
+            (TopicAlreadyExists, "a", {}),
+            (TopicAlreadyExists, "persistent://public/default/a", {}),
             (InvalidPartitions, "b", {"partitions": 0}),
             (InvalidPartitions, "b", {"partitions": 100_001}),
             (InvalidConfig, "b", {"configs": {"nonsense": "1"}}),
@@ -80,7 +80,7 @@ async def test_two_creations_at_once_make_one_topic() -> None:
         found = await asyncio.gather(
             *[here.registry.create("a") for _ in range(3)], return_exceptions=True
         )
-        assert 2 == sum(isinstance(each, TopicExists) for each in found)
+        assert 2 == sum(isinstance(each, TopicAlreadyExists) for each in found)
 
 
 async def test_failed_changes_change_nothing() -> None:
@@ -95,7 +95,7 @@ async def test_failed_changes_change_nothing() -> None:
             lambda: here.registry.delete("a"),
         ):
             engine.fail_next("commit", StorageWriteFailed("full"))
-            with pytest.raises(StorageFailed):
+            with pytest.raises(TopicStorageFailed):
                 await change()
         assert [topic] == here.registry.all()
         assert (1, {}, epoch, 0, False) == (

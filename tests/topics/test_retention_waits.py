@@ -8,7 +8,7 @@ import pytest
 from kledger.batches.header import read_header
 from kledger.ledger import EARLIEST, Cursor, Position, StoreConfig
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, House, append, house
 

@@ -9,7 +9,7 @@ import pytest
 
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
 from tests.topics.words import House, all_values, append, house
 

@@ -6,7 +6,7 @@ import pytest
 
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
-from kledger.topics.errors import StorageFailed, UnknownPartition, UnknownTopic
+from kledger.topics.errors import TopicStorageFailed, UnknownPartition, UnknownTopic
 from kledger.topics.topic import unknown_topic
 from tests.batches.words import batch
 from tests.contained import Contained
@@ -57,8 +57,11 @@ def test_unknown_topic_names_it() -> None:
 
 
 FAULTS = [
-    ("kledger.topics.partition_notes.PartitionNotes.confirmed", "in the partition's own state"),
-    ("kledger.ledger.ledger_list_state.LedgerListState.advance", "in the ledger's state"),
+    (
+        "kledger.topics.partition.partition_checkpointer.PartitionCheckpointer.confirmed",
+        "in the partition's own state",
+    ),
+    ("kledger.ledger.metadata.ledger_list_state.LedgerListState.advance", "in the ledger's state"),
 ]
 
 
@@ -81,7 +84,7 @@ async def test_partition_that_a_fault_has_closed_can_be_opened_again(
         monkeypatch.setattr(method, fails)
         log.add_listener(lambda: heard.append(log.is_closed))
         answers = await asyncio.gather(*[submit(log, batch(value)) for value in ("a", "b")])
-        assert [StorageFailed, StorageFailed] == [outcome(each) for each in answers]
+        assert [TopicStorageFailed, TopicStorageFailed] == [outcome(each) for each in answers]
         assert (True, True) == (log.is_closed, heard[-1])
         assert None is topic.partition(log.index)
         again = await topic.open_partition(log.index)
@@ -122,7 +125,7 @@ async def test_a_log_that_was_not_stored_is_made_anew() -> None:
         heard: list[bool] = []
         log.add_listener(lambda: heard.append(log.is_closed))
         engine.fail_next("commit", StorageWriteFailed("full"))
-        assert StorageFailed is outcome(await append(log, batch("x")))
+        assert TopicStorageFailed is outcome(await append(log, batch("x")))
         assert (True, None) == (heard[-1], topic.partition(0))
         assert UnknownPartition is outcome(await append(log, batch("y")))
         again = await topic.open_partition(0)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from kledger.batches.reader import iterate_batches, iterate_records
 from kledger.ledger import LedgerStore, StoreConfig
+from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.ledger.threads import StoreThreads
 from kledger.runtime.entropy import SeededEntropy
+from kledger.topics.config.topic_config import TopicDefaults
 from kledger.topics.errors import TopicsError
-from kledger.topics.partition_log import PartitionLog
-from kledger.topics.record_walk import WalkNeeded
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.record_walk import WalkNeeded
+from kledger.topics.partition.results import AppendResult, ReadResult
 from kledger.topics.registry import TopicRegistry
-from kledger.topics.results import AppendResult, ReadResult
-from kledger.topics.topic_config import TopicDefaults
 from tests.batches.words import NOW_MS
 
 SMALL_SEGMENTS = {"internal.segment.bytes": "400"}

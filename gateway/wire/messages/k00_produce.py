@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Records, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Records, Struct, field
 
 
 class PartitionProduceData(Struct):
@@ -21,7 +21,7 @@ class TopicProduceData(Struct):
     partition_data: list[PartitionProduceData] = []
 
 
-class ProduceRequest(Message, key=0, versions="3-13", flexible="9+"):
+class ProduceRequest(ApiMessage, key=0, versions="3-13", flexible="9+"):
     """Record batches to append, by topic and partition."""
 
     transactional_id: str | None = None
@@ -76,7 +76,7 @@ class NodeEndpoint(Struct):
     rack: str | None = None
 
 
-class ProduceResponse(Message, key=0, versions="3-13", flexible="9+"):
+class ProduceResponse(ApiMessage, key=0, versions="3-13", flexible="9+"):
     """Where each batch went, or why it did not."""
 
     responses: list[TopicProduceResponse] = []

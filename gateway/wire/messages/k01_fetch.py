@@ -3,7 +3,16 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Records, Struct, field
+from kledger.gateway.wire.schema import (
+    ApiMessage,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Struct,
+    field,
+)
 
 
 class ReplicaState(Struct):
@@ -42,7 +51,7 @@ class ForgottenTopic(Struct):
     partitions: list[Int32] = []
 
 
-class FetchRequest(Message, key=1, versions="4-18", flexible="12+"):
+class FetchRequest(ApiMessage, key=1, versions="4-18", flexible="12+"):
     """Partitions to read from, each from an offset, with limits of size and time."""
 
     cluster_id: str | None = field(versions="12+", tag=0, default=None)
@@ -122,7 +131,7 @@ class NodeEndpoint(Struct):
     rack: str | None = None
 
 
-class FetchResponse(Message, key=1, versions="4-18", flexible="12+"):
+class FetchResponse(ApiMessage, key=1, versions="4-18", flexible="12+"):
     """Record batches and the state of each partition."""
 
     throttle_time_ms: Int32 = 0

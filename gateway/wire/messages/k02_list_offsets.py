@@ -1,6 +1,6 @@
 """ListOffsets, key 2: offsets by timestamp."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Int64, Struct, field
 
 
 class ListOffsetsPartition(Struct):
@@ -18,7 +18,7 @@ class ListOffsetsTopic(Struct):
     partitions: list[ListOffsetsPartition] = []
 
 
-class ListOffsetsRequest(Message, key=2, versions="1-11", flexible="6+"):
+class ListOffsetsRequest(ApiMessage, key=2, versions="1-11", flexible="6+"):
     """Timestamps (negative ones have special meanings) whose offsets are wanted."""
 
     replica_id: Int32 = 0
@@ -44,7 +44,7 @@ class ListOffsetsTopicResponse(Struct):
     partitions: list[ListOffsetsPartitionResponse] = []
 
 
-class ListOffsetsResponse(Message, key=2, versions="1-11", flexible="6+"):
+class ListOffsetsResponse(ApiMessage, key=2, versions="1-11", flexible="6+"):
     """The offset found for each partition."""
 
     throttle_time_ms: Int32 = field(versions="2+", default=0)

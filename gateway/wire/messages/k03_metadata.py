@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class MetadataRequestTopic(Struct):
@@ -13,7 +13,7 @@ class MetadataRequestTopic(Struct):
     name: str | None = field(nullable="10+", default="")
 
 
-class MetadataRequest(Message, key=3, versions="0-13", flexible="9+"):
+class MetadataRequest(ApiMessage, key=3, versions="0-13", flexible="9+"):
     """Topics wanted; null means all of them."""
 
     topics: list[MetadataRequestTopic] | None = field(nullable="1+", default=[])
@@ -54,7 +54,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: Int32 = field(versions="8+", default=-2147483648)
 
 
-class MetadataResponse(Message, key=3, versions="0-13", flexible="9+"):
+class MetadataResponse(ApiMessage, key=3, versions="0-13", flexible="9+"):
     """Brokers of the cluster and the topics asked for."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class OffsetCommitRequestPartition(Struct):
@@ -23,7 +23,7 @@ class OffsetCommitRequestTopic(Struct):
     partitions: list[OffsetCommitRequestPartition] = []
 
 
-class OffsetCommitRequest(Message, key=8, versions="2-10", flexible="8+"):
+class OffsetCommitRequest(ApiMessage, key=8, versions="2-10", flexible="8+"):
     """Offsets a group has consumed up to."""
 
     group_id: str = ""
@@ -49,7 +49,7 @@ class OffsetCommitResponseTopic(Struct):
     partitions: list[OffsetCommitResponsePartition] = []
 
 
-class OffsetCommitResponse(Message, key=8, versions="2-10", flexible="8+"):
+class OffsetCommitResponse(ApiMessage, key=8, versions="2-10", flexible="8+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)

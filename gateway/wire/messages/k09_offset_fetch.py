@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -30,7 +30,7 @@ class OffsetFetchRequestGroup(Struct):
     topics: list[OffsetFetchRequestTopics] | None = []
 
 
-class OffsetFetchRequest(Message, key=9, versions="1-10", flexible="6+"):
+class OffsetFetchRequest(ApiMessage, key=9, versions="1-10", flexible="6+"):
     """Groups and partitions whose offsets are wanted."""
 
     group_id: str = field(versions="0-7", default="")
@@ -82,7 +82,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: Int16 = 0
 
 
-class OffsetFetchResponse(Message, key=9, versions="1-10", flexible="6+"):
+class OffsetFetchResponse(ApiMessage, key=9, versions="1-10", flexible="6+"):
     """The stored offsets, -1 where there is none."""
 
     throttle_time_ms: Int32 = field(versions="3+", default=0)

@@ -1,9 +1,9 @@
 """FindCoordinator, key 10: the coordinator of groups and transactional ids."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
-class FindCoordinatorRequest(Message, key=10, versions="0-6", flexible="3+"):
+class FindCoordinatorRequest(ApiMessage, key=10, versions="0-6", flexible="3+"):
     """Keys whose coordinator is wanted; one key before version 4."""
 
     key: str = field(versions="0-3", default="")
@@ -22,7 +22,7 @@ class Coordinator(Struct):
     error_message: str | None = ""
 
 
-class FindCoordinatorResponse(Message, key=10, versions="0-6", flexible="3+"):
+class FindCoordinatorResponse(ApiMessage, key=10, versions="0-6", flexible="3+"):
     """The node that coordinates each key."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

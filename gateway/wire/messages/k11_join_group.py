@@ -1,6 +1,6 @@
 """JoinGroup, key 11: join a classic group."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class JoinGroupRequestProtocol(Struct):
@@ -10,7 +10,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: bytes = b""
 
 
-class JoinGroupRequest(Message, key=11, versions="0-9", flexible="6+"):
+class JoinGroupRequest(ApiMessage, key=11, versions="0-9", flexible="6+"):
     """A member, its timeouts and the protocols it can speak."""
 
     group_id: str = ""
@@ -31,7 +31,7 @@ class JoinGroupResponseMember(Struct):
     metadata: bytes = b""
 
 
-class JoinGroupResponse(Message, key=11, versions="0-9", flexible="6+"):
+class JoinGroupResponse(ApiMessage, key=11, versions="0-9", flexible="6+"):
     """Generation, protocol and, for the leader, all members."""
 
     throttle_time_ms: Int32 = field(versions="2+", default=0)

@@ -1,9 +1,9 @@
 """Heartbeat, key 12: keep a group member alive."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, field
 
 
-class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
+class HeartbeatRequest(ApiMessage, key=12, versions="0-4", flexible="4+"):
     """A sign of life of one member."""
 
     group_id: str = ""
@@ -12,7 +12,7 @@ class HeartbeatRequest(Message, key=12, versions="0-4", flexible="4+"):
     group_instance_id: str | None = field(versions="3+", default=None)
 
 
-class HeartbeatResponse(Message, key=12, versions="0-4", flexible="4+"):
+class HeartbeatResponse(ApiMessage, key=12, versions="0-4", flexible="4+"):
     """Whether the member still belongs, or must rejoin."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

@@ -1,6 +1,6 @@
 """LeaveGroup, key 13: leave a group."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class MemberIdentity(Struct):
@@ -11,7 +11,7 @@ class MemberIdentity(Struct):
     reason: str | None = field(versions="5+", default=None)
 
 
-class LeaveGroupRequest(Message, key=13, versions="0-5", flexible="4+"):
+class LeaveGroupRequest(ApiMessage, key=13, versions="0-5", flexible="4+"):
     """Members that leave; one member before version 3."""
 
     group_id: str = ""
@@ -27,7 +27,7 @@ class MemberResponse(Struct):
     error_code: Int16 = 0
 
 
-class LeaveGroupResponse(Message, key=13, versions="0-5", flexible="4+"):
+class LeaveGroupResponse(ApiMessage, key=13, versions="0-5", flexible="4+"):
     """Outcome for each member."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

@@ -1,6 +1,6 @@
 """SyncGroup, key 14: hand out the assignments of a generation."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -10,7 +10,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: bytes = b""
 
 
-class SyncGroupRequest(Message, key=14, versions="0-5", flexible="4+"):
+class SyncGroupRequest(ApiMessage, key=14, versions="0-5", flexible="4+"):
     """The leader's assignments; empty from followers."""
 
     group_id: str = ""
@@ -22,7 +22,7 @@ class SyncGroupRequest(Message, key=14, versions="0-5", flexible="4+"):
     assignments: list[SyncGroupRequestAssignment] = []
 
 
-class SyncGroupResponse(Message, key=14, versions="0-5", flexible="4+"):
+class SyncGroupResponse(ApiMessage, key=14, versions="0-5", flexible="4+"):
     """The assignment of the member that asked."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

@@ -1,9 +1,9 @@
 """DescribeGroups, key 15: describe classic groups."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
-class DescribeGroupsRequest(Message, key=15, versions="0-6", flexible="5+"):
+class DescribeGroupsRequest(ApiMessage, key=15, versions="0-6", flexible="5+"):
     """Groups to describe."""
 
     groups: list[str] = []
@@ -34,7 +34,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = field(versions="3+", default=-2147483648)
 
 
-class DescribeGroupsResponse(Message, key=15, versions="0-6", flexible="5+"):
+class DescribeGroupsResponse(ApiMessage, key=15, versions="0-6", flexible="5+"):
     """State, protocol and members of each group."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

@@ -1,9 +1,9 @@
 """ListGroups, key 16: list groups."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
-class ListGroupsRequest(Message, key=16, versions="0-5", flexible="3+"):
+class ListGroupsRequest(ApiMessage, key=16, versions="0-5", flexible="3+"):
     """Filters by state and type; empty means all."""
 
     states_filter: list[str] = field(versions="4+", default=[])
@@ -19,7 +19,7 @@ class ListedGroup(Struct):
     group_type: str = field(versions="5+", default="")
 
 
-class ListGroupsResponse(Message, key=16, versions="0-5", flexible="3+"):
+class ListGroupsResponse(ApiMessage, key=16, versions="0-5", flexible="3+"):
     """Groups that match."""
 
     throttle_time_ms: Int32 = field(versions="1+", default=0)

@@ -1,9 +1,9 @@
 """ApiVersions, key 18: API keys and versions that are served."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
-class ApiVersionsRequest(Message, key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(ApiMessage, key=18, versions="0-4", flexible="3+"):
     """The client's software name and version."""
 
     client_software_name: str = field(versions="3+", default="")
@@ -34,7 +34,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Int16 = 0
 
 
-class ApiVersionsResponse(Message, key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(ApiMessage, key=18, versions="0-4", flexible="3+"):
     """Served version ranges and features."""
 
     error_code: Int16 = 0

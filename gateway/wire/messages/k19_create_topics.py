@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
 class CreatableReplicaAssignment(Struct):
@@ -30,7 +30,7 @@ class CreatableTopic(Struct):
     configs: list[CreatableTopicConfig] = []
 
 
-class CreateTopicsRequest(Message, key=19, versions="2-7", flexible="5+"):
+class CreateTopicsRequest(ApiMessage, key=19, versions="2-7", flexible="5+"):
     """Topics with their partitions and configuration."""
 
     topics: list[CreatableTopic] = []
@@ -61,7 +61,7 @@ class CreatableTopicResult(Struct):
     configs: list[CreatableTopicConfigs] | None = field(versions="5+", default=[])
 
 
-class CreateTopicsResponse(Message, key=19, versions="2-7", flexible="5+"):
+class CreateTopicsResponse(ApiMessage, key=19, versions="2-7", flexible="5+"):
     """Outcome for each topic, with what was set."""
 
     throttle_time_ms: Int32 = 0

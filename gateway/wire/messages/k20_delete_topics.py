@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class DeleteTopicState(Struct):
@@ -13,7 +13,7 @@ class DeleteTopicState(Struct):
     topic_id: UUID = ZERO_UUID
 
 
-class DeleteTopicsRequest(Message, key=20, versions="1-6", flexible="4+"):
+class DeleteTopicsRequest(ApiMessage, key=20, versions="1-6", flexible="4+"):
     """Topics to delete, by name, or by id from version 6."""
 
     topics: list[DeleteTopicState] = field(versions="6+", default=[])
@@ -30,7 +30,7 @@ class DeletableTopicResult(Struct):
     error_message: str | None = field(versions="5+", default=None)
 
 
-class DeleteTopicsResponse(Message, key=20, versions="1-6", flexible="4+"):
+class DeleteTopicsResponse(ApiMessage, key=20, versions="1-6", flexible="4+"):
     """Outcome for each topic."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """DeleteRecords, key 21: delete records below an offset."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct
 
 
 class DeleteRecordsPartition(Struct):
@@ -17,7 +17,7 @@ class DeleteRecordsTopic(Struct):
     partitions: list[DeleteRecordsPartition] = []
 
 
-class DeleteRecordsRequest(Message, key=21, versions="0-2", flexible="2+"):
+class DeleteRecordsRequest(ApiMessage, key=21, versions="0-2", flexible="2+"):
     """New log start of each partition."""
 
     topics: list[DeleteRecordsTopic] = []
@@ -39,7 +39,7 @@ class DeleteRecordsTopicResult(Struct):
     partitions: list[DeleteRecordsPartitionResult] = []
 
 
-class DeleteRecordsResponse(Message, key=21, versions="0-2", flexible="2+"):
+class DeleteRecordsResponse(ApiMessage, key=21, versions="0-2", flexible="2+"):
     """The log start that came of it."""
 
     throttle_time_ms: Int32 = 0

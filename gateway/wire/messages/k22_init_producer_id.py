@@ -1,9 +1,9 @@
 """InitProducerId, key 22: give out a producer id."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, field
 
 
-class InitProducerIdRequest(Message, key=22, versions="0-5", flexible="2+"):
+class InitProducerIdRequest(ApiMessage, key=22, versions="0-5", flexible="2+"):
     """A transactional id, or null for an idempotent producer."""
 
     transactional_id: str | None = ""
@@ -12,7 +12,7 @@ class InitProducerIdRequest(Message, key=22, versions="0-5", flexible="2+"):
     producer_epoch: Int16 = field(versions="3+", default=-1)
 
 
-class InitProducerIdResponse(Message, key=22, versions="0-5", flexible="2+"):
+class InitProducerIdResponse(ApiMessage, key=22, versions="0-5", flexible="2+"):
     """A producer id and epoch."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch, key 23: end offset of a leader epoch."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class OffsetForLeaderPartition(Struct):
@@ -18,7 +18,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = []
 
 
-class OffsetForLeaderEpochRequest(Message, key=23, versions="2-4", flexible="4+"):
+class OffsetForLeaderEpochRequest(ApiMessage, key=23, versions="2-4", flexible="4+"):
     """Leader epochs whose end is wanted."""
 
     replica_id: Int32 = field(versions="3+", default=-2)
@@ -41,7 +41,7 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = []
 
 
-class OffsetForLeaderEpochResponse(Message, key=23, versions="2-4", flexible="4+"):
+class OffsetForLeaderEpochResponse(ApiMessage, key=23, versions="2-4", flexible="4+"):
     """Where each epoch ends."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """AddPartitionsToTxn, key 24: name the partitions of a transaction."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class AddPartitionsToTxnTopic(Struct):
@@ -20,7 +20,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: list[AddPartitionsToTxnTopic] = field(versions="4+", default=[])
 
 
-class AddPartitionsToTxnRequest(Message, key=24, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnRequest(ApiMessage, key=24, versions="0-5", flexible="3+"):
     """Partitions to be added, or to be verified."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(versions="4+", default=[])
@@ -51,7 +51,7 @@ class AddPartitionsToTxnResult(Struct):
     topic_results: list[AddPartitionsToTxnTopicResult] = field(versions="4+", default=[])
 
 
-class AddPartitionsToTxnResponse(Message, key=24, versions="0-5", flexible="3+"):
+class AddPartitionsToTxnResponse(ApiMessage, key=24, versions="0-5", flexible="3+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = 0

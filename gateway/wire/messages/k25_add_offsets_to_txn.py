@@ -1,9 +1,9 @@
 """AddOffsetsToTxn, key 25: name a group whose offsets a transaction commits."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64
 
 
-class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
+class AddOffsetsToTxnRequest(ApiMessage, key=25, versions="0-4", flexible="3+"):
     """A group to be added to a transaction."""
 
     transactional_id: str = ""
@@ -12,7 +12,7 @@ class AddOffsetsToTxnRequest(Message, key=25, versions="0-4", flexible="3+"):
     group_id: str = ""
 
 
-class AddOffsetsToTxnResponse(Message, key=25, versions="0-4", flexible="3+"):
+class AddOffsetsToTxnResponse(ApiMessage, key=25, versions="0-4", flexible="3+"):
     """Whether it was."""
 
     throttle_time_ms: Int32 = 0

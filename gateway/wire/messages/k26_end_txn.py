@@ -1,9 +1,9 @@
 """EndTxn, key 26: commit or abort a transaction."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, field
 
 
-class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
+class EndTxnRequest(ApiMessage, key=26, versions="0-5", flexible="3+"):
     """How a transaction ends."""
 
     transactional_id: str = ""
@@ -12,7 +12,7 @@ class EndTxnRequest(Message, key=26, versions="0-5", flexible="3+"):
     committed: bool = False
 
 
-class EndTxnResponse(Message, key=26, versions="0-5", flexible="3+"):
+class EndTxnResponse(ApiMessage, key=26, versions="0-5", flexible="3+"):
     """Whether it did, and who goes on."""
 
     throttle_time_ms: Int32 = 0

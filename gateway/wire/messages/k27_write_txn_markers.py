@@ -1,6 +1,6 @@
 """WriteTxnMarkers, key 27: end a transaction in partitions."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Int64, Struct, field
 
 
 class WritableTxnMarkerTopic(Struct):
@@ -21,7 +21,7 @@ class WritableTxnMarker(Struct):
     transaction_version: Int8 = field(versions="2+", default=0)
 
 
-class WriteTxnMarkersRequest(Message, key=27, versions="1-2", flexible="1+"):
+class WriteTxnMarkersRequest(ApiMessage, key=27, versions="1-2", flexible="1+"):
     """Markers to be written."""
 
     markers: list[WritableTxnMarker] = []
@@ -48,7 +48,7 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = []
 
 
-class WriteTxnMarkersResponse(Message, key=27, versions="1-2", flexible="1+"):
+class WriteTxnMarkersResponse(ApiMessage, key=27, versions="1-2", flexible="1+"):
     """Outcome for each partition."""
 
     markers: list[WritableTxnMarkerResult] = []

@@ -1,6 +1,6 @@
 """TxnOffsetCommit, key 28: store offsets that are committed with a transaction."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -19,7 +19,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     partitions: list[TxnOffsetCommitRequestPartition] = []
 
 
-class TxnOffsetCommitRequest(Message, key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(ApiMessage, key=28, versions="0-5", flexible="3+"):
     """Offsets a group will have consumed up to."""
 
     transactional_id: str = ""
@@ -46,7 +46,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     partitions: list[TxnOffsetCommitResponsePartition] = []
 
 
-class TxnOffsetCommitResponse(Message, key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(ApiMessage, key=28, versions="0-5", flexible="3+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = 0

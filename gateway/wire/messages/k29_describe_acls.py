@@ -1,9 +1,9 @@
 """DescribeAcls, key 29: which access rules there are."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
-class DescribeAclsRequest(Message, key=29, versions="1-3", flexible="2+"):
+class DescribeAclsRequest(ApiMessage, key=29, versions="1-3", flexible="2+"):
     """Rules to be described; what is null or "any" matches all."""
 
     resource_type_filter: Int8 = 0
@@ -33,7 +33,7 @@ class DescribeAclsResource(Struct):
     acls: list[AclDescription] = []
 
 
-class DescribeAclsResponse(Message, key=29, versions="1-3", flexible="2+"):
+class DescribeAclsResponse(ApiMessage, key=29, versions="1-3", flexible="2+"):
     """The rules that match."""
 
     throttle_time_ms: Int32 = 0

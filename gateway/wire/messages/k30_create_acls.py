@@ -1,6 +1,6 @@
 """CreateAcls, key 30: add access rules."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class AclCreation(Struct):
@@ -15,7 +15,7 @@ class AclCreation(Struct):
     permission_type: Int8 = 0
 
 
-class CreateAclsRequest(Message, key=30, versions="1-3", flexible="2+"):
+class CreateAclsRequest(ApiMessage, key=30, versions="1-3", flexible="2+"):
     """Rules to be added."""
 
     creations: list[AclCreation] = []
@@ -28,7 +28,7 @@ class AclCreationResult(Struct):
     error_message: str | None = ""
 
 
-class CreateAclsResponse(Message, key=30, versions="1-3", flexible="2+"):
+class CreateAclsResponse(ApiMessage, key=30, versions="1-3", flexible="2+"):
     """Outcome for each rule, in the order of the request."""
 
     throttle_time_ms: Int32 = 0

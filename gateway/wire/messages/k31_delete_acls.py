@@ -1,6 +1,6 @@
 """DeleteAcls, key 31: take access rules away."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class DeleteAclsFilter(Struct):
@@ -15,7 +15,7 @@ class DeleteAclsFilter(Struct):
     permission_type: Int8 = 0
 
 
-class DeleteAclsRequest(Message, key=31, versions="1-3", flexible="2+"):
+class DeleteAclsRequest(ApiMessage, key=31, versions="1-3", flexible="2+"):
     """Filters of rules to be taken away."""
 
     filters: list[DeleteAclsFilter] = []
@@ -43,7 +43,7 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: list[DeleteAclsMatchingAcl] = []
 
 
-class DeleteAclsResponse(Message, key=31, versions="1-3", flexible="2+"):
+class DeleteAclsResponse(ApiMessage, key=31, versions="1-3", flexible="2+"):
     """Outcome for each filter, in the order of the request."""
 
     throttle_time_ms: Int32 = 0

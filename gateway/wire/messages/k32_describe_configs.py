@@ -1,6 +1,6 @@
 """DescribeConfigs, key 32: read configurations."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
 class DescribeConfigsResource(Struct):
@@ -11,7 +11,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: list[str] | None = []
 
 
-class DescribeConfigsRequest(Message, key=32, versions="1-4", flexible="4+"):
+class DescribeConfigsRequest(ApiMessage, key=32, versions="1-4", flexible="4+"):
     """Resources and the names of the settings wanted; null means all."""
 
     resources: list[DescribeConfigsResource] = []
@@ -50,7 +50,7 @@ class DescribeConfigsResult(Struct):
     configs: list[DescribeConfigsResourceResult] = []
 
 
-class DescribeConfigsResponse(Message, key=32, versions="1-4", flexible="4+"):
+class DescribeConfigsResponse(ApiMessage, key=32, versions="1-4", flexible="4+"):
     """Settings with source, type and synonyms."""
 
     throttle_time_ms: Int32 = 0

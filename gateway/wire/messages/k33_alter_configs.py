@@ -1,6 +1,6 @@
 """AlterConfigs, key 33: replace configurations."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class AlterableConfig(Struct):
@@ -18,7 +18,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = []
 
 
-class AlterConfigsRequest(Message, key=33, versions="0-2", flexible="2+"):
+class AlterConfigsRequest(ApiMessage, key=33, versions="0-2", flexible="2+"):
     """The whole configuration of each resource."""
 
     resources: list[AlterConfigsResource] = []
@@ -34,7 +34,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = ""
 
 
-class AlterConfigsResponse(Message, key=33, versions="0-2", flexible="2+"):
+class AlterConfigsResponse(ApiMessage, key=33, versions="0-2", flexible="2+"):
     """Outcome for each resource."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """AlterReplicaLogDirs, key 34: move replicas to another log folder."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class AlterReplicaLogDirTopic(Struct):
@@ -17,7 +17,7 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = []
 
 
-class AlterReplicaLogDirsRequest(Message, key=34, versions="1-2", flexible="2+"):
+class AlterReplicaLogDirsRequest(ApiMessage, key=34, versions="1-2", flexible="2+"):
     """Where replicas of this node belong."""
 
     dirs: list[AlterReplicaLogDir] = []
@@ -37,7 +37,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: list[AlterReplicaLogDirPartitionResult] = []
 
 
-class AlterReplicaLogDirsResponse(Message, key=34, versions="1-2", flexible="2+"):
+class AlterReplicaLogDirsResponse(ApiMessage, key=34, versions="1-2", flexible="2+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """DescribeLogDirs, key 35: space used by partitions on disk."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class DescribableLogDirTopic(Struct):
@@ -10,7 +10,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = []
 
 
-class DescribeLogDirsRequest(Message, key=35, versions="1-5", flexible="2+"):
+class DescribeLogDirsRequest(ApiMessage, key=35, versions="1-5", flexible="2+"):
     """Partitions wanted; null means all."""
 
     topics: list[DescribableLogDirTopic] | None = []
@@ -43,7 +43,7 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = field(versions="5+", default=False)
 
 
-class DescribeLogDirsResponse(Message, key=35, versions="1-5", flexible="2+"):
+class DescribeLogDirsResponse(ApiMessage, key=35, versions="1-5", flexible="2+"):
     """Log folders and the partitions in them."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """CreatePartitions, key 37: raise the number of partitions."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class CreatePartitionsAssignment(Struct):
@@ -17,7 +17,7 @@ class CreatePartitionsTopic(Struct):
     assignments: list[CreatePartitionsAssignment] | None = []
 
 
-class CreatePartitionsRequest(Message, key=37, versions="0-3", flexible="2+"):
+class CreatePartitionsRequest(ApiMessage, key=37, versions="0-3", flexible="2+"):
     """New partition count of each topic."""
 
     topics: list[CreatePartitionsTopic] = []
@@ -33,7 +33,7 @@ class CreatePartitionsTopicResult(Struct):
     error_message: str | None = None
 
 
-class CreatePartitionsResponse(Message, key=37, versions="0-3", flexible="2+"):
+class CreatePartitionsResponse(ApiMessage, key=37, versions="0-3", flexible="2+"):
     """Outcome for each topic."""
 
     throttle_time_ms: Int32 = 0

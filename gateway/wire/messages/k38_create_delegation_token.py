@@ -1,6 +1,6 @@
 """CreateDelegationToken, key 38: ask for a token to authenticate with."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class CreatableRenewers(Struct):
@@ -10,7 +10,7 @@ class CreatableRenewers(Struct):
     principal_name: str = ""
 
 
-class CreateDelegationTokenRequest(Message, key=38, versions="1-3", flexible="2+"):
+class CreateDelegationTokenRequest(ApiMessage, key=38, versions="1-3", flexible="2+"):
     """A token to be made."""
 
     owner_principal_type: str | None = field(versions="3+", default="")
@@ -19,7 +19,7 @@ class CreateDelegationTokenRequest(Message, key=38, versions="1-3", flexible="2+
     max_lifetime_ms: Int64 = 0
 
 
-class CreateDelegationTokenResponse(Message, key=38, versions="1-3", flexible="2+"):
+class CreateDelegationTokenResponse(ApiMessage, key=38, versions="1-3", flexible="2+"):
     """The token."""
 
     error_code: Int16 = 0

@@ -1,16 +1,16 @@
 """RenewDelegationToken, key 39: make a token last longer."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64
 
 
-class RenewDelegationTokenRequest(Message, key=39, versions="1-2", flexible="2+"):
+class RenewDelegationTokenRequest(ApiMessage, key=39, versions="1-2", flexible="2+"):
     """A token to be renewed."""
 
     hmac: bytes = b""
     renew_period_ms: Int64 = 0
 
 
-class RenewDelegationTokenResponse(Message, key=39, versions="1-2", flexible="2+"):
+class RenewDelegationTokenResponse(ApiMessage, key=39, versions="1-2", flexible="2+"):
     """Until when it holds."""
 
     error_code: Int16 = 0

@@ -1,16 +1,16 @@
 """ExpireDelegationToken, key 40: let a token end earlier."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64
 
 
-class ExpireDelegationTokenRequest(Message, key=40, versions="1-2", flexible="2+"):
+class ExpireDelegationTokenRequest(ApiMessage, key=40, versions="1-2", flexible="2+"):
     """A token to be ended."""
 
     hmac: bytes = b""
     expiry_time_period_ms: Int64 = 0
 
 
-class ExpireDelegationTokenResponse(Message, key=40, versions="1-2", flexible="2+"):
+class ExpireDelegationTokenResponse(ApiMessage, key=40, versions="1-2", flexible="2+"):
     """Until when it holds."""
 
     error_code: Int16 = 0

@@ -1,6 +1,6 @@
 """DescribeDelegationToken, key 41: which tokens there are."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
 class DescribeDelegationTokenOwner(Struct):
@@ -10,7 +10,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = ""
 
 
-class DescribeDelegationTokenRequest(Message, key=41, versions="1-3", flexible="2+"):
+class DescribeDelegationTokenRequest(ApiMessage, key=41, versions="1-3", flexible="2+"):
     """Whose tokens to describe."""
 
     owners: list[DescribeDelegationTokenOwner] | None = []
@@ -38,7 +38,7 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer] = []
 
 
-class DescribeDelegationTokenResponse(Message, key=41, versions="1-3", flexible="2+"):
+class DescribeDelegationTokenResponse(ApiMessage, key=41, versions="1-3", flexible="2+"):
     """The tokens that match."""
 
     error_code: Int16 = 0

@@ -1,9 +1,9 @@
 """DeleteGroups, key 42: delete groups."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
-class DeleteGroupsRequest(Message, key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(ApiMessage, key=42, versions="0-2", flexible="2+"):
     """Groups to delete."""
 
     groups_names: list[str] = []
@@ -16,7 +16,7 @@ class DeletableGroupResult(Struct):
     error_code: Int16 = 0
 
 
-class DeleteGroupsResponse(Message, key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(ApiMessage, key=42, versions="0-2", flexible="2+"):
     """Outcome for each group."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """ElectLeaders, key 43: elect the leaders of partitions."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
 class TopicPartitions(Struct):
@@ -10,7 +10,7 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = []
 
 
-class ElectLeadersRequest(Message, key=43, versions="0-2", flexible="2+"):
+class ElectLeadersRequest(ApiMessage, key=43, versions="0-2", flexible="2+"):
     """Partitions that are to elect; null stands for all."""
 
     election_type: Int8 = field(versions="1+", default=0)
@@ -33,7 +33,7 @@ class ReplicaElectionResult(Struct):
     partition_result: list[PartitionResult] = []
 
 
-class ElectLeadersResponse(Message, key=43, versions="0-2", flexible="2+"):
+class ElectLeadersResponse(ApiMessage, key=43, versions="0-2", flexible="2+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs, key 44: change single settings."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class AlterableConfig(Struct):
@@ -19,7 +19,7 @@ class AlterConfigsResource(Struct):
     configs: list[AlterableConfig] = []
 
 
-class IncrementalAlterConfigsRequest(Message, key=44, versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsRequest(ApiMessage, key=44, versions="0-1", flexible="1+"):
     """Settings to set, delete, append to or subtract from."""
 
     resources: list[AlterConfigsResource] = []
@@ -35,7 +35,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: str = ""
 
 
-class IncrementalAlterConfigsResponse(Message, key=44, versions="0-1", flexible="1+"):
+class IncrementalAlterConfigsResponse(ApiMessage, key=44, versions="0-1", flexible="1+"):
     """Outcome for each resource."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments, key 45: move partitions between nodes."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class ReassignablePartition(Struct):
@@ -17,7 +17,7 @@ class ReassignableTopic(Struct):
     partitions: list[ReassignablePartition] = []
 
 
-class AlterPartitionReassignmentsRequest(Message, key=45, versions="0-1", flexible="0+"):
+class AlterPartitionReassignmentsRequest(ApiMessage, key=45, versions="0-1", flexible="0+"):
     """Where partitions belong."""
 
     timeout_ms: Int32 = 60000
@@ -40,7 +40,7 @@ class ReassignableTopicResponse(Struct):
     partitions: list[ReassignablePartitionResponse] = []
 
 
-class AlterPartitionReassignmentsResponse(Message, key=45, versions="0-1", flexible="0+"):
+class AlterPartitionReassignmentsResponse(ApiMessage, key=45, versions="0-1", flexible="0+"):
     """Outcome for each partition."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """ListPartitionReassignments, key 46: which partitions are on the move."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -10,7 +10,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: list[Int32] = []
 
 
-class ListPartitionReassignmentsRequest(Message, key=46, versions="0", flexible="0+"):
+class ListPartitionReassignmentsRequest(ApiMessage, key=46, versions="0", flexible="0+"):
     """Partitions asked about; null stands for all."""
 
     timeout_ms: Int32 = 60000
@@ -33,7 +33,7 @@ class OngoingTopicReassignment(Struct):
     partitions: list[OngoingPartitionReassignment] = []
 
 
-class ListPartitionReassignmentsResponse(Message, key=46, versions="0", flexible="0+"):
+class ListPartitionReassignmentsResponse(ApiMessage, key=46, versions="0", flexible="0+"):
     """What is on the move."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """OffsetDelete, key 47: delete stored offsets of a group."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class OffsetDeleteRequestPartition(Struct):
@@ -16,7 +16,7 @@ class OffsetDeleteRequestTopic(Struct):
     partitions: list[OffsetDeleteRequestPartition] = []
 
 
-class OffsetDeleteRequest(Message, key=47, versions="0", flexible="none"):
+class OffsetDeleteRequest(ApiMessage, key=47, versions="0", flexible="none"):
     """Partitions whose stored offsets go."""
 
     group_id: str = ""
@@ -37,7 +37,7 @@ class OffsetDeleteResponseTopic(Struct):
     partitions: list[OffsetDeleteResponsePartition] = []
 
 
-class OffsetDeleteResponse(Message, key=47, versions="0", flexible="none"):
+class OffsetDeleteResponse(ApiMessage, key=47, versions="0", flexible="none"):
     """Outcome for each partition."""
 
     error_code: Int16 = 0

@@ -1,6 +1,6 @@
 """DescribeClientQuotas, key 48: how much clients may use."""
 
-from kledger.gateway.wire.schema import Float64, Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Float64, Int8, Int16, Int32, Struct
 
 
 class ComponentData(Struct):
@@ -11,7 +11,7 @@ class ComponentData(Struct):
     match: str | None = ""
 
 
-class DescribeClientQuotasRequest(Message, key=48, versions="0-1", flexible="1+"):
+class DescribeClientQuotasRequest(ApiMessage, key=48, versions="0-1", flexible="1+"):
     """Entities to be described."""
 
     components: list[ComponentData] = []
@@ -39,7 +39,7 @@ class EntryData(Struct):
     values: list[ValueData] = []
 
 
-class DescribeClientQuotasResponse(Message, key=48, versions="0-1", flexible="1+"):
+class DescribeClientQuotasResponse(ApiMessage, key=48, versions="0-1", flexible="1+"):
     """Quotas of the entities that match."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """AlterClientQuotas, key 49: say how much clients may use."""
 
-from kledger.gateway.wire.schema import Float64, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Float64, Int16, Int32, Struct
 
 
 class EntityData(Struct):
@@ -25,7 +25,7 @@ class EntryData(Struct):
     ops: list[OpData] = []
 
 
-class AlterClientQuotasRequest(Message, key=49, versions="0-1", flexible="1+"):
+class AlterClientQuotasRequest(ApiMessage, key=49, versions="0-1", flexible="1+"):
     """Quotas to be set and removed."""
 
     entries: list[EntryData] = []
@@ -40,7 +40,7 @@ class AlteredEntry(Struct, kafka_name="EntryData"):
     entity: list[EntityData] = []
 
 
-class AlterClientQuotasResponse(Message, key=49, versions="0-1", flexible="1+"):
+class AlterClientQuotasResponse(ApiMessage, key=49, versions="0-1", flexible="1+"):
     """Outcome for each entity."""
 
     throttle_time_ms: Int32 = 0

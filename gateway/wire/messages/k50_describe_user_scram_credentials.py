@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials, key 50: which users have passwords."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class UserName(Struct):
@@ -9,7 +9,7 @@ class UserName(Struct):
     name: str = ""
 
 
-class DescribeUserScramCredentialsRequest(Message, key=50, versions="0", flexible="0+"):
+class DescribeUserScramCredentialsRequest(ApiMessage, key=50, versions="0", flexible="0+"):
     """Users asked about; null or none stands for all."""
 
     users: list[UserName] | None = []
@@ -31,7 +31,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: list[CredentialInfo] = []
 
 
-class DescribeUserScramCredentialsResponse(Message, key=50, versions="0", flexible="0+"):
+class DescribeUserScramCredentialsResponse(ApiMessage, key=50, versions="0", flexible="0+"):
     """What each user has."""
 
     throttle_time_ms: Int32 = 0

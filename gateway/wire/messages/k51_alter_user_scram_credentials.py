@@ -1,6 +1,6 @@
 """AlterUserScramCredentials, key 51: set and remove passwords."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct
 
 
 class ScramCredentialDeletion(Struct):
@@ -20,7 +20,7 @@ class ScramCredentialUpsertion(Struct):
     salted_password: bytes = b""
 
 
-class AlterUserScramCredentialsRequest(Message, key=51, versions="0", flexible="0+"):
+class AlterUserScramCredentialsRequest(ApiMessage, key=51, versions="0", flexible="0+"):
     """Passwords to be set and removed."""
 
     deletions: list[ScramCredentialDeletion] = []
@@ -35,7 +35,7 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: str | None = ""
 
 
-class AlterUserScramCredentialsResponse(Message, key=51, versions="0", flexible="0+"):
+class AlterUserScramCredentialsResponse(ApiMessage, key=51, versions="0", flexible="0+"):
     """Outcome for each user."""
 
     throttle_time_ms: Int32 = 0

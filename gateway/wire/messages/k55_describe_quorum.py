@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, Uint16, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, Uint16, field
 
 
 class PartitionData(Struct):
@@ -19,7 +19,7 @@ class TopicData(Struct):
     partitions: list[PartitionData] = []
 
 
-class DescribeQuorumRequest(Message, key=55, versions="0-2", flexible="0+"):
+class DescribeQuorumRequest(ApiMessage, key=55, versions="0-2", flexible="0+"):
     """Partitions to be described."""
 
     topics: list[TopicData] = []
@@ -70,7 +70,7 @@ class Node(Struct):
     listeners: list[Listener] = field(versions="2+", default=[])
 
 
-class DescribeQuorumResponse(Message, key=55, versions="0-2", flexible="0+"):
+class DescribeQuorumResponse(ApiMessage, key=55, versions="0-2", flexible="0+"):
     """The quorum of each partition."""
 
     error_code: Int16 = 0

@@ -1,6 +1,6 @@
 """UpdateFeatures, key 57: set the level of features."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
 class FeatureUpdateKey(Struct):
@@ -12,7 +12,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Int8 = field(versions="1+", default=1)
 
 
-class UpdateFeaturesRequest(Message, key=57, versions="0-2", flexible="0+"):
+class UpdateFeaturesRequest(ApiMessage, key=57, versions="0-2", flexible="0+"):
     """Levels to be set."""
 
     timeout_ms: Int32 = 60000
@@ -28,7 +28,7 @@ class UpdatableFeatureResult(Struct):
     error_message: str | None = ""
 
 
-class UpdateFeaturesResponse(Message, key=57, versions="0-2", flexible="0+"):
+class UpdateFeaturesResponse(ApiMessage, key=57, versions="0-2", flexible="0+"):
     """Outcome of the whole; for each feature in older versions."""
 
     throttle_time_ms: Int32 = 0

@@ -1,9 +1,9 @@
 """DescribeCluster, key 60: nodes of the cluster."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
-class DescribeClusterRequest(Message, key=60, versions="0-2", flexible="0+"):
+class DescribeClusterRequest(ApiMessage, key=60, versions="0-2", flexible="0+"):
     """Whether brokers or controllers are wanted."""
 
     include_cluster_authorized_operations: bool = False
@@ -21,7 +21,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: bool = field(versions="2+", default=False)
 
 
-class DescribeClusterResponse(Message, key=60, versions="0-2", flexible="0+"):
+class DescribeClusterResponse(ApiMessage, key=60, versions="0-2", flexible="0+"):
     """Nodes, cluster id and controller."""
 
     throttle_time_ms: Int32 = 0

@@ -1,6 +1,6 @@
 """DescribeProducers, key 61: who writes to partitions."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct
 
 
 class TopicRequest(Struct):
@@ -10,7 +10,7 @@ class TopicRequest(Struct):
     partition_indexes: list[Int32] = []
 
 
-class DescribeProducersRequest(Message, key=61, versions="0", flexible="0+"):
+class DescribeProducersRequest(ApiMessage, key=61, versions="0", flexible="0+"):
     """Partitions to be described."""
 
     topics: list[TopicRequest] = []
@@ -43,7 +43,7 @@ class TopicResponse(Struct):
     partitions: list[PartitionResponse] = []
 
 
-class DescribeProducersResponse(Message, key=61, versions="0", flexible="0+"):
+class DescribeProducersResponse(ApiMessage, key=61, versions="0", flexible="0+"):
     """Producers of each partition."""
 
     throttle_time_ms: Int32 = 0

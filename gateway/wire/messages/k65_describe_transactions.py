@@ -1,9 +1,9 @@
 """DescribeTransactions, key 65: where transactions stand."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct
 
 
-class DescribeTransactionsRequest(Message, key=65, versions="0", flexible="0+"):
+class DescribeTransactionsRequest(ApiMessage, key=65, versions="0", flexible="0+"):
     """Transactional ids to be described."""
 
     transactional_ids: list[str] = []
@@ -29,7 +29,7 @@ class TransactionState(Struct):
     topics: list[TopicData] = []
 
 
-class DescribeTransactionsResponse(Message, key=65, versions="0", flexible="0+"):
+class DescribeTransactionsResponse(ApiMessage, key=65, versions="0", flexible="0+"):
     """The state of each."""
 
     throttle_time_ms: Int32 = 0

@@ -1,9 +1,9 @@
 """ListTransactions, key 66: which transactions there are."""
 
-from kledger.gateway.wire.schema import Int16, Int32, Int64, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Int64, Struct, field
 
 
-class ListTransactionsRequest(Message, key=66, versions="0-2", flexible="0+"):
+class ListTransactionsRequest(ApiMessage, key=66, versions="0-2", flexible="0+"):
     """What to list."""
 
     state_filters: list[str] = []
@@ -20,7 +20,7 @@ class TransactionState(Struct):
     transaction_state: str = ""
 
 
-class ListTransactionsResponse(Message, key=66, versions="0-2", flexible="0+"):
+class ListTransactionsResponse(ApiMessage, key=66, versions="0-2", flexible="0+"):
     """Those that match."""
 
     throttle_time_ms: Int32 = 0

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct, field
 
 
 class TopicPartitions(Struct):
@@ -13,7 +13,7 @@ class TopicPartitions(Struct):
     partitions: list[Int32] = []
 
 
-class ConsumerGroupHeartbeatRequest(Message, key=68, versions="0-1", flexible="0+"):
+class ConsumerGroupHeartbeatRequest(ApiMessage, key=68, versions="0-1", flexible="0+"):
     """A sign of life of one member; null fields have not changed since the last one."""
 
     group_id: str = ""
@@ -34,7 +34,7 @@ class Assignment(Struct):
     topic_partitions: list[TopicPartitions] = []
 
 
-class ConsumerGroupHeartbeatResponse(Message, key=68, versions="0-1", flexible="0+"):
+class ConsumerGroupHeartbeatResponse(ApiMessage, key=68, versions="0-1", flexible="0+"):
     """Where the member stands; no assignment means that it has not changed."""
 
     throttle_time_ms: Int32 = 0

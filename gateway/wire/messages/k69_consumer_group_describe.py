@@ -3,10 +3,10 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
-class ConsumerGroupDescribeRequest(Message, key=69, versions="0-1", flexible="0+"):
+class ConsumerGroupDescribeRequest(ApiMessage, key=69, versions="0-1", flexible="0+"):
     """Groups to describe."""
 
     group_ids: list[str] = []
@@ -57,7 +57,7 @@ class DescribedGroup(Struct):
     authorized_operations: Int32 = -2147483648
 
 
-class ConsumerGroupDescribeResponse(Message, key=69, versions="0-1", flexible="0+"):
+class ConsumerGroupDescribeResponse(ApiMessage, key=69, versions="0-1", flexible="0+"):
     """Epochs, assignor and members of each group."""
 
     throttle_time_ms: Int32 = 0

@@ -3,16 +3,16 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32
 
 
-class GetTelemetrySubscriptionsRequest(Message, key=71, versions="0", flexible="0+"):
+class GetTelemetrySubscriptionsRequest(ApiMessage, key=71, versions="0", flexible="0+"):
     """Who asks; zero for one that has no id yet."""
 
     client_instance_id: UUID = ZERO_UUID
 
 
-class GetTelemetrySubscriptionsResponse(Message, key=71, versions="0", flexible="0+"):
+class GetTelemetrySubscriptionsResponse(ApiMessage, key=71, versions="0", flexible="0+"):
     """What to push, and how often."""
 
     throttle_time_ms: Int32 = 0

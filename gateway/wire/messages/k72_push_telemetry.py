@@ -3,10 +3,10 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32
 
 
-class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
+class PushTelemetryRequest(ApiMessage, key=72, versions="0", flexible="0+"):
     """Metrics in the OpenTelemetry format."""
 
     client_instance_id: UUID = ZERO_UUID
@@ -16,7 +16,7 @@ class PushTelemetryRequest(Message, key=72, versions="0", flexible="0+"):
     metrics: bytes = b""
 
 
-class PushTelemetryResponse(Message, key=72, versions="0", flexible="0+"):
+class PushTelemetryResponse(ApiMessage, key=72, versions="0", flexible="0+"):
     """Whether they were taken."""
 
     throttle_time_ms: Int32 = 0

@@ -1,9 +1,9 @@
 """ListConfigResources, key 74: which things have a configuration."""
 
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Message, Struct, field
+from kledger.gateway.wire.schema import ApiMessage, Int8, Int16, Int32, Struct, field
 
 
-class ListConfigResourcesRequest(Message, key=74, versions="0-1", flexible="0+"):
+class ListConfigResourcesRequest(ApiMessage, key=74, versions="0-1", flexible="0+"):
     """Types to be listed; none stands for all."""
 
     resource_types: list[Int8] = field(versions="1+", default=[])
@@ -16,7 +16,7 @@ class ConfigResource(Struct):
     resource_type: Int8 = field(versions="1+", default=16)
 
 
-class ListConfigResourcesResponse(Message, key=74, versions="0-1", flexible="0+"):
+class ListConfigResourcesResponse(ApiMessage, key=74, versions="0-1", flexible="0+"):
     """The things of these types."""
 
     throttle_time_ms: Int32 = 0

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import ZERO_UUID
-from kledger.gateway.wire.schema import Int16, Int32, Message, Struct
+from kledger.gateway.wire.schema import ApiMessage, Int16, Int32, Struct
 
 
 class TopicRequest(Struct):
@@ -19,7 +19,7 @@ class Cursor(Struct):
     partition_index: Int32 = 0
 
 
-class DescribeTopicPartitionsRequest(Message, key=75, versions="0", flexible="0+"):
+class DescribeTopicPartitionsRequest(ApiMessage, key=75, versions="0", flexible="0+"):
     """Topics wanted, a limit and where to go on."""
 
     topics: list[TopicRequest] = []
@@ -52,7 +52,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: Int32 = -2147483648
 
 
-class DescribeTopicPartitionsResponse(Message, key=75, versions="0", flexible="0+"):
+class DescribeTopicPartitionsResponse(ApiMessage, key=75, versions="0", flexible="0+"):
     """Partitions, and a cursor when there are more."""
 
     throttle_time_ms: Int32 = 0

@@ -2,7 +2,7 @@
 
 from compat_tests.differential.recipes import RECIPES
 from compat_tests.differential.variants import filled, variants
-from kledger.gateway.handlers import HANDLERS
+from kledger.gateway.served_apis import HANDLERS
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.messages.k09_offset_fetch import OffsetFetchRequest
 from kledger.gateway.wire.messages.k44_incremental_alter_configs import (

@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from kledger.gateway.coordinator import consumer_beat_state
-from kledger.gateway.coordinator.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer import heartbeat_state
+from kledger.gateway.coordinator.consumer.consumer_group_record import ConsumerGroupRecord
+from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
-    BeatCommand,
-    BeatResult,
-    TopicFact,
-    TopicPartition,
+    HeartbeatCommand,
+    HeartbeatResult,
+    TopicIdPartition,
+    TopicMetadata,
 )
-from kledger.gateway.coordinator.consumer_records import ConsumerGroupRecord
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.group_messages import Sender
-from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
+from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.wire.error_codes import ErrorCode
 
 SESSION_MS = 45_000
 REBALANCE_MS = 60_000
-NOTHING: frozenset[TopicPartition] = frozenset()
+NOTHING: frozenset[TopicIdPartition] = frozenset()
 
 
 class CatalogOfTest:
@@ -35,7 +35,7 @@ class CatalogOfTest:
 
     def __init__(self, **topics: int) -> None:
         self.epoch = 1
-        self._facts: dict[str, TopicFact] = {}
+        self._facts: dict[str, TopicMetadata] = {}
         self._made = 0
         for name, count in topics.items():
             self.make(name, count)
@@ -46,28 +46,28 @@ class CatalogOfTest:
         old = self._facts.get(name)
         self._made += 1
         topic_id = UUID(int=self._made) if old is None else old.topic_id
-        self._facts[name] = TopicFact(name, topic_id, count)
+        self._facts[name] = TopicMetadata(name, topic_id, count)
 
     def drop(self, name: str) -> None:
         """Delete a topic."""
         self.epoch += 1
         del self._facts[name]
 
-    def find(self, name: str) -> TopicFact | None:
+    def find(self, name: str) -> TopicMetadata | None:
         return self._facts.get(name)
 
     def names(self) -> Iterator[str]:
         return iter(self._facts)
 
-    def partitions(self) -> set[TopicPartition]:
+    def partitions(self) -> set[TopicIdPartition]:
         """Return every partition of every topic."""
         return {part for name in self._facts for part in self.parts(name)}
 
-    def parts(self, name: str, *numbers: int) -> frozenset[TopicPartition]:
+    def parts(self, name: str, *numbers: int) -> frozenset[TopicIdPartition]:
         """Return partitions of a topic; all of them if no numbers are given."""
-        fact = self._facts[name]
-        wanted: Iterable[int] = numbers or range(fact.partition_count)
-        return frozenset(TopicPartition(fact.topic_id, number) for number in wanted)
+        topic_metadata = self._facts[name]
+        wanted: Iterable[int] = numbers or range(topic_metadata.partition_count)
+        return frozenset(TopicIdPartition(topic_metadata.topic_id, number) for number in wanted)
 
 
 def subscribed(topic: str, *, owned: str = "", version: int = 1) -> bytes:
@@ -92,15 +92,15 @@ def _name(text: str) -> bytes:
     return struct.pack(">h", len(text.encode())) + text.encode()
 
 
-def command(member_id: str, epoch: int, **changes: Any) -> BeatCommand:
+def command(member_id: str, epoch: int, **changes: Any) -> HeartbeatCommand:
     """Return a heartbeat that says nothing but that the member is there."""
-    plain = BeatCommand(
+    plain = HeartbeatCommand(
         group_id="g", member_id=member_id, epoch=epoch, client_id="client", client_host="/10.0.0.1"
     )
     return replace(plain, **changes)
 
 
-def join_command(member_id: str, *topics: str, **changes: Any) -> BeatCommand:
+def join_command(member_id: str, *topics: str, **changes: Any) -> HeartbeatCommand:
     """Return the heartbeat with which a member joins."""
     first = command(
         member_id,
@@ -128,42 +128,42 @@ class ConsumerWorld:
         self.stores_at_once = stores_at_once
         self.now_ms = 1_000
         self.timers: dict[TimerKey, int] = {}
-        self.answers: dict[int, BeatResult] = {}
+        self.answers: dict[int, HeartbeatResult] = {}
         self.unstored: list[Persist] = []
         self.durable: ConsumerGroupRecord | None = None
         self._waiters = 0
 
-    def send(self, asked: BeatCommand) -> int:
+    def send(self, asked: HeartbeatCommand) -> int:
         """Send a heartbeat; return its waiter."""
         self._waiters += 1
         asked = replace(asked, waiter=self._waiters)
-        effects = consumer_beat_state.beat(self.group, asked, self.catalog, self.now_ms)
+        effects = heartbeat_state.heartbeat(self.group, asked, self.catalog, self.now_ms)
         self.perform(effects)
         return self._waiters
 
-    def ask(self, asked: BeatCommand) -> BeatResult:
+    def ask(self, asked: HeartbeatCommand) -> HeartbeatResult:
         """Send a heartbeat and take the answer, which must be there."""
         return self.answers[self.send(asked)]
 
-    def join(self, member_id: str, *topics: str, **changes: Any) -> BeatResult:
+    def join(self, member_id: str, *topics: str, **changes: Any) -> HeartbeatResult:
         """Join; topic `t` if none is named."""
         return self.ask(join_command(member_id, *(topics or ("t",)), **changes))
 
-    def beat(self, member_id: str, epoch: int, **changes: Any) -> BeatResult:
+    def heartbeat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatResult:
         """Send a heartbeat."""
         return self.ask(command(member_id, epoch, **changes))
 
     def commit(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
         """Ask whether a commit is let in."""
-        sender = replace(Sender(member_id, epoch, speaks_epochs=True), **changes)
+        sender = replace(RequestingMember(member_id, epoch, uses_member_epoch=True), **changes)
         return self.group.check_commit(sender, self.now_ms)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answer(waiter, result):
+                case Respond(waiter, result):
                     assert waiter not in self.answers, "answered twice"
-                    assert isinstance(result, BeatResult)
+                    assert isinstance(result, HeartbeatResult)
                     self.answers[waiter] = result
                 case Schedule(key, delay_ms):
                     self.timers[key] = self.now_ms + delay_ms
@@ -221,7 +221,7 @@ class Client:
         self.owned = NOTHING
         self.told = NOTHING
 
-    def hello(self) -> BeatResult:
+    def hello(self) -> HeartbeatResult:
         """Send the heartbeat that is due, and do as the answer says."""
         if self.epoch == JOIN_EPOCH:
             asked = join_command(self.member_id, *self.topics, **self.joining)
@@ -237,7 +237,7 @@ class Client:
         self.give_up()
         return result
 
-    def hear(self, result: BeatResult) -> None:
+    def hear(self, result: HeartbeatResult) -> None:
         """Take an answer in; what is assigned no more is kept until it is given up."""
         if result.error is not ErrorCode.NONE:
             if result.error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:

@@ -8,20 +8,20 @@ conversations.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kledger.gateway.coordinator import join_state, sync_state, write_state
+from kledger.gateway.coordinator.classic import join_state, sync_state, write_state
+from kledger.gateway.coordinator.classic.classic_group_record import ClassicGroupRecord
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
     JoinCommand,
     JoinResult,
-    Leaver,
+    LeavingMember,
     Protocols,
-    Sender,
+    RequestingMember,
     SyncCommand,
     SyncResult,
 )
-from kledger.gateway.coordinator.group_state import ClassicGroup
-from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from kledger.gateway.coordinator.records import GroupRecord
 from kledger.gateway.wire.error_codes import ErrorCode
 
 SESSION_MS = 10_000
@@ -72,7 +72,7 @@ class GroupWorld:
         self.timers: dict[TimerKey, int] = {}
         self.answers: dict[int, JoinResult | SyncResult] = {}
         self.unstored: list[Persist] = []
-        self.durable: GroupRecord | None = None
+        self.durable: ClassicGroupRecord | None = None
         self.waiter_count = 0
 
     @property
@@ -110,8 +110,8 @@ class GroupWorld:
         sender = self._sender(member_id, generation, instance_id)
         return self.group.check_commit(sender, self.now_ms)
 
-    def leave(self, *leavers: str | Leaver) -> list[ErrorCode]:
-        asked = tuple(Leaver(each) if isinstance(each, str) else each for each in leavers)
+    def leave(self, *leaving: str | LeavingMember) -> list[ErrorCode]:
+        asked = tuple(LeavingMember(each) if isinstance(each, str) else each for each in leaving)
         errors, effects = self.group.leave(asked, self.now_ms)
         self.perform(effects)
         return errors
@@ -143,7 +143,7 @@ class GroupWorld:
         while self.unstored:
             persist = self.unstored.pop(0)
             if not failed:
-                assert isinstance(persist.record, GroupRecord)
+                assert isinstance(persist.record, ClassicGroupRecord)
                 self.durable = persist.record
             self.perform(
                 write_state.persisted(
@@ -166,7 +166,7 @@ class GroupWorld:
     def perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answer(waiter, result):
+                case Respond(waiter, result):
                     assert waiter not in self.answers, f"waiter {waiter} answered twice"
                     assert isinstance(result, JoinResult | SyncResult)
                     self.answers[waiter] = result
@@ -221,10 +221,12 @@ class GroupWorld:
     def is_waiting(self, waiter: int) -> bool:
         return waiter not in self.answers
 
-    def _sender(self, member_id: str, generation: int | None, instance_id: str | None) -> Sender:
+    def _sender(
+        self, member_id: str, generation: int | None, instance_id: str | None
+    ) -> RequestingMember:
         if generation is None:
             generation = self.group.generation
-        return Sender(member_id, generation, instance_id)
+        return RequestingMember(member_id, generation, instance_id)
 
     def _waiter(self) -> int:
         self.waiter_count += 1

@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from kledger.gateway.coordinator.group_config import GroupConfig
-from kledger.gateway.coordinator.group_messages import JoinResult, Sender
-from kledger.gateway.coordinator.groups import GroupCoordinator
+from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember
+from kledger.gateway.coordinator.groups.group_coordinator import GroupCoordinator
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore, StoreConfig
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from kledger.runtime.entropy import SeededEntropy
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -93,10 +93,14 @@ class CoordinatorBench:
         return joined
 
     async def commit(
-        self, place: Place, offset: CommittedOffset, sender: Sender | None = None, group: str = "g"
+        self,
+        topic_partition: TopicPartition,
+        offset: CommittedOffset,
+        sender: RequestingMember | None = None,
+        group: str = "g",
     ) -> ErrorCode:
-        sender = sender or Sender("", -1)
-        return await self.groups.offsets.commit(group, sender, [(place, offset)])
+        sender = sender or RequestingMember("", -1)
+        return await self.groups.offsets.commit(group, sender, [(topic_partition, offset)])
 
 
 @asynccontextmanager

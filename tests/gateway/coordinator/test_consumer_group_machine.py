@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from kledger.gateway.coordinator.consumer_messages import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
-    BeatResult,
+    HeartbeatResult,
 )
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -116,8 +116,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def make_topic(self, name: str, count: int) -> None:
-        fact = self.world.catalog.find(name)
-        if fact is None or fact.partition_count < count:
+        topic_metadata = self.world.catalog.find(name)
+        if topic_metadata is None or topic_metadata.partition_count < count:
             self.world.catalog.make(name, count)
 
     @rule(name=st.sampled_from(NAMES))
@@ -165,7 +165,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.waiting = still
 
     @staticmethod
-    def _check_epoch(one: Client, result: BeatResult) -> None:
+    def _check_epoch(one: Client, result: HeartbeatResult) -> None:
         if result.error is ErrorCode.NONE and one.epoch > 0:
             assert one.epoch <= result.epoch, f"{one.member_id} goes back"
 
@@ -211,7 +211,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         settle(*clients)
         wanted = {name for one in clients for name in one.topics}
         found = [self.world.catalog.find(name) for name in wanted]
-        count = sum(fact.partition_count for fact in found if fact is not None)
+        count = sum(
+            topic_metadata.partition_count for topic_metadata in found if topic_metadata is not None
+        )
         assert count == sum(len(one.owned) for one in clients)
         assert "Stable" == self.world.group.state
 

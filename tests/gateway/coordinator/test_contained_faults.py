@@ -6,15 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from kledger.gateway.coordinator import (
-    consumer_beat_state,
-    consumer_classic_state,
-    consumer_groups,
-    join_state,
-    sync_state,
-)
-from kledger.gateway.coordinator.group_messages import JoinResult, Leaver, Sender
-from kledger.gateway.coordinator.group_state import ClassicGroup
+from kledger.gateway.coordinator.classic import join_state, sync_state
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.consumer import classic_in_consumer_state, heartbeat_state
+from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
+from kledger.gateway.coordinator.groups import consumer_groups
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore, StorageFailed
@@ -48,11 +44,11 @@ async def sync(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
 
 
 async def heartbeat(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
-    return bench.groups.heartbeat("g", Sender(member.member_id, 1))
+    return bench.groups.heartbeat("g", RequestingMember(member.member_id, 1))
 
 
 async def leave(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
-    return bench.groups.leave("g", (Leaver(member.member_id),))[0]
+    return bench.groups.leave("g", (LeavingMember(member.member_id),))[0]
 
 
 CLASSIC: dict[str, tuple[type | ModuleType, str, Any]] = {
@@ -78,7 +74,9 @@ async def test_classic_group_that_fails_in_a_request_is_as_it_was_stored(
         assert ["a fault here closes group g"] == contained.messages
         assert before == bench.groups.describe("g")
         assert ErrorCode.NONE == await heartbeat(bench, member)
-        assert ErrorCode.NONE == bench.groups.heartbeat("other", Sender(other.member_id, 1))
+        assert ErrorCode.NONE == bench.groups.heartbeat(
+            "other", RequestingMember(other.member_id, 1)
+        )
         again = await bench.join(member.member_id)
         assert (ErrorCode.NONE, 2, 0) == (
             again.error,
@@ -128,7 +126,7 @@ async def test_consumer_group_that_fails_in_a_heartbeat_is_as_it_was_stored(
         consumers = bench.groups.consumers
         joined = await consumers.heartbeat(consumer_join("a", "t"))
         before = consumers.describe("g")
-        fail_half_way(monkeypatch, consumer_beat_state, "beat")
+        fail_half_way(monkeypatch, heartbeat_state, "heartbeat")
         name = "a" if epoch else "b"
         asked = command(name, epoch) if epoch else consumer_join(name, "t")
         assert UNAVAILABLE == (await consumers.heartbeat(asked)).error
@@ -146,7 +144,7 @@ async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_store
         consumers = bench.groups.consumers
         await consumers.heartbeat(consumer_join("a", "t"))
         before = consumers.describe("g")
-        fail_half_way(monkeypatch, consumer_classic_state, kind)
+        fail_half_way(monkeypatch, classic_in_consumer_state, kind)
         member = JoinResult(error=ErrorCode.NONE, member_id="" if kind == "join" else "a")
         ask = cast(
             "Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]", CLASSIC[kind][2]
@@ -174,9 +172,9 @@ GOING_BACK: dict[str, tuple[type | ModuleType, str]] = {
 }
 
 
-@pytest.mark.parametrize("place", GOING_BACK)
+@pytest.mark.parametrize("topic_partition", GOING_BACK)
 async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
-    place: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+    topic_partition: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """The fault went up to the connection of whichever client looked the group up."""
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
@@ -185,7 +183,7 @@ async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
         await consumers.heartbeat(consumer_join("a", "t"))
         await consumers.heartbeat(command("a", -1))
         with monkeypatch.context() as patch:
-            fail_each(patch, *GOING_BACK[place])
+            fail_each(patch, *GOING_BACK[topic_partition])
             assert UNAVAILABLE == await heartbeat(bench, member)
             assert UNAVAILABLE == await join(bench, member)
             assert UNAVAILABLE == await sync(bench, member)

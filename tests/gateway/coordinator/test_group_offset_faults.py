@@ -2,14 +2,14 @@
 
 import pytest
 
-from kledger.gateway.coordinator.group_state import ClassicGroup
-from kledger.gateway.coordinator.group_table import GroupTable
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.groups.group_table import GroupTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import OffsetsState
 from tests.contained import Contained
+from tests.gateway.coordinator.groups.test_group_offsets import MINUTE_MS, SHORT, T0
 from tests.gateway.coordinator.shell_words import at, coordinator, settle
-from tests.gateway.coordinator.test_group_offsets import MINUTE_MS, SHORT, T0
 
 
 def fail_once(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:

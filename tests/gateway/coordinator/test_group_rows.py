@@ -5,7 +5,7 @@ Rows that need topics, versions or rows on disk are in test_groups.py and with t
 
 import pytest
 
-from kledger.gateway.coordinator.group_messages import Leaver
+from kledger.gateway.coordinator.group_messages import LeavingMember
 from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import (
     DELAY_MS,
@@ -99,11 +99,11 @@ def test_row_86_rebalance_does_not_wait_for_who_is_gone(way: str) -> None:
     assert world.is_waiting(a)
 
     if way == "leaves":
-        world.leave(Leaver("b", "i"))
+        world.leave(LeavingMember("b", "i"))
     elif way == "times out":
         world.advance(SESSION_MS)
     else:
-        world.leave(Leaver("", "i"))
+        world.leave(LeavingMember("", "i"))
 
     assert world.joined(a).generation == 2
 
@@ -305,7 +305,7 @@ def test_row_96_administrator_removes_static_members_one_result_each() -> None:
     world = GroupWorld()
     world.stable("a", instance_id="i")
 
-    errors = world.leave(Leaver("", "i"), Leaver("", "other"), Leaver("ghost"))
+    errors = world.leave(LeavingMember("", "i"), LeavingMember("", "other"), LeavingMember("ghost"))
 
     assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.UNKNOWN_MEMBER_ID]
     assert world.state == "Empty"

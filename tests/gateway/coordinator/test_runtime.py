@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kledger.gateway.coordinator.outcome import Answer, Cancel, Effect, Persist, Schedule, TimerKey
-from kledger.gateway.coordinator.runtime import CoordinatorRuntime, Host
+from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime, HostedMachine
 from kledger.ledger import LedgerStore, StoreConfig
 from kledger.ledger.testing import ManualClock
 from kledger.runtime.tasks import Supervisor
@@ -53,10 +53,10 @@ class Stage:
         self.supervisor = supervisor
         self.runtime = CoordinatorRuntime(store, clock, Timers(clock, supervisor))
         self.machine = Recorder()
-        self.host = Host(self.machine, "g")
+        self.hosted = HostedMachine(self.machine, "g")
 
     def perform(self, *effects: Effect) -> None:
-        self.runtime.perform(self.host, effects)
+        self.runtime.perform(self.hosted, effects)
 
     async def advance(self, ms: int) -> None:
         await settle()
@@ -96,7 +96,7 @@ async def test_timer_set_again_or_cancelled_does_not_fire_at_its_old_time(stage:
 async def test_retired_machine_hears_no_timers(stage: Stage) -> None:
     stage.perform(Schedule(KEY, 10), Cancel(OTHER))
 
-    stage.runtime.retire(stage.host)
+    stage.runtime.retire(stage.hosted)
     await stage.advance(10)
 
     assert stage.machine.events == []
@@ -124,27 +124,29 @@ async def test_stopped_store_fails_the_write_at_once(stage: Stage) -> None:
 async def test_answer_that_comes_at_once_needs_no_wait(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
 
-    assert await stage.runtime.run(stage.host, waiter, lambda _: [Answer(waiter, "yes")]) == "yes"
+    assert (
+        await stage.runtime.run(stage.hosted, waiter, lambda _: [Respond(waiter, "yes")]) == "yes"
+    )
     assert stage.runtime.waiting_count == 0
 
 
 async def test_answer_of_a_later_event_wakes_the_request(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    stage.machine.reactions["timer", KEY, 10] = [Answer(waiter, "late")]
+    stage.machine.reactions["timer", KEY, 10] = [Respond(waiter, "late")]
     request = asyncio.ensure_future(
-        stage.runtime.run(stage.host, waiter, lambda _: [Schedule(KEY, 10)])
+        stage.runtime.run(stage.hosted, waiter, lambda _: [Schedule(KEY, 10)])
     )
 
     await stage.advance(10)
 
     assert await request == "late"
-    stage.perform(Answer(waiter, "again"))
+    stage.perform(Respond(waiter, "again"))
     assert stage.machine.events == [("timer", KEY, 10)]
 
 
 async def test_cancelled_request_is_reported_once(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.hosted, waiter, lambda _: []))
     await settle()
 
     request.cancel()
@@ -156,10 +158,10 @@ async def test_cancelled_request_is_reported_once(stage: Stage) -> None:
 
 async def test_answer_and_cancellation_in_one_turn_count_as_answered(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.hosted, waiter, lambda _: []))
     await settle()
 
-    stage.perform(Answer(waiter, "yes"))
+    stage.perform(Respond(waiter, "yes"))
     request.cancel()
     await settle()
 
@@ -168,7 +170,7 @@ async def test_answer_and_cancellation_in_one_turn_count_as_answered(stage: Stag
 
 async def test_everyone_who_waits_is_refused_at_the_end(stage: Stage) -> None:
     waiter = stage.runtime.register("refused")
-    request = asyncio.ensure_future(stage.runtime.run(stage.host, waiter, lambda _: []))
+    request = asyncio.ensure_future(stage.runtime.run(stage.hosted, waiter, lambda _: []))
     await settle()
 
     stage.runtime.refuse_all()
@@ -182,18 +184,18 @@ async def test_machine_that_fails_on_an_event_is_given_up_and_others_go_on(
     stage: Stage, event: str, contained: Contained
 ) -> None:
     """It ended the server, or nobody who waited was ever answered."""
-    other, failed = Recorder(), list[Host]()
+    other, failed = Recorder(), list[HostedMachine]()
     stage.runtime.on_fault = failed.append
     stage.machine.fault_in = "timer" if event == "a timer" else "persisted"
     waiter = stage.runtime.register("refused")
     answer = stage.runtime.run(
-        stage.host, waiter, lambda _: [Persist(1, "row"), Schedule(KEY, 10), Schedule(OTHER, 20)]
+        stage.hosted, waiter, lambda _: [Persist(1, "row"), Schedule(KEY, 10), Schedule(OTHER, 20)]
     )
-    stage.runtime.perform(Host(other), [Schedule(KEY, 10), Schedule(OTHER, 20)])
+    stage.runtime.perform(HostedMachine(other), [Schedule(KEY, 10), Schedule(OTHER, 20)])
     await stage.store.flush()
     await stage.advance(10)
     await stage.advance(10)
     assert "refused" == await answer
-    assert [stage.host] == failed
-    assert ({}, 2, 0) == (stage.host.timers, len(other.events), stage.runtime.waiting_count)
+    assert [stage.hosted] == failed
+    assert ({}, 2, 0) == (stage.hosted.timers, len(other.events), stage.runtime.waiting_count)
     assert ["a fault here closes group g"] == contained.messages

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kledger.gateway.coordinator import transactions, txn_state
-from kledger.gateway.coordinator.group_offsets import GroupOffsets
-from kledger.gateway.coordinator.group_table import GroupTable
-from kledger.gateway.coordinator.producer_ids import ProducerIds
-from kledger.gateway.coordinator.transactions import RETRY_MS
-from kledger.gateway.coordinator.txn_record import TxnState
+from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
+from kledger.gateway.coordinator.groups.group_table import GroupTable
+from kledger.gateway.coordinator.transactions import transaction_coordinator, txn_state
+from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
+from kledger.gateway.coordinator.transactions.transaction_coordinator import MARKER_RETRY_MS
+from kledger.gateway.coordinator.transactions.txn_record import TxnState
 from tests.contained import Contained
 from tests.gateway.running import running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled
@@ -40,13 +40,13 @@ STEPS: tuple[Step, ...] = (initialise, add_partition, add_group, commit)
 PLACES: list[tuple[Step, Any, str]] = [
     (initialise, ProducerIds, "next_id"),
     (initialise, txn_state, "initialise"),
-    (initialise, transactions, "encode_txn"),
+    (initialise, transaction_coordinator, "encode_txn"),
     (add_partition, txn_state, "add"),
-    (add_partition, transactions, "encode_txn"),
+    (add_partition, transaction_coordinator, "encode_txn"),
     (add_group, txn_state, "add"),
-    (add_group, transactions, "encode_txn"),
+    (add_group, transaction_coordinator, "encode_txn"),
     (commit, txn_state, "end"),
-    (commit, transactions, "encode_txn"),
+    (commit, transaction_coordinator, "encode_txn"),
     (commit, GroupOffsets, "end_nowait"),
 ]
 
@@ -90,7 +90,11 @@ async def test_step_that_fails_is_refused_and_taken_again(
 @pytest.mark.parametrize("is_commit", [True, False])
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(txn_state, "ended_but_in"), (txn_state, "completed"), (transactions, "encode_txn")],
+    [
+        (txn_state, "with_unmarked_partitions"),
+        (txn_state, "completed"),
+        (transaction_coordinator, "encode_txn"),
+    ],
 )
 async def test_fault_behind_an_outcome_lets_the_next_transaction_begin(
     owner: Any, name: str, is_commit: bool, monkeypatch: pytest.MonkeyPatch, contained: Contained
@@ -115,7 +119,7 @@ async def test_fault_behind_an_outcome_lets_the_next_transaction_begin(
         monkeypatch.setattr(owner, name, fails)
         assert 0 == await asyncio.wait_for(producer.end(commit=is_commit), 60)
         await until(lambda: bool(contained.messages))
-        gateway.clock.advance(RETRY_MS)
+        gateway.clock.advance(MARKER_RETRY_MS)
         complete = TxnState.COMPLETE_COMMIT if is_commit else TxnState.COMPLETE_ABORT
         record = gateway.services.transactions.record
         await until(lambda: (found := record("x")) is not None and found.state is complete)
@@ -154,7 +158,7 @@ async def test_fault_in_ending_a_transaction_that_takes_too_long_is_tried_again(
         assert 0 == await producer.init(timeout_ms=5_000)
         assert 0 == await add_partition(producer)
         assert 0 == await producer.produce()
-        fail_once(monkeypatch, txn_state, "fenced")
+        fail_once(monkeypatch, txn_state, "abort_of")
         record = gateway.services.transactions.record
 
         def is_aborted() -> bool:

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.context import Peer, RequestContext
 from kledger.gateway.handlers import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -13,6 +12,7 @@ from kledger.gateway.handlers import (
     k14_sync_group,
 )
 from kledger.gateway.opening import open_services
+from kledger.gateway.request_context import Peer, RequestContext
 from kledger.gateway.services import Services
 from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequest,

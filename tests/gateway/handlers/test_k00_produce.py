@@ -8,7 +8,7 @@ from kledger.batches.builder import BatchProducer, NewRecord, build_batch
 from kledger.batches.compression import Codec
 from kledger.batches.header import check, read_header, refresh_checksum
 from kledger.gateway.wire.messages.k00_produce import PartitionProduceResponse
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.running import START_MS, batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
 
@@ -16,7 +16,7 @@ VERSION = 9
 
 
 async def sent(
-    client: WireClient, request: Message, version: int = VERSION
+    client: WireClient, request: ApiMessage, version: int = VERSION
 ) -> list[PartitionProduceResponse]:
     response = await client.ask(request, version)
     return [one for topic in response.responses for one in topic.partition_responses]

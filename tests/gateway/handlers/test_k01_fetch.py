@@ -13,7 +13,7 @@ from kledger.gateway.wire.messages.k01_fetch import (
     FetchTopic,
     PartitionData,
 )
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from kledger.ledger.testing import FaultyEngine
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway
 from tests.gateway.wire_client import WireClient
@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 async def fetched(
-    client: WireClient, request: Message, version: int = VERSION
+    client: WireClient, request: ApiMessage, version: int = VERSION
 ) -> list[PartitionData]:
     response = await client.ask(request, version)
     assert 0 == response.throttle_time_ms

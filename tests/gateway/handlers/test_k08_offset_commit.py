@@ -12,7 +12,7 @@ from kledger.gateway.wire.messages.k08_offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from tests.gateway.handlers.group_bench import group_bench
 from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
     join as join_consumer_group,
@@ -23,7 +23,9 @@ async def test_commit_is_stored_with_everything_that_came() -> None:
     async with group_bench() as bench:
         assert await bench.commit(7) == ErrorCode.NONE
 
-        assert bench.services.groups.offsets.committed("g", Place("t", 0)) == CommittedOffset(
+        assert bench.services.groups.offsets.committed(
+            "g", TopicPartition("t", 0)
+        ) == CommittedOffset(
             offset=7,
             leader_epoch=3,
             metadata="note",
@@ -36,7 +38,7 @@ async def test_commit_is_stored_with_everything_that_came() -> None:
 async def test_row_99_metadata_null_long_and_too_long() -> None:
     async with group_bench() as bench:
         assert await bench.commit(1, metadata=None) == ErrorCode.NONE
-        committed = bench.services.groups.offsets.committed("g", Place("t", 0))
+        committed = bench.services.groups.offsets.committed("g", TopicPartition("t", 0))
         assert committed is not None
         assert committed.metadata == ""
         assert await bench.commit(2, metadata="x" * 4_096) == ErrorCode.NONE
@@ -148,7 +150,7 @@ async def test_row_108_member_commits_with_its_epoch_from_version_9_on() -> None
 async def test_retention_of_old_versions_is_kept() -> None:
     async with group_bench() as bench:
         await bench.commit(version=2, retention_time_ms=60_000)
-        committed = bench.services.groups.offsets.committed("g", Place("t", 0))
+        committed = bench.services.groups.offsets.committed("g", TopicPartition("t", 0))
         assert committed is not None
         assert committed.expire_ms == 1_060_000
 
@@ -157,7 +159,7 @@ async def test_retention_behind_the_end_of_time_is_for_ever() -> None:
     async with group_bench() as bench:
         code = await bench.commit(version=2, retention_time_ms=(1 << 63) - 1)
         assert code == ErrorCode.NONE
-        committed = bench.services.groups.offsets.committed("g", Place("t", 0))
+        committed = bench.services.groups.offsets.committed("g", TopicPartition("t", 0))
         assert committed is not None
         assert committed.expire_ms == NO_EXPIRY
 

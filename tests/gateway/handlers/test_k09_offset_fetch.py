@@ -16,7 +16,7 @@ from kledger.gateway.wire.messages.k09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
 )
-from kledger.offsets import NO_EXPIRY, CommittedOffset, Place
+from kledger.offsets import NO_EXPIRY, CommittedOffset, TopicPartition
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
     join as join_consumer_group,
@@ -148,7 +148,7 @@ async def test_row_101_offset_that_a_transaction_may_change() -> None:
         await bench.commit(7)
         state = bench.services.groups.offsets.state
         pending = CommittedOffset(9, -1, "", 0, NO_EXPIRY, bench.topic.id)
-        state.add_pending(5, "g", {Place("t", 0): pending})
+        state.add_pending(5, "g", {TopicPartition("t", 0): pending})
         stable = old("t")
         stable.require_stable = True
 

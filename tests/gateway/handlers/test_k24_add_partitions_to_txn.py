@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.gateway.coordinator.txn_record import TxnState
+from kledger.gateway.coordinator.transactions.txn_record import TxnState
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,

@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.group_keys import GROUP_KEYS
+from kledger.gateway.configs.group_keys import GROUP_KEYS
 from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.gateway.quota_state import Entity
+from kledger.gateway.quotas.quota_state import Entity
 from kledger.gateway.wire.messages.k48_describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,

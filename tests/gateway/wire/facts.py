@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 FACTS = Path(__file__).parents[2] / "data" / "kafka-messages-4.3.0.json"
 
@@ -46,14 +46,14 @@ def definitions() -> list[dict[str, Any]]:
     return found
 
 
-def definition(cls: type[Message]) -> dict[str, Any]:
+def definition(cls: type[ApiMessage]) -> dict[str, Any]:
     """Return the definition of one of our messages."""
     (found,) = (one for one in definitions() if one["name"] == cls.__name__)
     return found
 
 
 @cache
-def messages() -> tuple[type[Message], ...]:
+def messages() -> tuple[type[ApiMessage], ...]:
     """Return every message class, request before response, by key."""
     found = []
     for key, stem in STEMS.items():
@@ -62,7 +62,7 @@ def messages() -> tuple[type[Message], ...]:
     return tuple(found)
 
 
-def versions(cls: type[Message]) -> range:
+def versions(cls: type[ApiMessage]) -> range:
     """Return the versions that a class declares."""
     return range(cls.__api__.versions.low, cls.__api__.versions.high + 1)
 

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from kledger.gateway.wire.primitives import encode_uvarint
-from kledger.gateway.wire.schema import Message, Struct, WireType, fields_of
+from kledger.gateway.wire.schema import ApiMessage, Struct, WireType, fields_of
 from tests.gateway.wire.random_messages import sample, settle
 
 IMPOSSIBLE = {"h": (-32_768, -2, 32_767), "i": (-(2**31), -2, 2**31 - 1)}
@@ -43,7 +43,7 @@ class LengthField:
 class SampleBody:
     """The body of `sample(cls)` in one version, and every length in it."""
 
-    cls: type[Message]
+    cls: type[ApiMessage]
     version: int
     data: bytearray = field(default_factory=bytearray)
     lengths: list[LengthField] = field(default_factory=list)

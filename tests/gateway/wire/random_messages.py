@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.errors import MalformedMessage
-from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.schema import ApiMessage, Field, Struct, WireType, fields_of
 
 Parse = Callable[[memoryview, int], object]
 
@@ -24,9 +24,9 @@ KNOWN_ERRORS = st.integers(-1, 133)
 
 
 @cache
-def message_of(cls: type[Message], *, is_tame: bool = False) -> st.SearchStrategy[Message]:
+def message_of(cls: type[ApiMessage], *, is_tame: bool = False) -> st.SearchStrategy[ApiMessage]:
     """Draw messages of a class; tame ones hold only numbers that typed oracles can express."""
-    drawn: st.SearchStrategy[Message] = _struct(cls, is_tame)
+    drawn: st.SearchStrategy[ApiMessage] = _struct(cls, is_tame)
     return drawn
 
 
@@ -67,7 +67,7 @@ def _value(kind: WireType, is_tame: bool) -> st.SearchStrategy[Any]:
     }[kind.name]
 
 
-def settle(message: Message, version: int) -> Message:
+def settle(message: ApiMessage, version: int) -> ApiMessage:
     """Return a copy that holds what one version can carry, and defaults for the rest."""
     settled = copy.deepcopy(message)
     _settle(settled, version)
@@ -95,7 +95,7 @@ def _not_null(one: Field) -> Any:
     return {"string": "", "bytes": b"", "records": b""}[one.type.name]
 
 
-def assert_refused_when_cut(cls: type[Message], version: int, parse: Parse) -> None:
+def assert_refused_when_cut(cls: type[ApiMessage], version: int, parse: Parse) -> None:
     """Expect that a parser refuses a message cut at any byte, and names message and field."""
     body = encode(settle(sample(cls), version), version)
     for size in range(len(body)):

@@ -25,7 +25,7 @@ from kledger.gateway.wire.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
 )
 from kledger.gateway.wire.primitives import ELEMENTS_MAX, encode_uvarint
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.wire.facts import messages, versions
 from tests.gateway.wire.random_messages import sample, settle
 
@@ -35,7 +35,7 @@ every_message = pytest.mark.parametrize("cls", messages(), ids=lambda cls: cls._
 HEARTBEAT_V4 = b"\x02g\x00\x00\x00\x07\x02m\x00\x00"
 
 
-def read(cls: type[Message], version: int, body: bytes) -> Message | MalformedMessage:
+def read(cls: type[ApiMessage], version: int, body: bytes) -> ApiMessage | MalformedMessage:
     """Decode; return the refusal instead of raising it."""
     try:
         return decode(cls, version, memoryview(body))
@@ -66,7 +66,7 @@ def test_position_counts_from_the_start_of_the_frame() -> None:
 
 
 @every_message
-def test_truncated_at_every_byte(cls: type[Message]) -> None:
+def test_truncated_at_every_byte(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
         body = encode(settle(sample(cls), version), version)
         for size in range(len(body)):
@@ -78,7 +78,7 @@ def test_truncated_at_every_byte(cls: type[Message]) -> None:
 
 
 @every_message
-def test_trailing_bytes_are_ignored(cls: type[Message]) -> None:
+def test_trailing_bytes_are_ignored(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
         message = settle(sample(cls), version)
         assert message == decode(cls, version, encode(message, version) + b"\xff" * 9)
@@ -87,7 +87,7 @@ def test_trailing_bytes_are_ignored(cls: type[Message]) -> None:
 @every_message
 @quick
 @given(data=st.data())
-def test_garbage_ends_in_a_message_or_a_refusal(cls: type[Message], data: st.DataObject) -> None:
+def test_garbage_ends_in_a_message_or_a_refusal(cls: type[ApiMessage], data: st.DataObject) -> None:
     garbage = data.draw(st.binary(max_size=60))
     for version in versions(cls):
         body = bytearray(encode(settle(sample(cls), version), version))
@@ -171,7 +171,7 @@ def test_bad_utf8_next_to_records_is_refused() -> None:
     ],
 )
 def test_null_where_forbidden_is_refused(
-    cls: type[Message], version: int, body: bytes, field: str
+    cls: type[ApiMessage], version: int, body: bytes, field: str
 ) -> None:
     refusal = read(cls, version, body)
     assert isinstance(refusal, MalformedMessage)

@@ -5,10 +5,19 @@ from uuid import UUID
 import pytest
 
 from kledger.gateway.wire.codec import decode, encode
-from kledger.gateway.wire.decode_source import _Writer, compile_decoder
+from kledger.gateway.wire.decode_source import _DecoderWriter, compile_decoder
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.messages.k01_fetch import FetchRequest
-from kledger.gateway.wire.schema import Int8, Int16, Int32, Int64, Message, Records, Struct, field
+from kledger.gateway.wire.schema import (
+    ApiMessage,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Records,
+    Struct,
+    field,
+)
 
 
 class Point(Struct):
@@ -16,7 +25,7 @@ class Point(Struct):
     y: Int8 = 0
 
 
-class Strange(Message, key=0, versions="0-1", flexible="1+"):
+class Strange(ApiMessage, key=0, versions="0-1", flexible="1+"):
     """Shapes that are allowed and that no message served now has."""
 
     first: Int16 = 0
@@ -46,8 +55,8 @@ STRANGE = Strange(
 )
 
 
-def lines(cls: type[Message], version: int) -> str:
-    writer = _Writer(cls, version)
+def lines(cls: type[ApiMessage], version: int) -> str:
+    writer = _DecoderWriter(cls, version)
     writer.finish()
     return "\n".join(writer.out.lines)
 

@@ -11,7 +11,7 @@ from kledger.gateway.wire.messages.k01_fetch import FetchRequest, FetchTopic, Re
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kledger.gateway.wire.messages.k14_sync_group import SyncGroupResponse
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 
 
 def heartbeat(**values: Any) -> HeartbeatRequest:
@@ -39,7 +39,7 @@ def fetch_of(partitions: Any) -> FetchRequest:
         (HeartbeatResponse(error_code=2**15), 0, "error_code"),
     ],
 )
-def test_value_that_does_not_fit_is_named(message: Message, version: int, field: str) -> None:
+def test_value_that_does_not_fit_is_named(message: ApiMessage, version: int, field: str) -> None:
     with pytest.raises(UnencodableMessage) as caught:
         encode(message, version)
     assert (type(message).__name__, version) == (caught.value.message, caught.value.version)

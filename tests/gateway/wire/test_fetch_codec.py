@@ -12,8 +12,8 @@ from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.fetch_codec import (
     FetchPartition,
-    FetchRequest,
     FetchResult,
+    ParsedFetchRequest,
     encode_fetch_response,
     fetch_response_frame,
     parse_fetch_request,
@@ -54,7 +54,7 @@ def partitions_compiled(request: messages.FetchRequest, version: int) -> list[Fe
     ]
 
 
-def assert_equal(request: messages.FetchRequest, version: int, by_hand: FetchRequest) -> None:
+def assert_equal(request: messages.FetchRequest, version: int, by_hand: ParsedFetchRequest) -> None:
     assert partitions_compiled(request, version) == by_hand.partitions
     assert [
         (key_of(topic, version), index)
@@ -130,8 +130,10 @@ def test_garbage_ends_in_a_request_or_a_refusal(data: st.DataObject) -> None:
 
 def test_request_can_be_built_by_hand() -> None:
     parsed = parse_fetch_request(memoryview(encode(messages.FetchRequest(rack_id="r"), 12)), 12)
-    built = FetchRequest((-1, 0, 0, 2**31 - 1, 0, 0, -1), [], [], "r")
-    assert all(getattr(built, name) == getattr(parsed, name) for name in FetchRequest.__slots__)
+    built = ParsedFetchRequest((-1, 0, 0, 2**31 - 1, 0, 0, -1), [], [], "r")
+    assert all(
+        getattr(built, name) == getattr(parsed, name) for name in ParsedFetchRequest.__slots__
+    )
 
 
 @pytest.mark.parametrize("version", [11, 12])

@@ -11,12 +11,12 @@ from kledger.gateway.wire.fetch_codec import parse_fetch_request
 from kledger.gateway.wire.messages.k00_produce import ProduceRequest
 from kledger.gateway.wire.messages.k01_fetch import FetchRequest
 from kledger.gateway.wire.produce_codec import parse_produce_request
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.wire.facts import messages, versions
 from tests.gateway.wire.lengths import STEPPED_OVER_BY_FETCH, LengthField, SampleBody
 from tests.gateway.wire.random_messages import sample, settle
 
-BY_HAND: list[tuple[type[Message], Callable[[memoryview, int], object]]] = [
+BY_HAND: list[tuple[type[ApiMessage], Callable[[memoryview, int], object]]] = [
     (ProduceRequest, parse_produce_request),
     (FetchRequest, parse_fetch_request),
 ]
@@ -33,13 +33,13 @@ def refusal(parse: Callable[[], object]) -> tuple[str, int, str] | None:
 
 
 @every_message
-def test_no_length_of_a_body_is_missed(cls: type[Message]) -> None:
+def test_no_length_of_a_body_is_missed(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
         assert encode(settle(sample(cls), version), version) == bytes(SampleBody(cls, version).data)
 
 
 @every_message
-def test_impossible_length_anywhere_is_refused_by_its_field(cls: type[Message]) -> None:
+def test_impossible_length_anywhere_is_refused_by_its_field(cls: type[ApiMessage]) -> None:
     for version in versions(cls):
         for length, body in SampleBody(cls, version).broken():
             got = refusal(partial(decode, cls, version, body))
@@ -48,7 +48,7 @@ def test_impossible_length_anywhere_is_refused_by_its_field(cls: type[Message]) 
 
 @pytest.mark.parametrize(("cls", "parse"), BY_HAND, ids=["Produce", "Fetch"])
 def test_impossible_length_is_refused_by_parsers_written_by_hand(
-    cls: type[Message], parse: Callable[[memoryview, int], object]
+    cls: type[ApiMessage], parse: Callable[[memoryview, int], object]
 ) -> None:
     for version in versions(cls):
         for length, body in SampleBody(cls, version).broken():

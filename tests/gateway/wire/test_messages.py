@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kledger.gateway.wire.codec import decode, encode
-from kledger.gateway.wire.schema import Field, Message, Struct, WireType, fields_of
+from kledger.gateway.wire.schema import ApiMessage, Field, Struct, WireType, fields_of
 from tests.gateway.wire.facts import (
     STEMS,
     UNSTABLE,
@@ -75,7 +75,7 @@ def innermost(kind: WireType) -> WireType:
 
 
 @every_message
-def test_fields_are_those_of_kafka(cls: type[Message]) -> None:
+def test_fields_are_those_of_kafka(cls: type[ApiMessage]) -> None:
     facts = definition(cls)
     shared = facts.get("commonStructs", [])
     for version in versions(cls):
@@ -83,7 +83,7 @@ def test_fields_are_those_of_kafka(cls: type[Message]) -> None:
 
 
 @every_message
-def test_key_and_versions_are_those_of_kafka(cls: type[Message]) -> None:
+def test_key_and_versions_are_those_of_kafka(cls: type[ApiMessage]) -> None:
     facts, api = definition(cls), cls.__api__
     low, high = bounds(facts["validVersions"])
     unstable = UNSTABLE.get(api.key)
@@ -97,7 +97,7 @@ def test_key_and_versions_are_those_of_kafka(cls: type[Message]) -> None:
 
 
 @every_message
-def test_no_field_is_declared_for_no_version(cls: type[Message]) -> None:
+def test_no_field_is_declared_for_no_version(cls: type[ApiMessage]) -> None:
     declared = {name for version in versions(cls) for name, *_ in our_rows(cls, version)}
     assert declared == set(every_path(cls))
 
@@ -129,7 +129,7 @@ def test_module_names_are_those_of_the_apis() -> None:
 
 
 @every_message
-def test_defaults_of_a_new_instance(cls: type[Message]) -> None:
+def test_defaults_of_a_new_instance(cls: type[ApiMessage]) -> None:
     one, other = cls(), cls()
     assert one == other
     for field in fields_of(cls):
@@ -142,7 +142,7 @@ def test_defaults_of_a_new_instance(cls: type[Message]) -> None:
 @every_message
 @quick
 @given(data=st.data())
-def test_round_trip_in_every_version(cls: type[Message], data: st.DataObject) -> None:
+def test_round_trip_in_every_version(cls: type[ApiMessage], data: st.DataObject) -> None:
     drawn = data.draw(message_of(cls))
     for version in versions(cls):
         settled = settle(drawn, version)

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.messages.k18_api_versions import ApiVersionsResponse
-from kledger.gateway.wire.schema import Message
+from kledger.gateway.wire.schema import ApiMessage
 from tests.gateway.wire.facts import STEMS, messages, versions
 from tests.gateway.wire.random_messages import message_of, settle
 
@@ -42,7 +42,7 @@ known_to_kafka_python = pytest.mark.parametrize(
 )
 
 
-def kio_class(cls: type[Message], version: int) -> Any:
+def kio_class(cls: type[ApiMessage], version: int) -> Any:
     part = "request" if cls.__name__.endswith("Request") else "response"
     module = import_module(f"kio.schema.{STEMS[cls.__api__.key]}.v{version}.{part}")
     return getattr(module, cls.__name__)
@@ -51,7 +51,7 @@ def kio_class(cls: type[Message], version: int) -> Any:
 @every_message
 @quick
 @given(data=st.data())
-def test_kio_reads_and_writes_the_same_bytes(cls: type[Message], data: st.DataObject) -> None:
+def test_kio_reads_and_writes_the_same_bytes(cls: type[ApiMessage], data: st.DataObject) -> None:
     drawn = data.draw(message_of(cls, is_tame=True))
     for version in versions(cls):
         settled = settle(drawn, version)
@@ -72,7 +72,7 @@ KAFKA_PYTHON = (
 )
 
 
-def kafka_python_class(cls: type[Message]) -> Any:
+def kafka_python_class(cls: type[ApiMessage]) -> Any:
     (found,) = (getattr(one, cls.__name__) for one in KAFKA_PYTHON if hasattr(one, cls.__name__))
     return found
 
@@ -81,7 +81,7 @@ def kafka_python_class(cls: type[Message]) -> Any:
 @quick
 @given(data=st.data())
 def test_kafka_python_reads_and_writes_the_same_bytes(
-    cls: type[Message], data: st.DataObject
+    cls: type[ApiMessage], data: st.DataObject
 ) -> None:
     drawn = data.draw(message_of(cls, is_tame=True))
     if isinstance(drawn, ApiVersionsResponse):

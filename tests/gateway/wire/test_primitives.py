@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kledger.gateway.wire.primitives import (
     UVARLONG_BYTES_MAX,
-    Refused,
+    DecodeError,
     encode_uvarint,
     read_tag,
     read_uvarint,
@@ -49,7 +49,7 @@ def test_negative_varint_is_not_written() -> None:
     ],
 )
 def test_varint_that_is_too_long_is_refused(data: bytes, bytes_max: int, got: str) -> None:
-    with pytest.raises(Refused, match=got):
+    with pytest.raises(DecodeError, match=got):
         read_uvarint(data, 0, bytes_max)
 
 
@@ -72,7 +72,7 @@ def test_tag_count_of_two_bytes() -> None:
 
 @pytest.mark.parametrize("section", [b"\x01\x00\x03ab", b"\x02\x00\x00", b"\x7f\x00\x00\x00"])
 def test_tags_beyond_the_end_are_refused(section: bytes) -> None:
-    with pytest.raises((Refused, IndexError)):
+    with pytest.raises((DecodeError, IndexError)):
         skip_tags(section, 1, len(section), section[0])
 
 

@@ -13,10 +13,10 @@ from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.header import response_prefix
 from kledger.gateway.wire.messages import k00_produce as messages
 from kledger.gateway.wire.produce_codec import (
+    ParsedProduceRequest,
     PartitionResult,
-    ProduceRequest,
     encode_produce_response,
-    find_single,
+    find_single_batch,
     parse_produce_request,
     produce_response_frame,
 )
@@ -35,7 +35,7 @@ every_version = pytest.mark.parametrize("version", VERSIONS)
 PartitionValue = tuple[bytes, int, bytes | None]
 
 
-def values_by_hand(request: ProduceRequest, frame: bytes) -> list[PartitionValue]:
+def values_by_hand(request: ParsedProduceRequest, frame: bytes) -> list[PartitionValue]:
     return [
         (topic, index, None if size == -1 else frame[start : start + size])
         for topic, index, start, size in request.partitions
@@ -152,7 +152,7 @@ def test_single_batch_is_found_where_the_parser_finds_it(
     version: int, size: int, name: str
 ) -> None:
     frame = memoryview(framed(version, name=name, records=b"r" * size))
-    found = find_single(frame, version, 3)
+    found = find_single_batch(frame, version, 3)
     assert found is not None
     head, start, length = found
     (expected,) = parse_produce_request(frame, version, 3).partitions
@@ -164,12 +164,12 @@ def test_single_batch_is_found_where_the_parser_finds_it(
 @every_version
 def test_other_shapes_hold_no_single_batch(version: int) -> None:
     frame = framed(version)
-    assert find_single(memoryview(frame + b"\0"), version, 3) is None
+    assert find_single_batch(memoryview(frame + b"\0"), version, 3) is None
     nothing = framed(version, records=None)
     for size in range(len(nothing) + 1):
-        assert find_single(memoryview(nothing[:size]), version, 3) is None
+        assert find_single_batch(memoryview(nothing[:size]), version, 3) is None
     for size in range(len(frame)):
-        assert find_single(memoryview(frame[:size]), version, 3) is None
+        assert find_single_batch(memoryview(frame[:size]), version, 3) is None
     for other in (
         framed(version, transactional_id="t"),
         framed(version, transactional_id=""),
@@ -178,7 +178,7 @@ def test_other_shapes_hold_no_single_batch(version: int) -> None:
         framed(version, partitions=0),
         framed(version, partitions=2),
     ):
-        assert find_single(memoryview(other), version, 3) is None
+        assert find_single_batch(memoryview(other), version, 3) is None
 
 
 @quick
@@ -189,7 +189,7 @@ def test_whatever_holds_a_single_batch_is_parsed_as_one(data: st.DataObject) -> 
         frame = bytearray(framed(version, records=data.draw(st.binary(max_size=9))))
         at = data.draw(st.integers(3, len(frame) - 1))
         frame[at : at + len(garbage)] = garbage
-        found = find_single(memoryview(frame), version, 3)
+        found = find_single_batch(memoryview(frame), version, 3)
         if found is not None:
             request = parse_produce_request(memoryview(frame), version, 3)
             assert request.transactional_id is None
@@ -199,8 +199,10 @@ def test_whatever_holds_a_single_batch_is_parsed_as_one(data: st.DataObject) -> 
 def test_request_can_be_built_by_hand() -> None:
     body = encode(messages.ProduceRequest(transactional_id="t", acks=1, timeout_ms=2), 9)
     parsed = parse_produce_request(memoryview(body), 9)
-    built = ProduceRequest("t", 1, 2, [])
-    assert all(getattr(built, name) == getattr(parsed, name) for name in ProduceRequest.__slots__)
+    built = ParsedProduceRequest("t", 1, 2, [])
+    assert all(
+        getattr(built, name) == getattr(parsed, name) for name in ParsedProduceRequest.__slots__
+    )
 
 
 def test_null_topic_name_is_refused() -> None:

@@ -7,9 +7,9 @@ import pytest
 from kledger.gateway.wire.messages.k00_produce import LeaderIdAndEpoch, PartitionProduceResponse
 from kledger.gateway.wire.messages.k12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from kledger.gateway.wire.schema import (
+    ApiMessage,
     Int16,
     Int32,
-    Message,
     Records,
     Struct,
     VersionRange,
@@ -22,7 +22,7 @@ class Inner(Struct):
     number: Int32 = -1
 
 
-class Outer(Message, key=7, versions="1-3", flexible="2+"):
+class Outer(ApiMessage, key=7, versions="1-3", flexible="2+"):
     """Every kind of declaration."""
 
     name: str = "n"

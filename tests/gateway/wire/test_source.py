@@ -3,22 +3,28 @@
 from kledger.gateway.wire.messages.k00_produce import ProduceRequest, ProduceResponse
 from kledger.gateway.wire.messages.k01_fetch import FetchPartition, FetchResponse
 from kledger.gateway.wire.schema import SCALARS, WireType, fields_of
-from kledger.gateway.wire.source import Place, Source, fields_in, has_records, size_min
+from kledger.gateway.wire.source import (
+    FieldLocation,
+    FunctionSource,
+    fields_in,
+    has_records,
+    size_min,
+)
 
 
 def test_lines_blocks_and_constants() -> None:
-    out = Source("def twice(x):")
+    out = FunctionSource("def twice(x):")
     limit = out.constant("LIMIT", 40)
-    with out.block(f"if x > {limit}:", Place("x", "a number")):
+    with out.block(f"if x > {limit}:", FieldLocation("x", "a number")):
         out.add("return None")
     out.add("return x * 2")
     twice = out.compile("twice", "<test>")
     assert (6, None) == (twice(3), twice(41))
-    assert {2: [Place("x", "a number")]} == out.places
+    assert {2: [FieldLocation("x", "a number")]} == out.locations
 
 
 def test_names_are_not_used_twice() -> None:
-    out = Source("def f():")
+    out = FunctionSource("def f():")
     assert out.fresh("a") != out.fresh("a")
     value = object()
     assert out.constant("C", value) == out.constant("C", value)

@@ -2,24 +2,24 @@
 
 import pytest
 
-from kledger.gateway.router import encode_reply
-from kledger.gateway.wire.schema import Message
-from kledger.gateway.wire.throttle import tell_throttle_time
+from kledger.gateway.net.router import encode_response_frame
+from kledger.gateway.wire.schema import ApiMessage
+from kledger.gateway.wire.throttle import set_throttle_time
 from tests.gateway.wire.facts import messages, versions
 
 RESPONSES = [cls for cls in messages() if cls.__name__.endswith("Response")]
 
 
 @pytest.mark.parametrize("cls", RESPONSES, ids=lambda cls: cls.__name__)
-def test_the_time_is_where_the_encoder_writes_it(cls: type[Message]) -> None:
+def test_the_time_is_where_the_encoder_writes_it(cls: type[ApiMessage]) -> None:
     key = cls.__api__.key
     for version in versions(cls):
-        plain = encode_reply(cls(), key, version, 7)
+        plain = encode_response_frame(cls(), key, version, 7)
         before = bytes(plain[0])
-        told = tell_throttle_time(plain, cls, version, 1_234)
+        told = set_throttle_time(plain, cls, version, 1_234)
         assert before == plain[0]
         if told is not plain:
-            expected = encode_reply(cls(throttle_time_ms=1_234), key, version, 7)
+            expected = encode_response_frame(cls(throttle_time_ms=1_234), key, version, 7)
             assert b"".join(expected) == b"".join(told)
 
 
@@ -27,8 +27,8 @@ def test_most_responses_can_tell_it() -> None:
     cannot = set()
     for cls in RESPONSES:
         version = versions(cls)[-1]
-        plain = encode_reply(cls(), cls.__api__.key, version, 7)
-        if tell_throttle_time(plain, cls, version, 1) is plain:
+        plain = encode_response_frame(cls(), cls.__api__.key, version, 7)
+        if set_throttle_time(plain, cls, version, 1) is plain:
             cannot.add(cls.__api__.key)
     # The field is behind something, or there is none.
     assert {0, 18, 27, 38, 39, 40, 41, 47, 55} == cannot

@@ -55,7 +55,7 @@ async def test_health_tells_the_troubles_of_the_storage_and_when_they_are_over()
             at = "2023-11-14T22:13:20+00:00"
             assert "serving, degraded" == first
             assert f"disk_full: 3 times from {at} to {at}, last: writing a group: {full}" == line
-        health.wrote()
+        health.write_succeeded()
         async with client.get(f"{url}/health") as response:
             assert (200, "serving\n") == (response.status, await response.text())
         switch.is_on = False

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import kledger
-from kledger.native.client import Client
+from kledger.native.client.client import Client
 from tests.kledger.cli.stores import Told
 
 Capture = pytest.CaptureFixture[str]

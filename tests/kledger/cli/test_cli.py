@@ -3,7 +3,7 @@
 import pytest
 
 import kledger
-from kledger.cli import NOUNS, failure, mistake, run
+from kledger.cli import NOUNS, failure, run, usage_error
 
 
 @pytest.mark.parametrize(
@@ -45,5 +45,5 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_said_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (1, 2) == (failure("broken"), mistake("wrong"))
+    assert (1, 2) == (failure("broken"), usage_error("wrong"))
     assert ("", "kledger: broken\nkledger: wrong\n") == capsys.readouterr()

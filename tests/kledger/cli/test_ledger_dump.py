@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kledger.batches.reader import iterate_batches, iterate_records
-from kledger.cli.ledger_dump import Place, Request
+from kledger.cli.ledger_dump import ExportRequest, PositionOrOffset
 from kledger.ledger import Position
 from kledger.ledger.inspection import StoredManagedLedger, StoredState
 from kledger.topics.inspection import partition_of
@@ -216,12 +216,12 @@ def test_batches_under_another_name(stopped: Path, tmp_path: Path, capsys: Captu
 )
 def test_name_of_a_file_stays_in_the_folder(name: str, expected: str) -> None:
     stored = StoredManagedLedger(name=name, state=StoredState.OPEN, ledgers=(), head=None)
-    assert expected == Request(stored=stored, partition=partition_of(name)).file_name
+    assert expected == ExportRequest(stored=stored, partition=partition_of(name)).file_name
 
 
 def test_places() -> None:
-    assert Place(Position(5, 120), None) == Place.parse("5:120")
-    assert Place(None, 120) == Place.parse("120")
+    assert PositionOrOffset(Position(5, 120), None) == PositionOrOffset.parse("5:120")
+    assert PositionOrOffset(None, 120) == PositionOrOffset.parse("120")
     for text in ("", "a", "5:", "5:x", "1.5"):
         with pytest.raises(ValueError):  # noqa: PT011 - argparse makes a line of it
-            Place.parse(text)
+            PositionOrOffset.parse(text)

@@ -37,7 +37,7 @@ Capture = pytest.CaptureFixture[str]
     ],
 )
 def test_places(text: str, expected: object) -> None:
-    assert expected == live.place(text)
+    assert expected == live.seek_target(text)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_places(text: str, expected: object) -> None:
 )
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
-        live.place(text)
+        live.seek_target(text)
 
 
 @pytest.mark.parametrize("text", ["", "host", "host:", ":1", "host:x", "host:65536", "host:²"])
@@ -88,11 +88,11 @@ def test_what_the_server_refuses_is_one_line(
         mistake.add_note("at a place")
         raise mistake
 
-    assert code == live.finish(work())
+    assert code == live.run_to_end(work())
     assert ("", "kledger: at a place: one thing and another\n") == capsys.readouterr()
 
 
 def test_a_result_is_told_as_lines_or_as_json(capsys: Capture) -> None:
     for as_json in (False, True):
-        live.tell(argparse.Namespace(json=as_json), {"a": 1}, ["a: 1"])
+        live.print_result(argparse.Namespace(json=as_json), {"a": 1}, ["a: 1"])
     assert 'a: 1\n{\n  "a": 1\n}\n' == capsys.readouterr().out

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kledger.native.client import Client
+from kledger.native.client.client import Client
 from kledger.process import ServerProcess
 from tests.kledger.cli.serving import Capture, Shell
 

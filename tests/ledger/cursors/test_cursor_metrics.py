@@ -40,7 +40,7 @@ async def test_revisions_are_counted_and_shown_while_they_run(
     cursor.revision.end(lambda _: None)
     await cursor.clear_backlog()
     assert {count: 4, state: 0, owed: 0} == shown(store)
-    ml.show_beside(cursor, "users", lambda: 7, "who uses it")
+    ml.show_user_metric(cursor, "users", lambda: 7, "who uses it")
     assert 7 == shown(store)[f"users{{{labels}}}"]
     await cursor.close()
     assert {} == shown(store)

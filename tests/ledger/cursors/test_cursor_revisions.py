@@ -78,7 +78,7 @@ async def test_what_is_passed_over_while_a_cursor_is_made_is_not_owed(
     hold = engine.hold_next("commit")
     opening = asyncio.ensure_future(ml.open_cursor_at("c", place))
     await hold.reached()
-    ml.pass_over(places[5], records=1, batch_size=2)
+    ml.acknowledge_before(places[5], records=1, batch_size=2)
     hold.release()
     cursor = await opening
     assert owed_then == datas(await cursor.read(20))

@@ -15,7 +15,7 @@ from kledger.ledger import (
 )
 from kledger.ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
 from kledger.ledger.cursors.entry_part import EntryPart
-from kledger.ledger.ledger_list_state import LedgerListState
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
 PLACES = [pos(text) for text in ("3:0", "3:1", "3:2", "5:0", "5:1", "8:0", "8:1")]
@@ -39,11 +39,11 @@ def ranges(state: CursorState) -> list[tuple[str, str]]:
 def owed(state: CursorState) -> list[Position]:
     """What reading from the first entry on finds."""
     found = []
-    place = state.next_owed(EARLIEST)
+    place = state.next_unacknowledged(EARLIEST)
     while place is not None:
         if place > state.mark_delete_position:
             found.append(place)
-        place = state.next_owed(place.successor)
+        place = state.next_unacknowledged(place.successor)
     return found
 
 
@@ -246,7 +246,7 @@ def test_a_state_becomes_another() -> None:
     state, target = cursor("3:0", "5:0"), cursor("3:1", "8:1")
     target.delete_batch_index(pos("8:0"), [0], 2)
     target.properties = {"a": 1}
-    state.become(target)
+    state.replace_with(target)
     state.revised()
     assert ranges(target) == ranges(state)
     assert (pos("3:1"), pos("3:2")) == (state.mark_delete_position, state.read_position)
@@ -377,17 +377,17 @@ def test_a_read_goes_over_small_holes_and_stops_before_large_ones() -> None:
     many = ledger_list(closed(3, 200), opened(8), confirmed=1)
     state = CursorState(many, pos("3:-1"))
     state.delete([Position(3, each) for each in (2, 3, *range(50, 51 + READ_GAP_MAX))])
-    assert pos("3:1") == state.piece_from(pos("3:0"), 2)
-    assert pos("3:4") == state.piece_from(pos("3:0"), 3)
-    assert pos("3:49") == state.piece_from(pos("3:0"), 100)
-    assert pos("3:199") == state.piece_from(Position(3, 80), 200)
-    assert Position(3, 51 + READ_GAP_MAX) == state.next_owed(pos("3:50"))
+    assert pos("3:1") == state.read_end_from(pos("3:0"), 2)
+    assert pos("3:4") == state.read_end_from(pos("3:0"), 3)
+    assert pos("3:49") == state.read_end_from(pos("3:0"), 100)
+    assert pos("3:199") == state.read_end_from(Position(3, 80), 200)
+    assert Position(3, 51 + READ_GAP_MAX) == state.next_unacknowledged(pos("3:50"))
 
 
 def test_ledgers_without_anything_owed_are_passed() -> None:
     state = cursor("3:0", "5:0", "5:1")
-    assert pos("8:0") == state.next_owed(pos("5:0"))
-    assert pos("8:0") == state.next_owed(pos("3:3"))
+    assert pos("8:0") == state.next_unacknowledged(pos("5:0"))
+    assert pos("8:0") == state.next_unacknowledged(pos("3:3"))
 
 
 def test_what_was_acknowledged_during_a_read_is_left_out() -> None:
@@ -396,7 +396,7 @@ def test_what_was_acknowledged_during_a_read_is_left_out() -> None:
     since = state.mark_delete_position
     state.mark_delete(pos("3:2"))
     state.delete([pos("5:1")])
-    kept = [entry.position for entry in state.owed_of(entries, since)]
+    kept = [entry.position for entry in state.without_acknowledged(entries, since)]
     assert [pos(text) for text in ("3:0", "5:0", "8:0", "8:1")] == kept
 
 
@@ -415,10 +415,10 @@ def test_entries_that_are_about_to_go_are_owed_to_nobody() -> None:
     kept = ledgers()
     state = CursorState(kept, pos("3:0"))
     state.delete([pos("3:2"), pos("5:0")])
-    state.pass_removed(pos("3:2"))
+    state.acknowledge_removed(pos("3:2"))
     kept.apply(change(kept, removed=[3]))
     assert (pos("5:0"), 3) == (state.mark_delete_position, state.backlog)
-    state.pass_removed(pos("3:2"))
+    state.acknowledge_removed(pos("3:2"))
     assert pos("5:0") == state.mark_delete_position
 
 

@@ -13,10 +13,10 @@ from kledger.ledger import (
     ManagedLedger,
     StorageFailed,
     StoreConfig,
-    keys,
 )
 from kledger.ledger.cursors import cursor_rows_state, cursor_writer
 from kledger.ledger.engine.base import CommitGroup
+from kledger.ledger.metadata import keys
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from tests.ledger.words import SMALL, OpenStore, add_all, numbers, settled
 
@@ -338,7 +338,7 @@ async def test_what_falls_due_during_a_write_is_written_behind_it(
         await cursor.mark_delete(places[1])
         await settled(clock, 1001)
     else:
-        ml.pass_over(places[2])
+        ml.acknowledge_before(places[2])
     hold.release()
     await first
     await settled(clock)

@@ -1,6 +1,6 @@
 """How often a cursor writes."""
 
-from kledger.ledger.cursors.persist_pace_state import LATER_MS_MAX, PersistPaceState
+from kledger.ledger.cursors.persist_pace_state import DELAY_MS_MAX, PersistPaceState
 
 
 def test_without_a_limit_everything_is_written_at_once() -> None:
@@ -17,12 +17,12 @@ def test_writes_are_spaced_evenly() -> None:
 def test_what_waits_is_written_when_the_pace_allows() -> None:
     pace = PersistPaceState(2)
     pace.try_take(100)
-    assert 100 + 501 == pace.later_ms(100)
-    assert 301 + 300 == pace.later_ms(300)
+    assert 100 + 501 == pace.due_ms(100)
+    assert 301 + 300 == pace.due_ms(300)
     assert pace.try_take(601)
 
 
 def test_nothing_waits_longer_than_a_minute() -> None:
     pace = PersistPaceState(0.001)
     pace.try_take(0)
-    assert LATER_MS_MAX == pace.later_ms(0)
+    assert DELAY_MS_MAX == pace.due_ms(0)

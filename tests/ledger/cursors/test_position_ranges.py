@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kledger.ledger import EARLIEST, Position
-from kledger.ledger.cursors.position_ranges import PositionRanges, Run
+from kledger.ledger.cursors.position_ranges import EntryRange, PositionRanges
 
 POSITIONS = st.builds(Position, st.integers(1, 4), st.integers(0, 40))
 SETS = st.sets(POSITIONS, max_size=80)
@@ -13,25 +13,28 @@ SETS = st.sets(POSITIONS, max_size=80)
 def members(ranges: PositionRanges) -> set[Position]:
     return {
         Position(run.ledger_id, entry_id)
-        for run in ranges.runs()
+        for run in ranges.entry_ranges()
         for entry_id in range(run.first, run.last + 1)
     }
 
 
-def runs_of(positions: set[Position]) -> list[Run]:
-    runs: list[Run] = []
+def runs_of(positions: set[Position]) -> list[EntryRange]:
+    entry_ranges: list[EntryRange] = []
     for ledger_id, entry_id in sorted(positions):
-        if runs and (runs[-1].ledger_id, runs[-1].last + 1) == (ledger_id, entry_id):
-            runs[-1] = runs[-1]._replace(last=entry_id)
+        if entry_ranges and (entry_ranges[-1].ledger_id, entry_ranges[-1].last + 1) == (
+            ledger_id,
+            entry_id,
+        ):
+            entry_ranges[-1] = entry_ranges[-1]._replace(last=entry_id)
         else:
-            runs.append(Run(ledger_id, entry_id, entry_id))
-    return runs
+            entry_ranges.append(EntryRange(ledger_id, entry_id, entry_id))
+    return entry_ranges
 
 
 @given(SETS)
 def test_it_holds_what_was_added(positions: set[Position]) -> None:
     ranges = PositionRanges(positions)
-    assert runs_of(positions) == list(ranges.runs())
+    assert runs_of(positions) == list(ranges.entry_ranges())
     assert len(positions) == ranges.count
     assert bool(positions) == bool(ranges)
     assert sorted({each.ledger_id for each in positions}) == list(ranges.ledger_ids)
@@ -67,12 +70,12 @@ def test_looking_equals_a_set(positions: set[Position], at: Position, count: int
 
 
 @given(SETS, st.integers(0, 30))
-def test_the_lowest_runs_are_kept(positions: set[Position], runs_max: int) -> None:
+def test_the_lowest_runs_are_kept(positions: set[Position], ranges_max: int) -> None:
     ranges = PositionRanges(positions)
-    kept = ranges.lowest(runs_max)
-    assert runs_of(positions)[:runs_max] == list(kept.runs())
-    assert runs_of(positions) == list(ranges.runs())
-    assert (len(runs_of(positions)) <= runs_max) == (kept is ranges)
+    kept = ranges.lowest(ranges_max)
+    assert runs_of(positions)[:ranges_max] == list(kept.entry_ranges())
+    assert runs_of(positions) == list(ranges.entry_ranges())
+    assert (len(runs_of(positions)) <= ranges_max) == (kept is ranges)
 
 
 @given(SETS)
@@ -95,5 +98,5 @@ def test_a_long_run_is_found_in_few_steps() -> None:
     ranges = PositionRanges()
     for entry_id in range(70_000):
         ranges.add(Position(1, entry_id))
-    assert Position(1, 69_999) == ranges.run_end(Position(1, 3))
-    assert [Run(1, 0, 69_999)] == list(ranges.runs())
+    assert Position(1, 69_999) == ranges.range_end(Position(1, 3))
+    assert [EntryRange(1, 0, 69_999)] == list(ranges.entry_ranges())

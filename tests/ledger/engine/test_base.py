@@ -7,19 +7,19 @@ import pytest
 
 from kledger.ledger.engine.base import CommitGroup, Move, TwoStepEngine
 from kledger.ledger.engine.errors import EntryMissing
-from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.faulty import FaultInjectingEngine
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.engine.words import entry_count, group_of, payload, store
 
-ENGINES: dict[str, Callable[[Path], TwoStepEngine | FaultyEngine]] = {
+ENGINES: dict[str, Callable[[Path], TwoStepEngine | FaultInjectingEngine]] = {
     "memory": lambda _folder: MemoryEngine(),
     "log_rocksdb fsync": LogRocksdbEngine,
     "log_rocksdb os": lambda folder: LogRocksdbEngine(folder, durability="os"),
-    "faulty memory": lambda _folder: FaultyEngine(None),
-    "faulty log_rocksdb": FaultyEngine,
+    "faulty memory": lambda _folder: FaultInjectingEngine(None),
+    "faulty log_rocksdb": FaultInjectingEngine,
 }
-Engine = TwoStepEngine | FaultyEngine
+Engine = TwoStepEngine | FaultInjectingEngine
 
 
 @pytest.fixture(params=ENGINES)

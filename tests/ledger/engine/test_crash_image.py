@@ -11,13 +11,13 @@ import pytest
 
 from kledger.ledger.engine import crash_image
 from kledger.ledger.engine.base import Buffer, CommitGroup
-from kledger.ledger.engine.entry_log import PlacedGroup
 from kledger.ledger.engine.errors import EntryCorrupt, LogCorrupt
-from kledger.ledger.engine.faulty import FaultyEngine
-from kledger.ledger.engine.log_files import LogFiles
+from kledger.ledger.engine.faulty import FaultInjectingEngine
+from kledger.ledger.engine.log.entry_log import PlacedGroup
+from kledger.ledger.engine.log.log_files import LogFiles
+from kledger.ledger.engine.log.log_scan import LogScan
+from kledger.ledger.engine.log.recovery_plan import Refuse, Watermark, plan_recovery
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
-from kledger.ledger.engine.log_scan import LogScan
-from kledger.ledger.engine.recovery_plan import Refuse, Watermark, plan_recovery
 from tests.ledger.engine.words import (
     all_groups,
     entry_count,
@@ -72,7 +72,7 @@ RECORDED = ["s", "u", "u", "s", "c", "u", "d", "s", "u", "u", "c", "s", "r", "s"
 """s: synced group, u: unsynced group, c: checkpoint, d: drop of another ledger, r: long group."""
 
 
-def recorded_run(engine: FaultyEngine | LogRocksdbEngine, steps: int) -> int:
+def recorded_run(engine: FaultInjectingEngine | LogRocksdbEngine, steps: int) -> int:
     """Make the first steps of the run; returns how many groups are durable then."""
     count = durable = 0
     for step in RECORDED[:steps]:
@@ -100,7 +100,7 @@ def recorded_run(engine: FaultyEngine | LogRocksdbEngine, steps: int) -> int:
 def test_everything_unsynced_is_dropped_after_any_operation(
     tmp_path: Path, where: str, steps: int
 ) -> None:
-    engine = FaultyEngine(None if where == "memory" else tmp_path)
+    engine = FaultInjectingEngine(None if where == "memory" else tmp_path)
     durable = recorded_run(engine, steps)
     engine.drop_unsynced()
 
@@ -117,7 +117,7 @@ def test_everything_unsynced_is_dropped_in_the_middle_of_any_operation(
     tmp_path: Path, op: str, at: int
 ) -> None:
     """The operation fails half-way, then the power goes."""
-    engine = FaultyEngine(tmp_path)
+    engine = FaultInjectingEngine(tmp_path)
     for number in range(at):
         store(engine, group_of(number))
     engine.fail_next(op)  # type: ignore[arg-type]

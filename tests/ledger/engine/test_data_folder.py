@@ -30,7 +30,7 @@ LOGS = ["00000001.log"]
     ],
 )
 def test_strange_name(names: list[str], log_names: list[str], expected: str | None) -> None:
-    assert expected == data_folder.strange_name(names, log_names)
+    assert expected == data_folder.foreign_name(names, log_names)
 
 
 def test_folder_of_something_else_is_refused_and_not_touched(tmp_path: Path) -> None:

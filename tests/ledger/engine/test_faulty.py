@@ -9,14 +9,14 @@ from threading import Thread
 import pytest
 
 from kledger.ledger.engine.errors import StorageError, StorageWriteFailed, SyncFailed
-from kledger.ledger.engine.faulty import FaultyEngine
+from kledger.ledger.engine.faulty import FaultInjectingEngine
 from kledger.ledger.engine.memory import MemoryEngine
 from tests.ledger.engine.words import entry_count, group_of, payload, store
 
 
 @pytest.fixture(params=["memory", "disk"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultyEngine]:
-    made = FaultyEngine(None if request.param == "memory" else tmp_path)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FaultInjectingEngine]:
+    made = FaultInjectingEngine(None if request.param == "memory" else tmp_path)
     yield made
     made.close()
 
@@ -44,11 +44,11 @@ class Attempt:
 
 def test_given_engine_is_used() -> None:
     inner = MemoryEngine(keeps_groups=True)
-    store(FaultyEngine(inner), group_of(0))
+    store(FaultInjectingEngine(inner), group_of(0))
     assert 1 == entry_count(inner)
 
 
-def test_operations_are_counted_when_they_begin(engine: FaultyEngine) -> None:
+def test_operations_are_counted_when_they_begin(engine: FaultInjectingEngine) -> None:
     store(engine, group_of(0), group_of(1))
     store(engine, group_of(2), sync=False)
     engine.read(7, 0, 2, 100)
@@ -61,7 +61,7 @@ def test_operations_are_counted_when_they_begin(engine: FaultyEngine) -> None:
     assert {"commit": 4, "sync": 2, "read": 1} == engine.calls
 
 
-def test_failed_commit_leaves_nothing_and_is_used_up(engine: FaultyEngine) -> None:
+def test_failed_commit_leaves_nothing_and_is_used_up(engine: FaultInjectingEngine) -> None:
     engine.fail_next("commit")
     with pytest.raises(StorageWriteFailed, match="injected into commit") as failed:
         engine.commit(group_of(0), sync=True)
@@ -70,7 +70,7 @@ def test_failed_commit_leaves_nothing_and_is_used_up(engine: FaultyEngine) -> No
     assert 1 == entry_count(engine)
 
 
-def test_injected_os_error_is_told_as_an_engine_tells_it(engine: FaultyEngine) -> None:
+def test_injected_os_error_is_told_as_an_engine_tells_it(engine: FaultInjectingEngine) -> None:
     engine.fail_next("commit", OSError(errno.ENOSPC, "full"))
     with pytest.raises(StorageWriteFailed) as failed:
         engine.commit(group_of(0), sync=True)
@@ -80,7 +80,7 @@ def test_injected_os_error_is_told_as_an_engine_tells_it(engine: FaultyEngine) -
         engine.read(7, 0, 0, 1)
 
 
-def test_error_of_ours_is_raised_as_it_is(engine: FaultyEngine) -> None:
+def test_error_of_ours_is_raised_as_it_is(engine: FaultInjectingEngine) -> None:
     error = ValueError("a bug in the engine")
     engine.fail_next("read", error)
     with pytest.raises(ValueError, match="a bug") as failed:
@@ -88,7 +88,9 @@ def test_error_of_ours_is_raised_as_it_is(engine: FaultyEngine) -> None:
     assert error is failed.value
 
 
-def test_failed_sync_ends_everything_until_the_unsynced_is_dropped(engine: FaultyEngine) -> None:
+def test_failed_sync_ends_everything_until_the_unsynced_is_dropped(
+    engine: FaultInjectingEngine,
+) -> None:
     store(engine, group_of(0))
     engine.fail_next("sync")
     with pytest.raises(SyncFailed):
@@ -106,13 +108,13 @@ def test_failed_sync_ends_everything_until_the_unsynced_is_dropped(engine: Fault
     assert 2 == entry_count(engine)
 
 
-def test_any_error_injected_into_a_sync_is_a_failed_sync(engine: FaultyEngine) -> None:
+def test_any_error_injected_into_a_sync_is_a_failed_sync(engine: FaultInjectingEngine) -> None:
     engine.fail_next("sync", ValueError("odd"))
     with pytest.raises(SyncFailed, match="odd"):
         engine.commit(group_of(0), sync=True)
 
 
-def test_faults_of_one_kind_come_in_order(engine: FaultyEngine) -> None:
+def test_faults_of_one_kind_come_in_order(engine: FaultInjectingEngine) -> None:
     engine.fail_next("commit", OSError(errno.EIO, "first"))
     engine.fail_next("commit", OSError(errno.EIO, "second"))
     for text in ("first", "second"):
@@ -121,19 +123,19 @@ def test_faults_of_one_kind_come_in_order(engine: FaultyEngine) -> None:
     store(engine, group_of(0))
 
 
-def test_delay_passes(engine: FaultyEngine) -> None:
+def test_delay_passes(engine: FaultInjectingEngine) -> None:
     engine.delay_next("commit", 1)
     store(engine, group_of(0))
     assert 1 == entry_count(engine)
 
 
-def test_unknown_operation_is_refused(engine: FaultyEngine) -> None:
+def test_unknown_operation_is_refused(engine: FaultInjectingEngine) -> None:
     with pytest.raises(AssertionError):
         engine.fail_next("index")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("op", ["commit", "sync"])
-async def test_held_commit_waits_while_reads_go_on(engine: FaultyEngine, op: str) -> None:
+async def test_held_commit_waits_while_reads_go_on(engine: FaultInjectingEngine, op: str) -> None:
     store(engine, group_of(0))
     hold = engine.hold_next(op)  # type: ignore[arg-type]
     group = group_of(1)
@@ -148,7 +150,7 @@ async def test_held_commit_waits_while_reads_go_on(engine: FaultyEngine, op: str
     assert 2 == entry_count(engine)
 
 
-async def test_commits_go_on_while_a_read_is_held(engine: FaultyEngine) -> None:
+async def test_commits_go_on_while_a_read_is_held(engine: FaultInjectingEngine) -> None:
     store(engine, group_of(0))
     hold = engine.hold_next("read")
     attempt = Attempt(lambda: engine.read(7, 0, 0, 100))
@@ -159,7 +161,7 @@ async def test_commits_go_on_while_a_read_is_held(engine: FaultyEngine) -> None:
     assert 2 == entry_count(engine)
 
 
-async def test_held_commit_can_fail(engine: FaultyEngine) -> None:
+async def test_held_commit_can_fail(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     attempt = Attempt(lambda: engine.commit(group_of(0), sync=True))
     await hold.reached()
@@ -171,7 +173,7 @@ async def test_held_commit_can_fail(engine: FaultyEngine) -> None:
     assert error.full
 
 
-async def test_several_wait_for_one_hold(engine: FaultyEngine) -> None:
+async def test_several_wait_for_one_hold(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     waiting = asyncio.gather(hold.reached(), hold.reached())
     await asyncio.sleep(0)
@@ -181,14 +183,14 @@ async def test_several_wait_for_one_hold(engine: FaultyEngine) -> None:
     assert attempt.end() is None
 
 
-async def test_hold_released_before_it_is_reached_is_passed(engine: FaultyEngine) -> None:
+async def test_hold_released_before_it_is_reached_is_passed(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     hold.release()
     store(engine, group_of(0))
     await hold.reached()
 
 
-def test_program_without_a_loop_waits_for_a_held_operation(engine: FaultyEngine) -> None:
+def test_program_without_a_loop_waits_for_a_held_operation(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     with pytest.raises(TimeoutError, match="no commit began within 1 ms"):
         hold.wait_reached(timeout_ms=1)
@@ -199,7 +201,7 @@ def test_program_without_a_loop_waits_for_a_held_operation(engine: FaultyEngine)
     assert attempt.end() is None
 
 
-def test_disarmed_engine_has_no_fault_left(engine: FaultyEngine) -> None:
+def test_disarmed_engine_has_no_fault_left(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     engine.fail_next("commit")
     engine.fail_next("sync")
@@ -210,7 +212,7 @@ def test_disarmed_engine_has_no_fault_left(engine: FaultyEngine) -> None:
     engine.commit(group_of(1), sync=True)
 
 
-async def test_hold_on_the_loop_is_told_instead_of_hanging(engine: FaultyEngine) -> None:
+async def test_hold_on_the_loop_is_told_instead_of_hanging(engine: FaultInjectingEngine) -> None:
     engine.hold_next("commit")
     with pytest.raises(RuntimeError, match="helper thread"):
         engine.commit(group_of(0), sync=False)
@@ -219,7 +221,7 @@ async def test_hold_on_the_loop_is_told_instead_of_hanging(engine: FaultyEngine)
 
 @pytest.mark.parametrize("op", ["commit", "sync", "read"])
 async def test_held_operation_ends_with_the_life_of_its_store(
-    engine: FaultyEngine, op: str
+    engine: FaultInjectingEngine, op: str
 ) -> None:
     store(engine, group_of(0))
     hold = engine.hold_next(op)  # type: ignore[arg-type]
@@ -235,7 +237,7 @@ async def test_held_operation_ends_with_the_life_of_its_store(
     assert 2 == entry_count(engine)
 
 
-async def test_close_lets_go_of_what_is_held(engine: FaultyEngine) -> None:
+async def test_close_lets_go_of_what_is_held(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     attempt = Attempt(lambda: engine.commit(group_of(0), sync=True))
     await hold.reached()
@@ -243,7 +245,7 @@ async def test_close_lets_go_of_what_is_held(engine: FaultyEngine) -> None:
     assert isinstance(attempt.end(), StorageError)
 
 
-def test_drop_of_unsynced_takes_exactly_that(engine: FaultyEngine) -> None:
+def test_drop_of_unsynced_takes_exactly_that(engine: FaultInjectingEngine) -> None:
     store(engine, group_of(0), group_of(1))
     store(engine, group_of(2), group_of(3), sync=False)
     assert 4 == entry_count(engine)
@@ -253,7 +255,7 @@ def test_drop_of_unsynced_takes_exactly_that(engine: FaultyEngine) -> None:
     assert 2 == entry_count(engine)
 
 
-def test_checkpoint_is_a_sync(engine: FaultyEngine) -> None:
+def test_checkpoint_is_a_sync(engine: FaultInjectingEngine) -> None:
     store(engine, group_of(0), group_of(1), sync=False)
     engine.checkpoint()
     store(engine, group_of(2), sync=False)

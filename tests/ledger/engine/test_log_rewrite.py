@@ -9,11 +9,16 @@ import pytest
 from kledger.ledger.engine import crash_image
 from kledger.ledger.engine.base import CommitGroup, Move
 from kledger.ledger.engine.errors import EntryMissing
-from kledger.ledger.engine.faulty import FaultyEngine
-from kledger.ledger.engine.frames import HEADER_SIZE
-from kledger.ledger.engine.index_keys import ENTRY_END, ENTRY_PREFIX, decode_entry, ledger_id_in
-from kledger.ledger.engine.inspection import FolderInspection
+from kledger.ledger.engine.faulty import FaultInjectingEngine
+from kledger.ledger.engine.index.index_keys import (
+    ENTRY_END,
+    ENTRY_PREFIX,
+    decode_entry,
+    ledger_id_in,
+)
+from kledger.ledger.engine.log.frames import HEADER_SIZE
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
+from kledger.ledger.inspection.folder_inspection import FolderInspection
 from tests.ledger.engine.words import log_file, payload, store
 
 FILE_BYTES = 16_000
@@ -30,7 +35,7 @@ def size_of(entry_id: int) -> int:
     return 150 + entry_id % 7 * 31
 
 
-def fill(engine: LogRocksdbEngine | FaultyEngine, *, sync: bool = True) -> None:
+def fill(engine: LogRocksdbEngine | FaultInjectingEngine, *, sync: bool = True) -> None:
     """Store entries of three ledgers in turn, so that every file has some of each."""
     for entry_id in range(COUNT):
         group = CommitGroup(rows=[(b"count", b"%d" % entry_id)])
@@ -43,7 +48,7 @@ def fill(engine: LogRocksdbEngine | FaultyEngine, *, sync: bool = True) -> None:
         store(engine, group, sync=sync)
 
 
-def drop_most(engine: LogRocksdbEngine | FaultyEngine, *, sync: bool = True) -> None:
+def drop_most(engine: LogRocksdbEngine | FaultInjectingEngine, *, sync: bool = True) -> None:
     drops = [DELETED, DELETED + 100, DELETED + 200]
     store(engine, CommitGroup(drops=drops), sync=sync)
 
@@ -57,13 +62,13 @@ def filled(folder: Path) -> LogRocksdbEngine:
 
 
 def next_moves(
-    engine: LogRocksdbEngine | FaultyEngine, *, bytes_max: int = PIECE_BYTES
+    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = PIECE_BYTES
 ) -> CommitGroup | None:
     return engine.next_moves(dead_share_max=0.2, bytes_max=bytes_max)
 
 
 def pieces(
-    engine: LogRocksdbEngine | FaultyEngine, *, bytes_max: int = PIECE_BYTES
+    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = PIECE_BYTES
 ) -> Iterator[CommitGroup]:
     """Yield what the engine wants moved, until it is content."""
     for _ in range(200):
@@ -86,7 +91,7 @@ def first_piece(engine: LogRocksdbEngine, *, bytes_max: int = PIECE_BYTES) -> Co
     raise AssertionError("nothing to move")
 
 
-def rewrite(engine: LogRocksdbEngine | FaultyEngine, *, sync: bool = True) -> int:
+def rewrite(engine: LogRocksdbEngine | FaultInjectingEngine, *, sync: bool = True) -> int:
     count = 0
     for piece in pieces(engine):
         store(engine, piece, sync=sync)
@@ -101,7 +106,7 @@ def disk_bytes(engine: LogRocksdbEngine) -> int:
     return sum(files.size(file) for file in files.numbers() if file < end.file) + end.position
 
 
-def contents(engine: LogRocksdbEngine | FaultyEngine, ledger_id: int) -> list[bytes]:
+def contents(engine: LogRocksdbEngine | FaultInjectingEngine, ledger_id: int) -> list[bytes]:
     last = engine.last_entry(ledger_id)
     if last < 0:
         return []
@@ -297,7 +302,7 @@ def test_reader_that_has_looked_up_the_old_place_finds_the_new_one(
 ) -> None:
     """The whole rewrite, unlinking included, happens between looking up and reading."""
     engine = filled(tmp_path)
-    look_up = engine._index.places
+    look_up = engine._index.locations
     looked_up = []
 
     def places_then_rewrite(*arguments: int) -> object:
@@ -307,7 +312,7 @@ def test_reader_that_has_looked_up_the_old_place_finds_the_new_one(
         looked_up.append({place.file for place in found})
         return found
 
-    monkeypatch.setattr(engine._index, "places", places_then_rewrite)
+    monkeypatch.setattr(engine._index, "locations", places_then_rewrite)
     assert expected(KEPT) == [*map(bytes, engine.read(KEPT, 0, COUNT, 1 << 20))]
     assert not any(log_file(tmp_path, file).exists() for file in looked_up[0])
 
@@ -315,7 +320,7 @@ def test_reader_that_has_looked_up_the_old_place_finds_the_new_one(
     store(engine, CommitGroup(drops=[KEPT, LAST]))
     rewrite(engine)
     monkeypatch.setattr(
-        engine._index, "places", lambda *each: stale.pop() if stale else look_up(*each)
+        engine._index, "locations", lambda *each: stale.pop() if stale else look_up(*each)
     )
     with pytest.raises(EntryMissing):
         engine.read(KEPT, 0, COUNT, 1 << 20)
@@ -326,7 +331,7 @@ def test_file_with_a_damaged_entry_is_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = filled(tmp_path)
-    place = engine._index.places(KEPT, 3, 3, 1)[0]
+    place = engine._index.locations(KEPT, 3, 3, 1)[0]
     path = log_file(tmp_path, place.file)
     raw = bytearray(path.read_bytes())
     raw[place.position + HEADER_SIZE] ^= 1
@@ -382,7 +387,7 @@ def test_failure_of_any_write_then_a_power_cut_keeps_what_lives(tmp_path: Path, 
     for fail_at in range(12):
         folder = tmp_path / str(fail_at)
         inner = filled(folder)
-        engine = FaultyEngine(inner)
+        engine = FaultInjectingEngine(inner)
         for number, piece in enumerate(pieces(engine)):
             if number == fail_at:
                 engine.fail_next(op)  # type: ignore[arg-type]

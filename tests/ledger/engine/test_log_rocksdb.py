@@ -12,7 +12,7 @@ from threading import Event, current_thread
 
 import pytest
 
-from kledger.ledger.engine import crash_image, log_index, log_rocksdb
+from kledger.ledger.engine import crash_image, log_rocksdb
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.errors import (
     EntryCorrupt,
@@ -23,7 +23,8 @@ from kledger.ledger.engine.errors import (
     StorageWriteFailed,
     SyncFailed,
 )
-from kledger.ledger.engine.index_batch import FRAME_WEIGHT
+from kledger.ledger.engine.index import log_index
+from kledger.ledger.engine.index.index_batch import FRAME_WEIGHT
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import (
     entry_count,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
-from kledger.ledger.engine.entry_log import PlacedGroup
+from kledger.ledger.engine.log.entry_log import PlacedGroup
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 
 

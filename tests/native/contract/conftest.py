@@ -8,21 +8,21 @@ import kledger
 from kledger.ledger.testing import ManualClock
 from tests.native.contract.transports import TRANSPORTS
 from tests.native.contract.words import SOON_MS
-from tests.native.rpc_pair import PatientClock
+from tests.native.rpc.connected_pair import PatientClock
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection has the time that a slow machine takes: none of its deadlines comes."""
-    monkeypatch.setattr("kledger.native.rpc_client.SystemClock", PatientClock)
-    monkeypatch.setattr("kledger.native.rpc_connection.HELLO_TIMEOUT_MS", SOON_MS)
+    monkeypatch.setattr("kledger.native.rpc.client.SystemClock", PatientClock)
+    monkeypatch.setattr("kledger.native.rpc.connection.HELLO_TIMEOUT_MS", SOON_MS)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     """The time of a client that is made after it: it stands still until a test moves it."""
     clock = ManualClock()
-    monkeypatch.setattr("kledger.native.client.SystemClock", lambda: clock)
+    monkeypatch.setattr("kledger.native.client.client.SystemClock", lambda: clock)
     return clock
 
 

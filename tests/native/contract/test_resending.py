@@ -12,8 +12,8 @@ import pytest
 
 import kledger
 from kledger.ledger import Buffer
+from kledger.native.broker import ProducerLink, SendReceipt
 from kledger.native.errors import KledgerError, Unavailable
-from kledger.native.seam import ProducerLink, SendReceipt
 from tests.native.contract.words import receive, receive_values, values
 
 
@@ -39,7 +39,7 @@ class Answers:
         self, topic: str, partition: int, *, name: str, ended: Callable[..., None]
     ) -> "LosingLink":
         self.links += 1
-        link = await self._open(topic, partition, name=name, ended=ended)
+        link = await self._open(topic, partition, name=name, on_ended=ended)
         return LosingLink(self, link, ended)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import kledger
-from kledger.native.partition_choice import partition_of_key
+from kledger.native.client.partitioner import partition_of_key
 from tests.native.contract.words import receive, receive_values, send, values
 
 

@@ -1,0 +1,183 @@
+"""Broker keys: every configuration name that a broker of Apache Kafka 4.3 has.
+
+Rule: names, types, defaults, limits and whether a name can be altered while the broker runs are
+Kafka's and stand in `broker_keys.tsv`, one name a line; the sentences are ours and say what a
+setting does *here*. What a topic setting shares with a broker-level name is taken from its key.
+Must not know: which values are in force anywhere.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+from kledger.gateway.configs.address_limits import parse_overrides
+from kledger.topics import CONFIG_KEYS, ConfigType
+from kledger.topics.config.config_keys import NO_EFFECT
+from kledger.topics.config.config_values import Allowed, ConfigValue, at_least, between, one_of
+
+TABLE: Final = Path(__file__).with_name("broker_keys.tsv")
+UNLIMITED: Final = str((1 << 63) - 1)
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+
+class UpdateMode(Enum):
+    """Where a setting can be altered while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    """Nowhere; it is given at the start."""
+    PER_BROKER = "per-broker"
+    """For one broker, not for all of them at once."""
+    PER_LISTENER = "per-listener"
+    """As PER_BROKER, and only under a listener's prefix."""
+    CLUSTER_WIDE = "cluster-wide"
+    """For one broker, or as the default of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerKey:
+    """One setting of a broker.
+
+    Attributes:
+        default: Kafka's, as text; None where Kafka has none.
+        documentation: what the setting does here; None where there is nothing to say.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    mode: UpdateMode
+    documentation: str | None = None
+    allowed: Allowed | None = None
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is not shown to anybody."""
+        return self.type is ConfigType.PASSWORD
+
+
+def _are_overrides(value: ConfigValue) -> bool:
+    try:
+        return bool(parse_overrides(str(value))) or not value
+    except ValueError:
+        return False
+
+
+OVERRIDES: Final = Allowed("address:count,address:count,…", _are_overrides)
+_EFFECTS: Final = {
+    "max.connections": "How many connections of Kafka clients are served at one time.",
+    "max.connections.per.ip": "How many of them may come from one address.",
+    "max.connections.per.ip.overrides": "Addresses that have a limit of their own.",
+    "producer.id.expiration.ms": "How long an idle producer is remembered in a partition.",
+    "listeners": "Where Kafka clients connect; only the value that holds is taken.",
+    "listener.security.protocol.map": "Fixed; only the value that holds is taken.",
+}
+_REASONS: Final = (
+    (("ssl.", "sasl.", "principal."), "nobody authenticates and nothing is encrypted."),
+    (("log.cleaner.",), "nothing is compacted yet."),
+    (("remote.", "follower.fetch."), "there is no tiered storage."),
+    (("group.share.", "share."), "there are no share groups."),
+    (("group.streams.",), "there are no groups of the protocol of Kafka Streams."),
+    (("group.consumer.",), "an assignment is worked out as soon as something has changed."),
+    (("group.coordinator.",), "groups are kept in rows, and no buffer is kept for them."),
+    (("num.", "background."), "one event loop serves everything; threads only read and write."),
+    (("leader.", "follower.", "replica."), "there is one node, and nothing moves."),
+    (("config.", "metric."), "no classes of others are loaded."),
+    (("cordoned.",), "there is one folder."),
+    (("transaction.",), "a record of a transaction is always checked against it."),
+    (("max.connection.creation.",), "only the rate of one address can be limited, by a quota."),
+)
+"""Why altering changes nothing, by the beginning of the name; the first that fits holds."""
+_RANGE = re.compile(r"(-?[0-9.]+?)\.\.(-?[0-9.]+)?")
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.")
+
+
+def _allowed(text: str) -> Allowed | None:
+    """Read a range (`1..`, `0..9`) or the words that are allowed (`a|b`)."""
+    if not text:
+        return None
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return one_of(*text.split("|"))
+    low, high = found.groups()
+    return at_least(int(low)) if high is None else between(int(low), int(high))
+
+
+def _documentation(name: str, mode: UpdateMode) -> str | None:
+    if name in _EFFECTS:
+        return _EFFECTS[name]
+    if mode is UpdateMode.READ_ONLY:
+        return None
+    reason = next((reason for starts, reason in _REASONS if name.startswith(starts)), None)
+    return None if reason is None else NO_EFFECT + reason
+
+
+def _read(table: str) -> Iterator[BrokerKey]:
+    shared = {
+        key.synonyms[0].name: (key.documentation, key.allowed)
+        for key in CONFIG_KEYS.values()
+        if key.synonyms
+    }
+    for line in table.splitlines():
+        name, kind, default, mode_name, limits = line.split("\t")
+        mode = UpdateMode(mode_name)
+        documentation, allowed = shared.get(name, (_documentation(name, mode), _allowed(limits)))
+        if name == "max.connections.per.ip.overrides":
+            allowed = OVERRIDES
+        yield BrokerKey(
+            name,
+            ConfigType(kind),
+            None if default == "null" else default,
+            mode,
+            documentation,
+            allowed,
+        )
+
+
+KAFKA_KEYS: Final[Mapping[str, BrokerKey]] = {
+    key.name: key for key in _read(TABLE.read_text("utf-8"))
+}
+"""What DescribeConfigs of a broker lists, whether it is set or not."""
+THROTTLES: Final[Mapping[str, BrokerKey]] = {
+    name: BrokerKey(
+        name,
+        ConfigType.LONG,
+        UNLIMITED,
+        UpdateMode.CLUSTER_WIDE,
+        _documentation(name, UpdateMode.CLUSTER_WIDE),
+        at_least(0),
+    )
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+"""For `kafka-reassign-partitions --throttle`; listed only when they are set, as in Kafka."""
+KLEDGER_KEYS: Final[Mapping[str, BrokerKey]] = {
+    key.synonyms[0].name: BrokerKey(
+        key.synonyms[0].name,
+        key.type,
+        key.default,
+        UpdateMode.CLUSTER_WIDE,
+        key.documentation,
+        key.allowed,
+    )
+    for key in CONFIG_KEYS.values()
+    if key.name.startswith("kledger.")
+}
+"""Defaults of topic settings that Kafka does not have."""
+BROKER_KEYS: Final[Mapping[str, BrokerKey]] = {**KAFKA_KEYS, **THROTTLES, **KLEDGER_KEYS}
+
+
+def find_key(name: str) -> BrokerKey | None:
+    """Return the key of a name, which may have the prefix of a listener; None if there is none."""
+    return BROKER_KEYS.get(name) or BROKER_KEYS.get(without_listener_prefix(name))
+
+
+def without_listener_prefix(name: str) -> str:
+    """Return a name without the prefix of a listener (`listener.name.internal.`)."""
+    found = _LISTENER_PREFIX.match(name)
+    return name if found is None else name[found.end() :]

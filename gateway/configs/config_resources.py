@@ -1,0 +1,243 @@
+"""Configuration targets: the things that have settings, behind one face.
+
+Rule: a target is shown whole, and changes as a whole or not at all. What is not in
+`find_config_resource` has no configuration here.
+Must not know: the messages of the APIs that use it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from kledger.gateway.api_errors import ApiError, find_topic
+from kledger.gateway.configs.broker_entries import all_nodes_entries, node_entries
+from kledger.gateway.configs.broker_keys import BROKER_KEYS
+from kledger.gateway.configs.broker_settings import ALL_NODES, BrokerSettings
+from kledger.gateway.configs.client_metrics import CLIENT_METRICS_KEYS, ClientMetricsSubscriptions
+from kledger.gateway.configs.config_entries import (
+    client_metrics_entries,
+    group_entries,
+    topic_entries,
+)
+from kledger.gateway.configs.dynamic_settings import DynamicSettings
+from kledger.gateway.configs.group_keys import GROUP_KEYS
+from kledger.gateway.configs.group_settings import GroupSettings
+from kledger.gateway.configs.resource_requests import RequestedResource, ResourceType
+from kledger.gateway.request_context import RequestContext
+from kledger.gateway.services import Services
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
+from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic
+from kledger.topics.config.config_keys import ConfigKey
+
+CONFIGURABLE: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+"""The types that have settings."""
+Entries = Iterable[DescribeConfigsResourceResult]
+
+
+class ConfigResource(Protocol):
+    """One thing that has settings."""
+
+    keys: Collection[str]
+    """The settings that it can have, by name."""
+    list_settings: frozenset[str]
+    """Those that elements can be added to and taken from."""
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        ...
+
+    def value(self, name: str) -> str:
+        """Return the text in force of one of them."""
+        ...
+
+    async def alter(
+        self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
+    ) -> None:
+        """Change settings, or only check the changes; None takes a setting back.
+
+        Raises:
+            ApiError: nothing was changed.
+            TopicsError: nothing was changed.
+        """
+        ...
+
+
+S = TypeVar("S", bound=DynamicSettings)
+
+
+def find_config_resource(context: RequestContext, resource: RequestedResource) -> ConfigResource:
+    """Return what a resource stands for.
+
+    Raises:
+        ApiError: it has no configuration here.
+        TopicsError: there is no such topic.
+    """
+    services, name = context.services, resource.resource_name
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            return TopicConfigResource(services, find_topic(services.registry, name))
+        case ResourceType.BROKER:
+            return BrokerConfigResource(services.broker_settings, name)
+        case ResourceType.CLIENT_METRICS:
+            return ClientMetricsConfigResource(services.client_metrics, name)
+        case ResourceType.GROUP:
+            return GroupConfigResource(services.group_settings, name)
+    raise ApiError(
+        ErrorCode.INVALID_REQUEST,
+        f"Unknown resource type {resource.resource_type}, expected "
+        f"{', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}",
+    )
+
+
+def find_alterable_resource(context: RequestContext, resource: RequestedResource) -> ConfigResource:
+    """Return what a resource stands for, whose settings are to be changed.
+
+    Raises:
+        ApiError: it has no configuration here that can be changed.
+        TopicsError: there is no such topic.
+    """
+    if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+    return find_config_resource(context, resource)
+
+
+def configured_names(services: Services) -> dict[ResourceType, list[str]]:
+    """Return the names of all things that have a configuration, by type.
+
+    Of groups and subscriptions those that have settings of their own; the others have defaults,
+    whether they exist or not.
+    """
+    return {
+        ResourceType.TOPIC: [topic.name for topic in services.registry.all()],
+        ResourceType.BROKER: [services.broker_settings.node],
+        ResourceType.CLIENT_METRICS: list(services.client_metrics.subscriptions()),
+        ResourceType.GROUP: list(services.group_settings.all),
+    }
+
+
+def current_list(config_resource: ConfigResource, name: str, operation: str) -> list[str]:
+    """Return the elements of a setting that is a list.
+
+    Args:
+        config_resource: has the setting.
+        name: of the setting.
+        operation: what is to be done with the list, for the refusal.
+
+    Raises:
+        InvalidConfig: it is none.
+    """
+    if name not in config_resource.list_settings:
+        raise InvalidConfig(f"Can't {operation} to key {name} because its type is not LIST.")
+    return [element for element in config_resource.value(name).split(",") if element]
+
+
+def _described_value(entries: Entries, name: str) -> str:
+    return next(entry.value or "" for entry in entries if entry.name == name)
+
+
+def _lists(keys: Mapping[str, ConfigKey]) -> frozenset[str]:
+    return frozenset(name for name, key in keys.items() if key.type is ConfigType.LIST)
+
+
+class TopicConfigResource:
+    """A topic."""
+
+    keys: Collection[str] = CONFIG_KEYS
+    list_settings = _lists(CONFIG_KEYS)
+
+    def __init__(self, services: Services, topic: Topic) -> None:
+        self._services = services
+        self._topic = topic
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        defaults = self._services.registry.defaults
+        return topic_entries(self._topic.configs, defaults, self._services.broker_settings)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting."""
+        return _described_value(self.entries(), name)
+
+    async def alter(
+        self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
+    ) -> None:
+        """Change settings, or only check the changes; None takes a setting back."""
+        registry = self._services.registry
+        if validate_only:
+            registry.check_changes(self._topic, changes, replace=replace)
+        else:
+            await registry.alter_configs(self._topic.name, changes, replace=replace)
+
+
+class _StoredConfigResource(Generic[S]):
+    """Something whose settings are kept in a table."""
+
+    def __init__(self, settings: S, name: str) -> None:
+        settings.of(name)
+        self._settings = settings
+        self._name = name
+
+    async def alter(
+        self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
+    ) -> None:
+        """Change settings, or only check the changes; None takes a setting back."""
+        await self._settings.alter(
+            self._name, changes, replace=replace, validate_only=validate_only
+        )
+
+
+class BrokerConfigResource(_StoredConfigResource[BrokerSettings]):
+    """This node, or all nodes."""
+
+    list_settings = frozenset(
+        name for name, key in BROKER_KEYS.items() if key.type is ConfigType.LIST
+    )
+
+    def __init__(self, settings: BrokerSettings, name: str) -> None:
+        super().__init__(settings, name)
+        self.keys: Collection[str] = {*BROKER_KEYS, *settings.of(name)}
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown; of all nodes, what was altered for them."""
+        if self._name == ALL_NODES:
+            return all_nodes_entries(self._settings)
+        return node_entries(self._settings)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting on this node."""
+        return self._settings.value(name)
+
+
+class ClientMetricsConfigResource(_StoredConfigResource[ClientMetricsSubscriptions]):
+    """A subscription to metrics of clients. Its lists can only be set, as in Apache Kafka."""
+
+    keys: Collection[str] = CLIENT_METRICS_KEYS
+    list_settings: frozenset[str] = frozenset()
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        return client_metrics_entries(self._settings, self._name)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting."""
+        return _described_value(self.entries(), name)
+
+
+class GroupConfigResource(_StoredConfigResource[GroupSettings]):
+    """A group."""
+
+    keys: Collection[str] = GROUP_KEYS
+    list_settings = _lists(GROUP_KEYS)
+
+    def entries(self) -> Entries:
+        """Return all settings, as they are shown."""
+        return group_entries(self._settings, self._name)
+
+    def value(self, name: str) -> str:
+        """Return the text in force of a setting."""
+        return _described_value(self.entries(), name)

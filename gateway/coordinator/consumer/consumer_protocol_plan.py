@@ -1,0 +1,137 @@
+"""Consumer protocol plan: what members of the classic protocol say and hear in bytes of their own.
+
+Rule: pure; reads subscriptions and writes assignments for members that live in a group of the
+consumer protocol, and nowhere else: in classic groups these bytes are their members' business.
+Must not know: groups, epochs.
+
+ConsumerProtocolSubscription: version (i16), topics, user data (bytes), and from version 1 on the
+partitions that the member owns. Assignment: version (i16), partitions by topic, user data (bytes,
+null). An array is its length (i32) and its items; a topic's partitions are its name, their number
+(i32) and their numbers (i32 each); a name has its length (i16) before it, bytes have theirs (i32,
+-1 = null).
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kledger.gateway.coordinator.consumer.consumer_member_state import Partitions
+from kledger.gateway.coordinator.consumer_messages import (
+    TopicCatalog,
+    TopicIdPartition,
+    TopicMetadata,
+)
+
+FIRST_VERSION_WITH_OWNED = 1
+
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerProtocolSubscription:
+    """What a member of the classic protocol wants, and what it still has, by name of the topic."""
+
+    version: int
+    topics: tuple[str, ...]
+    owned: tuple[tuple[str, int], ...]
+
+
+def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
+    """Return the subscription in a member's metadata, None if it is something else."""
+    reader = _Reader(metadata)
+    try:
+        version = reader.number(_I16)
+        topics = tuple(reader.name() for _ in range(reader.count()))
+        reader.skip_bytes()
+        owned: tuple[tuple[str, int], ...] = ()
+        if version >= FIRST_VERSION_WITH_OWNED and not reader.is_at_end:
+            owned = reader.partitions()
+    except (struct.error, ValueError):
+        return None
+    return ConsumerProtocolSubscription(version, topics, owned) if version >= 0 else None
+
+
+def read_assignment(content: bytes) -> tuple[tuple[str, int], ...] | None:
+    """Return the partitions in an assignment, None if it is something else; nothing is empty."""
+    if not content:
+        return ()
+    reader = _Reader(content)
+    try:
+        reader.number(_I16)
+        return reader.partitions()
+    except (struct.error, ValueError):
+        return None
+
+
+def write_assignment(
+    partitions: Partitions, version: int, interests: Mapping[str, TopicMetadata]
+) -> bytes:
+    """Return an assignment of that version; what the member does not want is left out."""
+    by_name: dict[str, list[int]] = {}
+    names = {topic_metadata.topic_id: name for name, topic_metadata in interests.items()}
+    for topic_id, partition in sorted(partitions):
+        if topic_id in names:
+            by_name.setdefault(names[topic_id], []).append(partition)
+    parts = [_I16.pack(version), _I32.pack(len(by_name))]
+    for name, numbers in by_name.items():
+        encoded = name.encode()
+        parts += (_I16.pack(len(encoded)), encoded, _I32.pack(len(numbers)))
+        parts += map(_I32.pack, numbers)
+    parts.append(_I32.pack(-1))
+    return b"".join(parts)
+
+
+def with_topic_ids(partitions: Iterable[tuple[str, int]], catalog: TopicCatalog) -> Partitions:
+    """Return partitions by the ids of their topics; those that do not exist are left out."""
+    return frozenset(
+        TopicIdPartition(topic_metadata.topic_id, partition)
+        for name, partition in partitions
+        if (topic_metadata := catalog.find(name)) is not None
+        and 0 <= partition < topic_metadata.partition_count
+    )
+
+
+class _Reader:
+    """Bytes of a client, read from front to back; what does not fit is an error of `struct`."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._position = 0
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._position == len(self._content)
+
+    def number(self, layout: struct.Struct) -> int:
+        (value,) = layout.unpack_from(self._content, self._position)
+        self._position += layout.size
+        return int(value)
+
+    def count(self) -> int:
+        """Read a length that must fit into what is left."""
+        count = self.number(_I32)
+        if not 0 <= count <= len(self._content) - self._position:
+            raise ValueError(f"{count} items in {len(self._content)} bytes")
+        return count
+
+    def name(self) -> str:
+        length = self.number(_I16)
+        start = self._position
+        self._position = start + length
+        if length < 0 or self._position > len(self._content):
+            raise ValueError(f"a name of {length} bytes")
+        return self._content[start : self._position].decode()
+
+    def skip_bytes(self) -> None:
+        length = self.number(_I32)
+        self._position += max(length, 0)
+        if length < -1 or self._position > len(self._content):
+            raise ValueError(f"{length} bytes")
+
+    def partitions(self) -> tuple[tuple[str, int], ...]:
+        found: list[tuple[str, int]] = []
+        for _ in range(self.count()):
+            name = self.name()
+            found += ((name, self.number(_I32)) for _ in range(self.count()))
+        return tuple(found)

@@ -1,0 +1,119 @@
+"""Consumer migration state: a group goes from one protocol to the other while members are in.
+
+Rule: pure; nobody loses what it owns by the change itself. Up: from a stable classic group, whose
+members go on with their generation as their epoch. Down: when the last member of the consumer
+protocol is gone; the others join anew.
+Must not know: rows, how groups are found.
+
+Source: KIP-848, "Online Migration".
+"""
+
+from kledger.gateway.coordinator.classic.classic_group_record import (
+    ClassicGroupRecord,
+    ClassicMemberRecord,
+)
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.classic.classic_member_state import ClassicMember
+from kledger.gateway.coordinator.classic.subscription_plan import CONSUMER_PROTOCOL
+from kledger.gateway.coordinator.consumer.consumer_group_record import ConsumerGroupRecord
+from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_member_state import (
+    ClassicMemberMetadata,
+    ConsumerMember,
+)
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
+    read_assignment,
+    read_subscription,
+    with_topic_ids,
+    write_assignment,
+)
+from kledger.gateway.coordinator.consumer.subscribed_topics_plan import SubscribedTopics
+from kledger.gateway.coordinator.consumer_messages import TopicCatalog
+from kledger.gateway.coordinator.effects import Effect, Transition
+
+
+def upgraded(
+    classic: ClassicGroup, catalog: TopicCatalog, now_ms: int
+) -> tuple[ConsumerGroup, list[Effect]] | None:
+    """Return a stable classic group as one of the consumer protocol; None if it cannot be one.
+
+    Its row is still the classic one, until a member of the new protocol is in.
+    """
+    if classic.protocol_type != CONSUMER_PROTOCOL:
+        return None
+    members = [_upgraded(classic, member, catalog) for member in classic.roster.members.values()]
+    known = tuple(member for member in members if member is not None)
+    held = [one for member in known for one in member.assigned]
+    if len(known) < len(members) or len(held) > len(set(held)):
+        return None
+    record = ConsumerGroupRecord(
+        group_id=classic.group_id,
+        epoch=classic.generation,
+        assignment_epoch=classic.generation,
+        assignor=classic.config.consumer_assignors[0],
+        members=known,
+    )
+    return ConsumerGroup.from_record(record, classic.config, now_ms)
+
+
+def downgraded(
+    group: ConsumerGroup, catalog: TopicCatalog, now_ms: int
+) -> tuple[ClassicGroup, list[Effect]]:
+    """Return a group without members of the consumer protocol as a classic one that rebalances.
+
+    Its generation is the epoch that members were last assigned in: whoever is there is told of the
+    rebalance, and may commit before it joins again.
+    """
+    interests = SubscribedTopics(catalog)
+    members = tuple(
+        ClassicMemberRecord(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            session_timeout_ms=member.classic.session_timeout_ms,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            protocols=member.classic.protocols,
+            assignment=write_assignment(member.assigned, 0, interests.of(member)),
+        )
+        for member in group.roster
+        if member.classic is not None
+    )
+    record = ClassicGroupRecord(
+        group_id=group.group_id,
+        generation=group.assignment_epoch,
+        protocol_type=CONSUMER_PROTOCOL,
+        protocol_name=members[0].protocols[0][0],
+        leader=members[0].member_id,
+        members=members,
+    )
+    classic, effects = ClassicGroup.from_record(record, group.config, now_ms)
+    transition = Transition(now_ms, effects)
+    classic.prepare_rebalance(transition)
+    return classic, transition.effects
+
+
+def _upgraded(
+    classic: ClassicGroup, member: ClassicMember, catalog: TopicCatalog
+) -> ConsumerMember | None:
+    subscription = read_subscription(member.metadata(classic.protocol_name))
+    assignment = read_assignment(member.assignment)
+    if subscription is None or assignment is None:
+        return None
+    owned = with_topic_ids(assignment, catalog)
+    # The protocol in force comes first, because its metadata are what is read.
+    protocols = sorted(member.protocols, key=lambda one: one[0] != classic.protocol_name)
+    return ConsumerMember(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=None,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        topic_names=tuple(sorted(set(subscription.topics))),
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        assigned=owned,
+        target=owned,
+        classic=ClassicMemberMetadata(member.session_timeout_ms, tuple(protocols)),
+    )

@@ -1,0 +1,79 @@
+"""Outcome: what a coordinator's state wants done, as plain data.
+
+Rule: a state never acts; each of its entry points fills one `Transition` and returns the effects,
+in the order in which the runtime performs them. One waiter is answered exactly once.
+Must not know: groups, transactions, the runtime.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+
+class TimerKey(NamedTuple):
+    """Names one timer of a state; setting it again replaces it."""
+
+    kind: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Respond:
+    """Give `result` to the request that waits under `waiter`."""
+
+    waiter: int
+    result: object
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Call `timer_fired(key)` after `delay_ms`, in place of an earlier timer of that key."""
+
+    key: TimerKey
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Make sure that the timer does not fire; nothing if there is none."""
+
+    key: TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Make `record` durable, then call `persisted(revision)`. Revisions complete in order."""
+
+    revision: int
+    record: object
+
+
+Effect: TypeAlias = Respond | Schedule | Cancel | Persist
+
+
+@dataclass(slots=True)
+class Transition:
+    """One event being handled: its time, and the effects collected so far.
+
+    Attributes:
+        now_ms: monotonic time of the event.
+        effects: in order.
+    """
+
+    now_ms: int
+    effects: list[Effect] = field(default_factory=list)
+
+    def answer(self, waiter: int, result: object) -> None:
+        """Add an `Respond`."""
+        self.effects.append(Respond(waiter, result))
+
+    def schedule(self, key: TimerKey, delay_ms: int) -> None:
+        """Add a `Schedule`."""
+        self.effects.append(Schedule(key, delay_ms))
+
+    def cancel(self, key: TimerKey) -> None:
+        """Add a `Cancel`."""
+        self.effects.append(Cancel(key))
+
+    def persist(self, revision: int, record: object) -> None:
+        """Add a `Persist`."""
+        self.effects.append(Persist(revision, record))

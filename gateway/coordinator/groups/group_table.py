@@ -1,0 +1,182 @@
+"""Group table: every group of this node with its timers, loaded from its rows.
+
+Rule: a group exists while it has members, a stored row or committed offsets; whoever looks one up
+finds it here or nowhere.
+Must not know: what requests mean, who may do what.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from kledger.gateway.coordinator.classic import classic_group_record, write_state
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.consumer import consumer_group_record
+from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.effects import Effect, TimerKey
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.runtime import CoordinatorRuntime, HostedMachine
+from kledger.ledger import LedgerStore
+from kledger.offsets import OffsetStore
+from kledger.runtime.clock import Clock
+
+AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
+
+
+class GroupStateMachine:
+    """A group of either protocol behind the face that the runtime serves.
+
+    Attributes:
+        empty_since_ms: wall time at which the group was last stored without members, or None.
+    """
+
+    __slots__ = ("_clock", "empty_since_ms", "group")
+
+    def __init__(self, group: AnyGroup, clock: Clock, empty_since_ms: int | None = None) -> None:
+        self.group = group
+        self.empty_since_ms = empty_since_ms
+        self._clock = clock
+
+    def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
+        """Do what was put off until now."""
+        return self.group.timer_fired(key, now_ms)
+
+    def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
+        """Go on after a write."""
+        if isinstance(self.group, ConsumerGroup):
+            return self.group.persisted(revision, failed=failed, now_ms=now_ms)
+        return write_state.persisted(self.group, revision, failed=failed, now_ms=now_ms)
+
+    def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
+        """Note that the waiter is gone."""
+        return self.group.abandon(waiter, now_ms)
+
+    def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
+        """Return the group's row, stamped with the wall time."""
+        saved_ms = self._clock.now_ms()
+        if isinstance(record, consumer_group_record.ConsumerGroupRecord):
+            row = consumer_group_record.encode_consumer_group(record, saved_ms)
+        else:
+            assert isinstance(record, classic_group_record.ClassicGroupRecord), (
+                f"not a group record: {record!r}"
+            )
+            row = classic_group_record.encode_classic_group(record, saved_ms)
+        self.empty_since_ms = None if record.members else saved_ms
+        return [(classic_group_record.encode_group_key(record.group_id), row)]
+
+
+class HostedGroup(HostedMachine):
+    """One group as the shell holds it."""
+
+    __slots__ = ("group", "group_machine")
+
+    def __init__(self, machine: GroupStateMachine) -> None:
+        super().__init__(machine, machine.group.group_id)
+        self.group_machine = machine
+        self.group = machine.group
+
+
+class GroupTable:
+    """The groups by id."""
+
+    def __init__(self, config: GroupConfig, clock: Clock) -> None:
+        self._config = config
+        self._clock = clock
+        self._hosted: dict[str, HostedGroup] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def __iter__(self) -> Iterator[HostedGroup]:
+        return iter(self._hosted.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no group can be added."""
+        return len(self._hosted) >= self._config.groups_max
+
+    def load(self, store: LedgerStore, offsets: OffsetStore, runtime: CoordinatorRuntime) -> None:
+        """Bring back every group that has a row, then those that have offsets alone."""
+        for key, value in store.scan_rows(classic_group_record.GROUP_KEY_PREFIX):
+            hosted, effects = self._loaded(classic_group_record.decode_group_key(key), value)
+            runtime.perform(hosted, effects)
+        for group_id in offsets.state.groups():
+            self.ensure(group_id)
+
+    def reload(
+        self, failed: HostedMachine, store: LedgerStore, runtime: CoordinatorRuntime
+    ) -> None:
+        """Make a group anew from its row, in place of one that a fault has closed.
+
+        Raises:
+            StorageFailed: its row cannot be read now; the failed one keeps its place until it can.
+        """
+        if self._hosted.get(failed.name) is not failed:
+            return
+        row = store.get_row(classic_group_record.encode_group_key(failed.name))
+        del self._hosted[failed.name]
+        if row is None:
+            self.ensure(failed.name)
+            return
+        hosted, effects = self._loaded(failed.name, row)
+        runtime.perform(hosted, effects)
+
+    def get(self, group_id: str) -> HostedGroup | None:
+        """Return a group, or None."""
+        return self._hosted.get(group_id)
+
+    def ensure(self, group_id: str) -> HostedGroup:
+        """Return a group, a new empty one if there is none. Limits are the caller's business."""
+        hosted = self._hosted.get(group_id)
+        return self._add(ClassicGroup(group_id, self._config)) if hosted is None else hosted
+
+    def remove(self, group_id: str) -> HostedGroup:
+        """Take a group out."""
+        return self._hosted.pop(group_id)
+
+    def restore(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
+        """Undo `remove` after a failed deletion, unless a new group took the place meanwhile.
+
+        It may have members again, whose leaving was not stored either.
+        """
+        if hosted.group.group_id in self._hosted:
+            return
+        now_ms = self._clock.monotonic_ms()
+        old, effects = hosted.group, list[Effect]()
+        again: AnyGroup
+        if isinstance(old, ConsumerGroup):
+            again, effects = ConsumerGroup.from_record(old.durable, self._config, now_ms)
+        else:
+            again = ClassicGroup(old.group_id, self._config)
+            again.generation = old.generation
+            again.protocol_type = old.protocol_type
+        runtime.perform(self._add(again, hosted.group_machine.empty_since_ms), effects)
+
+    def new_hosted(self, group: AnyGroup) -> HostedGroup:
+        """Return a host that is not in the table yet."""
+        return HostedGroup(GroupStateMachine(group, self._clock))
+
+    def put(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
+        """Take a group in; one of the same id that it replaces does nothing any more."""
+        before = self._hosted.get(hosted.group.group_id)
+        if before is not None:
+            runtime.retire(before)
+            before.group.end()
+        self._hosted[hosted.group.group_id] = hosted
+
+    def _loaded(self, group_id: str, value: bytes) -> tuple[HostedGroup, list[Effect]]:
+        now_ms = self._clock.monotonic_ms()
+        group: AnyGroup
+        if consumer_group_record.is_consumer_group_row(value):
+            record, saved_ms = consumer_group_record.decode_consumer_group(group_id, value)
+            group, effects = ConsumerGroup.from_record(record, self._config, now_ms)
+            is_empty = not record.members
+        else:
+            classic, saved_ms = classic_group_record.decode_classic_group(group_id, value)
+            group, effects = ClassicGroup.from_record(classic, self._config, now_ms)
+            is_empty = not classic.members
+        return self._add(group, saved_ms if is_empty else None), effects
+
+    def _add(self, group: AnyGroup, empty_since_ms: int | None = None) -> HostedGroup:
+        hosted = HostedGroup(GroupStateMachine(group, self._clock, empty_since_ms))
+        self._hosted[group.group_id] = hosted
+        return hosted

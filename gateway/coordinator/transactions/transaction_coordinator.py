@@ -1,0 +1,452 @@
+"""Transactions: the coordinator of transactional ids, as handlers see it.
+
+Rule: one step at a time for each transactional id: `txn_state` decides, the row is made durable,
+then the record holds. An outcome is told when it is durable; its markers follow in the same turn,
+and who asks for the next step waits for them. Ends that a crash cut short are completed at the
+start.
+Must not know: API versions, message classes, how a partition keeps its transactions.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kledger.gateway.coordinator.group_messages import RequestingMember
+from kledger.gateway.coordinator.transactions import txn_state
+from kledger.gateway.coordinator.transactions.txn_record import (
+    TXN_KEY_PREFIX,
+    TxnRecord,
+    TxnState,
+    decode_txn,
+    encode_txn,
+    encode_txn_key,
+)
+from kledger.gateway.coordinator.transactions.txn_state import (
+    NO_PRODUCER,
+    AbortFirst,
+    Decision,
+    InitProducerId,
+    NeedProducerId,
+    ProducerIdAndEpoch,
+    Rejected,
+    StoreRecord,
+    Unchanged,
+)
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError
+from kledger.offsets import CommittedOffset, TopicPartition
+from kledger.runtime.containment import NamedUnit
+from kledger.runtime.keyed_locks import KeyedLocks
+from kledger.topics import TopicsError
+
+if TYPE_CHECKING:
+    from kledger.gateway.config import GatewayConfig
+    from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
+    from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
+    from kledger.ledger import LedgerStore
+    from kledger.runtime.clock import Clock
+    from kledger.runtime.tasks import Supervisor
+    from kledger.runtime.timers import TimerHandle, Timers
+
+logger = logging.getLogger(__name__)
+
+TRANSACTIONAL_IDS_MAX: Final = 100_000
+TRANSACTIONAL_ID_BYTES_MAX: Final = 4_096
+MARKER_RETRY_MS: Final = 1_000
+"""How long until markers that could not be written are tried again."""
+UNAVAILABLE: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
+"""What clients are told when a row cannot be stored, or the server stops: they try again."""
+
+StepResult = tuple[ErrorCode, ProducerIdAndEpoch]
+
+
+class DecideStep(Protocol):
+    """One step of `txn_state`, for which only the request is known yet."""
+
+    def __call__(
+        self, current: TxnRecord | None, /, *, new_producer_id: int | None, now_ms: int
+    ) -> Decision:
+        """Decide; the producer id is None as long as none was needed."""
+        ...
+
+
+WriteMarkers = Callable[
+    [Iterable[TopicPartition], ProducerIdAndEpoch, bool],
+    Awaitable[Mapping[TopicPartition, TopicsError]],
+]
+"""Ends a producer's transaction in partitions, durably: (partitions, producer, is commit); returns
+those that refused, and why. May raise LedgerError: it is not known of any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDependencies:
+    """What the coordinator works with."""
+
+    store: "LedgerStore"
+    offsets: "GroupOffsets"
+    producer_ids: "ProducerIds"
+    write_markers: WriteMarkers
+    config: "GatewayConfig"
+    clock: "Clock"
+    timers: "Timers"
+    supervisor: "Supervisor"
+
+
+class TransactionCoordinator:
+    """All transactional ids of this node."""
+
+    def __init__(self, parts: TransactionDependencies) -> None:
+        self._parts = parts
+        self._records: dict[str, TxnRecord] = {}
+        self._locks: KeyedLocks[str] = KeyedLocks()
+        self._timers: dict[str, TimerHandle] = {}
+        self._unstored_ids = 0
+        self._is_closed = False
+        for key, value in parts.store.scan_rows(TXN_KEY_PREFIX):
+            record = decode_txn(key, value)
+            self._records[record.transactional_id] = record
+
+    def start(self) -> None:
+        """Complete what a crash cut short, and look after timeouts from now on."""
+        for record in self._records.values():
+            if record.state.is_prepared:
+                self._spawn_completion(record.transactional_id)
+        self._sweep_timeouts()
+        self._sweep_expired()
+
+    def close(self) -> None:
+        """Refuse everything from now on, stop every timer. May be repeated."""
+        self._is_closed = True
+        for handle in self._timers.values():
+            handle.cancel()
+        self._timers.clear()
+
+    # Looking.
+
+    def records(self) -> list[TxnRecord]:
+        """Return what is known of every transactional id."""
+        return list(self._records.values())
+
+    def record(self, transactional_id: str) -> TxnRecord | None:
+        """Return what is known of a transactional id."""
+        return self._records.get(transactional_id)
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, topic_partition: TopicPartition
+    ) -> ErrorCode:
+        """Say whether a partition belongs to a producer's open transaction; plain."""
+        return txn_state.verify(self._records.get(transactional_id), producer, topic_partition)
+
+    # The steps of a transaction.
+
+    async def initialise(self, request: InitProducerId) -> StepResult:
+        """Make sure that this producer, and no older one, holds the transactional id."""
+        transactional_id = request.transactional_id
+        size = len(transactional_id.encode())
+        if not 0 < size <= TRANSACTIONAL_ID_BYTES_MAX:
+            return ErrorCode.INVALID_REQUEST, NO_PRODUCER
+        if not 0 < request.timeout_ms <= self._parts.config.transaction_max_timeout_ms:
+            return ErrorCode.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER
+        return await self._step(transactional_id, partial(txn_state.initialise, request=request))
+
+    async def add(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        partitions: Iterable[TopicPartition] = (),
+        groups: Iterable[str] = (),
+        is_v2: bool = False,
+    ) -> ErrorCode:
+        """Let partitions and groups belong to a transaction; it begins with the first of them."""
+
+        def decide(
+            current: TxnRecord | None, *, new_producer_id: int | None, now_ms: int
+        ) -> Decision:
+            return txn_state.add(
+                current,
+                producer,
+                partitions=partitions,
+                groups=groups,
+                is_v2=is_v2,
+                now_ms=now_ms,
+            )
+
+        error, _ = await self._step_of_known(transactional_id, decide)
+        return error
+
+    async def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        is_commit: bool,
+        is_v2: bool = False,
+    ) -> StepResult:
+        """Commit or abort; returns when the outcome is durable, with the producer to go on as."""
+        decide = partial(
+            txn_state.end,
+            producer=producer,
+            is_commit=is_commit,
+            is_v2=is_v2,
+        )
+        return await self._step_of_known(transactional_id, decide)
+
+    async def commit_offsets(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        group_id: str,
+        sender: RequestingMember,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> ErrorCode:
+        """Store offsets that are committed with the transaction; the group must belong to it.
+
+        Args:
+            transactional_id: whose transaction.
+            producer: its producer.
+            group_id: whose offsets.
+            sender: the member on whose behalf they are committed.
+            offsets: by partition.
+        """
+        if self._is_closed:
+            return UNAVAILABLE
+        work = self._add_pending(transactional_id, producer, group_id, sender, offsets)
+        return await self._parts.supervisor.finish(work, f"offsets of {transactional_id}")
+
+    async def _add_pending(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        group_id: str,
+        sender: RequestingMember,
+        offsets: Mapping[TopicPartition, CommittedOffset],
+    ) -> ErrorCode:
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        async with self._locks.holding(transactional_id):
+            record = self._records.get(transactional_id)
+            error = txn_state.check_producer(record, producer)
+            if record is None or error is not ErrorCode.NONE:
+                return error
+            if record.state is not TxnState.ONGOING or group_id not in record.groups:
+                return ErrorCode.INVALID_TXN_STATE
+            offsets_of = self._parts.offsets
+            return await offsets_of.add_pending(group_id, sender, producer.producer_id, offsets)
+
+    # One step: decide, store, let it hold, complete.
+
+    async def _step_of_known(self, transactional_id: str, decide: DecideStep) -> StepResult:
+        """Take a step that only a transactional id can take that is known."""
+        if transactional_id not in self._records:
+            return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER
+        return await self._step(transactional_id, decide)
+
+    async def _step(self, transactional_id: str, decide: DecideStep) -> StepResult:
+        """Take one step; it is taken to its end even if its caller goes away."""
+        if self._is_closed:
+            return UNAVAILABLE, NO_PRODUCER
+        answered: asyncio.Future[StepResult] = asyncio.get_running_loop().create_future()
+        work = self._take_step(transactional_id, decide, answered)
+        unit = self._unit(transactional_id)
+        self._parts.supervisor.spawn(work, f"transaction {transactional_id}", unit=unit)
+        return await answered
+
+    async def _take_step(
+        self, transactional_id: str, decide: DecideStep, answered: asyncio.Future[StepResult]
+    ) -> None:
+        outcome: StepResult = UNAVAILABLE, NO_PRODUCER
+        try:
+            async with self._locks.holding(transactional_id):
+                outcome = await self._decided(transactional_id, decide)
+                if not answered.done():
+                    answered.set_result(outcome)
+                await self._write_outcome_markers(transactional_id)
+        finally:
+            if not answered.done():
+                answered.set_result(outcome)
+
+    async def _decided(self, transactional_id: str, decide: DecideStep) -> StepResult:
+        current, clock = self._records.get(transactional_id), self._parts.clock
+        try:
+            decision = decide(current, new_producer_id=None, now_ms=clock.now_ms())
+            if isinstance(decision, NeedProducerId):
+                new_id = await self._parts.producer_ids.next_id()
+                decision = decide(current, new_producer_id=new_id, now_ms=clock.now_ms())
+            match decision:
+                case Rejected(error):
+                    return error, NO_PRODUCER
+                case Unchanged(producer):
+                    return ErrorCode.NONE, producer
+                case StoreRecord() if current is None and self._is_full:
+                    return ErrorCode.POLICY_VIOLATION, NO_PRODUCER
+                case StoreRecord(record, producer):
+                    await self._store(record)
+                    return ErrorCode.NONE, producer
+                case AbortFirst(record):
+                    await self._store(record)
+                    return ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER
+                case NeedProducerId():
+                    raise AssertionError("a new producer id was given")
+        except LedgerError as error:
+            logger.warning("a step of a transaction was not stored: %s", error)
+        return UNAVAILABLE, NO_PRODUCER
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether there is no room for one more id; those count whose first row is on its way."""
+        return len(self._records) + self._unstored_ids >= TRANSACTIONAL_IDS_MAX
+
+    async def _store(self, record: TxnRecord) -> None:
+        """Make a record durable, an outcome together with the offsets that it decides about.
+
+        It holds in the very step in which it is durable: what was submitted behind it, a commit of
+        the same offsets, say, holds after it in memory too.
+        """
+        is_first = record.transactional_id not in self._records
+        stored: asyncio.Future[LedgerError | None] = asyncio.get_running_loop().create_future()
+
+        def landed(error: LedgerError | None) -> None:
+            self._unstored_ids -= is_first
+            if error is None:
+                self._records[record.transactional_id] = record
+            if not stored.done():
+                stored.set_result(error)
+
+        row = (encode_txn_key(record.transactional_id), encode_txn(record))
+        if record.state.is_prepared:
+            is_commit = record.state is TxnState.PREPARE_COMMIT
+            offsets = self._parts.offsets
+            offsets.end_nowait(record.producer_id, landed, is_commit=is_commit, outcome=row)
+        else:
+            self._parts.store.append_rows_nowait([row], landed)
+        self._unstored_ids += is_first
+        if error := await stored:
+            raise error
+
+    async def _write_outcome_markers(self, transactional_id: str) -> None:
+        """Write the markers of an outcome, if there is one; what is refused, later again.
+
+        Where they have been written is remembered only, and that it is complete is stored with
+        whatever comes next: a crash before that only writes the markers again.
+        """
+        record = self._records.get(transactional_id)
+        if record is None or not record.state.is_prepared:
+            return
+        if _retry_timer(transactional_id) in self._timers:
+            return
+        producer = ProducerIdAndEpoch(record.producer_id, record.epoch)
+        is_commit = record.state is TxnState.PREPARE_COMMIT
+        try:
+            refused = await self._parts.write_markers(record.partitions, producer, is_commit)
+            self._records[transactional_id] = txn_state.with_unmarked_partitions(record, refused)
+            if refused:
+                self._markers_rejected(transactional_id, refused)
+                return
+            done = txn_state.completed(record, self._parts.clock.now_ms())
+            row = (encode_txn_key(transactional_id), encode_txn(done))
+            self._parts.store.append_rows_lazily([row], _ignore)
+        except LedgerError as error:
+            logger.warning("markers of transaction %s: %s", transactional_id, error)
+            self._retry_later(transactional_id)
+        else:
+            self._records[transactional_id] = done
+
+    def _markers_rejected(
+        self, transactional_id: str, refused: Mapping[TopicPartition, TopicsError]
+    ) -> None:
+        topic_partition, error = next(iter(refused.items()))
+        logger.warning(
+            "markers of transaction %s: refused by %d partitions, such as %s-%d: %s",
+            transactional_id, len(refused), topic_partition.topic, topic_partition.partition, error,
+        )  # fmt: skip
+        self._retry_later(transactional_id)
+
+    # What happens by itself.
+
+    def _spawn_completion(self, transactional_id: str) -> None:
+        if not self._is_closed:
+            work, unit = self._complete_in_turn(transactional_id), self._unit(transactional_id)
+            name = f"complete transaction {transactional_id}"
+            self._parts.supervisor.spawn(work, name, unit=unit)
+
+    async def _complete_in_turn(self, transactional_id: str) -> None:
+        async with self._locks.holding(transactional_id):
+            await self._write_outcome_markers(transactional_id)
+
+    def _retry_later(self, transactional_id: str) -> None:
+        again = partial(self._spawn_completion, transactional_id)
+        self._set_timer(_retry_timer(transactional_id), MARKER_RETRY_MS, again)
+
+    def _unit(self, transactional_id: str) -> NamedUnit:
+        """Return what a fault in a step closes: that step.
+
+        Its client is told to try again, and the record stays what is durable; an outcome that has
+        no markers yet is completed later.
+        """
+        return NamedUnit("transaction", transactional_id, partial(self._resume, transactional_id))
+
+    def _resume(self, transactional_id: str) -> None:
+        record = self._records.get(transactional_id)
+        is_ending = record is not None and record.state.is_prepared
+        if is_ending and _retry_timer(transactional_id) not in self._timers:
+            self._retry_later(transactional_id)
+
+    def _sweep_timeouts(self) -> None:
+        config, now_ms = self._parts.config, self._parts.clock.now_ms()
+        interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._set_timer("timeouts", interval_ms, self._sweep_timeouts)
+        for record in self._records.values():
+            if txn_state.is_timed_out(record, now_ms):
+                work, unit = self._abort_timed_out(record), self._unit(record.transactional_id)
+                self._parts.supervisor.spawn(work, f"abort {record.transactional_id}", unit=unit)
+
+    async def _abort_timed_out(self, record: TxnRecord) -> None:
+        transactional_id = record.transactional_id
+
+        def decide(
+            current: TxnRecord | None, *, new_producer_id: int | None, now_ms: int
+        ) -> Decision:
+            if current is None or not txn_state.is_timed_out(current, now_ms):
+                return Rejected(ErrorCode.NONE)
+            logger.info("transaction %s has timed out and is aborted", transactional_id)
+            return AbortFirst(txn_state.abort_of(current, now_ms))
+
+        await self._step(transactional_id, decide)
+
+    def _sweep_expired(self) -> None:
+        config, now_ms = self._parts.config, self._parts.clock.now_ms()
+        expiration_ms = config.transactional_id_expiration_ms
+        interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._set_timer("expired", interval_ms, self._sweep_expired)
+        rows = []
+        for record in self.records():
+            transactional_id = record.transactional_id
+            is_free = transactional_id not in self._locks
+            if is_free and txn_state.is_expired(record, expiration_ms, now_ms):
+                del self._records[transactional_id]
+                rows.append((encode_txn_key(transactional_id), None))
+        if rows:
+            # What a crash brings back expires again.
+            self._parts.store.append_rows_lazily(rows, _ignore)
+
+    def _set_timer(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
+        def fired() -> None:
+            del self._timers[name]
+            callback()
+
+        if not self._is_closed:
+            self._timers[name] = self._parts.timers.call_after(delay_ms, fired)
+
+
+def _retry_timer(transactional_id: str) -> str:
+    """Return the name of the timer that tries its markers again."""
+    return f"retry {transactional_id}"
+
+
+def _ignore(_error: LedgerError | None) -> None:
+    """What was not stored is worked out again after a restart."""

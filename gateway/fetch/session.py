@@ -1,0 +1,237 @@
+"""FetchSession: the partitions of an incremental fetch session, and one fetch of it.
+
+Rule: a partition is looked at only when it is ready: when the client said something about it, when
+something has moved in its log, or while it has something that was not fetched yet. All others are
+listened to and cost nothing, however many they are. A listener is called once: a session whose
+client is gone costs nothing either.
+Must not know: which sessions there are, how requests are parsed.
+"""
+
+from typing import TYPE_CHECKING
+
+from kledger.gateway.fetch.session_state import NO_SESSION, CachedPartition, FetchSessionEntry
+from kledger.gateway.fetch.slot import (
+    FetchedPartition,
+    FetchSlot,
+    LogLookup,
+    missing_partition_code,
+)
+from kledger.gateway.wire.fetch_codec import FetchResult, ParsedFetchRequest, fetch_response_frame
+
+if TYPE_CHECKING:
+    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.services import Services
+    from kledger.topics import PartitionLog
+
+PartitionKey = tuple[bytes, int]
+
+
+class SessionPartition(FetchedPartition):
+    """One partition that a session keeps; `fetch` is the session."""
+
+    __slots__ = ("cached", "is_listening", "leader_epoch", "session")
+
+    def __init__(self, session: "FetchSession", key: bytes, index: int) -> None:
+        super().__init__(session, key, index, 0, 0)
+        self.session = session
+        self.cached = CachedPartition()
+        self.leader_epoch = -1
+        self.is_listening = False
+
+    def find(self, log: "PartitionLog | None", error_code: int) -> None:
+        """Read from that log from now on, or be in error."""
+        self.stop_listening()
+        self.log, self.error_code = log, error_code
+        if log is not None:
+            self.use(log, self.leader_epoch)
+
+    def listen(self) -> None:
+        """Hear of the next thing that happens in the log."""
+        if not self.is_listening and self.log is not None:
+            self.is_listening = True
+            self.log.add_listener(self, self.session)
+
+    def stop_listening(self) -> None:
+        """Hear of nothing."""
+        if self.is_listening and self.log is not None:
+            self.is_listening = False
+            self.log.remove_listener(self)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether an answer would name it."""
+        log = self.log
+        return (
+            log is None
+            or bool(self.error_code or self.counted)
+            or self.cached.has_changed(log.high_watermark, log.log_start_offset)
+        )
+
+
+class FetchSession(FetchSessionEntry):
+    """The partitions that one client fetches again and again."""
+
+    __slots__ = ("_partitions", "is_ended", "missing_partition_code", "ready", "slot")
+
+    def __init__(self, session_id: int, *, has_topic_ids: bool, now_ms: int) -> None:
+        super().__init__(session_id, has_topic_ids=has_topic_ids, now_ms=now_ms)
+        self.missing_partition_code = missing_partition_code(has_topic_ids=has_topic_ids)
+        self._partitions: dict[PartitionKey, SessionPartition] = {}
+        self.ready: dict[SessionPartition, None] = {}
+        """What the next answer may name, in the order in which it may."""
+        self.slot: SessionFetchSlot | None = None
+        """The fetch that waits."""
+        self.is_ended = False
+
+    unit_kind = "fetch session"
+
+    @property
+    def unit_name(self) -> str:
+        """Its id, for the log."""
+        return str(self.session_id)
+
+    def close_after_fault(self, error: Exception) -> None:
+        """End it, and the connection of a fetch that waits; the client begins a new one."""
+        if self.slot is not None:
+            self.slot.contain(error)
+        self.end()
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions it keeps for its client."""
+        return len(self._partitions)
+
+    def add_partition(
+        self,
+        key: PartitionKey,
+        *,
+        offset: int,
+        bytes_max: int,
+        leader_epoch: int,
+        found: LogLookup,
+    ) -> None:
+        """Add a partition, or let other numbers hold for it.
+
+        Args:
+            key: topic as on the wire, and index.
+            offset: the first record that is wanted.
+            bytes_max: the partition's own limit.
+            leader_epoch: which the client knows.
+            found: its log, or the error instead.
+        """
+        one = self._partitions.get(key)
+        if one is None:
+            one = self._partitions[key] = SessionPartition(self, *key)
+        one.offset, one.bytes_max, one.leader_epoch = offset, bytes_max, leader_epoch
+        one.find(*found)
+        self.ready[one] = None
+
+    def forget(self, key: PartitionKey) -> None:
+        """Leave a partition out from now on; nothing if it is not there."""
+        one = self._partitions.pop(key, None)
+        if one is not None:
+            one.stop_listening()
+            self.ready.pop(one, None)
+
+    def partitions_without_log(self) -> list[SessionPartition]:
+        """Return the partitions that must be looked up again."""
+        return [one for one in self.ready if one.log is None or one.log.is_closed]
+
+    def partition_changed(self, one: FetchedPartition) -> None:
+        """Something happened in the log of a partition."""
+        assert isinstance(one, SessionPartition)
+        one.stop_listening()
+        self.ready[one] = None
+        if self.slot is not None:
+            self.slot.partition_changed(one)
+            one.listen()
+
+    def update_readiness(self, one: SessionPartition, *, has_records: bool = False) -> None:
+        """Keep a partition ready only while there is something to say about it.
+
+        Args:
+            one: the partition.
+            has_records: it was named with records: now it is the turn of the others.
+        """
+        if one not in self.ready:
+            return
+        if not one.is_changed:
+            del self.ready[one]
+            one.listen()
+        elif has_records:
+            del self.ready[one]
+            self.ready[one] = None
+
+    def end(self) -> None:
+        """Forget everything; a fetch that waits is answered."""
+        if self.slot is not None:
+            self.slot.finish()
+        for one in self._partitions.values():
+            one.stop_listening()
+        self._partitions.clear()
+        self.ready.clear()
+        self.is_ended = True
+
+
+class SessionFetchSlot(FetchSlot):
+    """One fetch of a session: only what is ready is looked at, only what is news is told."""
+
+    __slots__ = ("_is_full_response", "_session")
+
+    def __init__(
+        self,
+        services: "Services",
+        port: "ResponsePort",
+        version: int,
+        request: ParsedFetchRequest,
+        session: FetchSession,
+    ) -> None:
+        super().__init__(services, port, version, b"", request)
+        self._session = session
+        self._is_full_response = request.session_epoch == 0
+
+    def _count_available(self) -> None:
+        for one in self._session.ready:
+            one.counted = 0
+            if one.log is not None:
+                one.use(one.log, one.leader_epoch)
+            one.count(self._wait, is_committed=self._is_committed)
+        if not self._session.partition_count:
+            self._wait.is_over = True
+
+    def _add_listeners(self) -> None:
+        session = self._session
+        if session.slot is not None:
+            session.slot.finish()  # its connection must be gone: nobody asks twice at a time
+        session.slot = self
+        for one in list(session.ready):
+            session.update_readiness(one)
+            one.listen()
+
+    def _stop_listening(self) -> None:
+        super()._stop_listening()
+        if self._session.slot is self:
+            self._session.slot = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        self._answer()
+
+    def _answer(self) -> None:
+        self.wanted = list(self._session.ready)
+        super()._answer()
+
+    def _send(self, results: list[FetchResult]) -> None:
+        session, cached = self._session, []
+        for one, result in zip(self.wanted, self._within_quota(results), strict=True):
+            assert isinstance(one, SessionPartition)
+            _, _, error_code, high_watermark, _, log_start_offset, _, _, size = result
+            has_changed = one.cached.has_changed(high_watermark, log_start_offset)
+            if self._is_full_response or error_code or size or has_changed:
+                cached.append(result)
+                one.cached.update(error_code, high_watermark, log_start_offset)
+            session.update_readiness(one, has_records=size > 0)
+        session_id = NO_SESSION if session.is_ended else session.session_id
+        self._respond(
+            fetch_response_frame(self._correlation_id, self._version, cached, session_id=session_id)
+        )

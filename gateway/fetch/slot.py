@@ -1,0 +1,427 @@
+"""FetchSlot: one fetch being served: waiting for data, reading it once, answering.
+
+Rule: while it waits it is a listener of its partitions and one timer, no task. What moved is
+counted at once, the answer is made at the end of the loop turn, so that it holds all that became
+durable together. Whether to wait, and how much to read, is `fetch_plan`'s decision.
+Must not know: how requests are parsed, topics.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from kledger.batches.header import read_header
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.fetch.fetch_plan import (
+    FetchBudget,
+    FetchWait,
+    leader_epoch_error,
+    offset_error,
+)
+from kledger.gateway.net.connection_state import ResponseSlot
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.fetch_codec import (
+    TOPIC_ID_SINCE,
+    FetchPartition,
+    FetchResult,
+    ParsedFetchRequest,
+    encode_fetch_response,
+    fetch_response_frame,
+)
+from kledger.gateway.wire.header import response_prefix
+from kledger.gateway.wire.primitives import Buffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.services import Services
+    from kledger.runtime.timers import TimerHandle
+    from kledger.topics import PartitionLog, ReadResult
+
+FETCH = 1
+READ_COMMITTED = 1
+LogLookup = tuple["PartitionLog | None", int]
+"""The log of a partition, or None and the error instead."""
+
+
+def missing_partition_code(*, has_topic_ids: bool) -> int:
+    """Return the error of a partition that is not there any more."""
+    code = ErrorCode.UNKNOWN_TOPIC_ID if has_topic_ids else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return int(code)
+
+
+def without_records(result: FetchResult) -> FetchResult:
+    """Return what is said about a partition, and nothing of what it has."""
+    key, index, error_code, high_watermark, stable_offset, start_offset, aborted, _, _ = result
+    aborted = () if aborted else aborted
+    return key, index, error_code, high_watermark, stable_offset, start_offset, aborted, (), 0
+
+
+class PartitionChangeListener(Protocol):
+    """Who hears of the partitions of a fetch.
+
+    Attributes:
+        missing_partition_code: the error of a partition that is not there any more.
+    """
+
+    missing_partition_code: int
+
+    def partition_changed(self, one: "FetchedPartition") -> None:
+        """A partition has more, or lost its beginning, or is gone."""
+        ...
+
+
+class FetchedPartition:
+    """One partition of a fetch, and the listener of its log."""
+
+    __slots__ = ("bytes_max", "counted", "error_code", "fetch", "index", "key", "log", "offset")
+
+    def __init__(
+        self, fetch: "PartitionChangeListener", key: bytes, index: int, offset: int, bytes_max: int
+    ) -> None:
+        self.fetch = fetch
+        self.key = key
+        self.index = index
+        self.offset = offset
+        self.bytes_max = bytes_max
+        self.log: PartitionLog | None = None
+        self.error_code = 0
+        self.counted = 0
+
+    def use(self, log: "PartitionLog", leader_epoch: int) -> None:
+        """Read from `log`, unless the client knows another leader epoch than it has."""
+        self.log = log
+        self.error_code = leader_epoch_error(leader_epoch, log.leader_epoch)
+
+    def __call__(self) -> None:
+        """Something moved in the log."""
+        self.fetch.partition_changed(self)
+
+    def count(self, wait: FetchWait, *, is_committed: bool) -> None:
+        """Look at the log and count what it has."""
+        log = self.log
+        if log is not None and log.is_closed:
+            self.error_code = self.fetch.missing_partition_code
+        if self.error_code or log is None:
+            wait.add_error()
+            return
+        high_watermark = log.high_watermark
+        self.error_code = offset_error(self.offset, log.log_start_offset, high_watermark)
+        if self.error_code:
+            wait.add_error()
+            return
+        upto = log.last_stable_offset if is_committed else high_watermark
+        if self.offset < upto:
+            available = log.available_bytes(self.offset, upto)
+            self.counted = wait.add(available, self.bytes_max, self.counted)
+
+    def is_readable(self, budget: FetchBudget, *, is_committed: bool) -> bool:
+        """Return whether reading would bring anything."""
+        log = self.log
+        if self.error_code or log is None or not budget.can_read(self.bytes_max):
+            return False
+        return self.offset < (log.last_stable_offset if is_committed else log.high_watermark)
+
+    def read_nowait(self, budget: FetchBudget, *, is_committed: bool) -> "ReadResult | None":
+        """Read what the budget allows from memory; None if the storage is needed."""
+        assert self.log is not None
+        return self.log.read_nowait(
+            self.offset,
+            budget.limit(self.bytes_max),
+            read_committed=is_committed,
+            first_batch_always=budget.is_first,
+        )
+
+    async def read(self, budget: FetchBudget, *, is_committed: bool) -> "ReadResult":
+        """Read what the budget allows."""
+        assert self.log is not None
+        return await self.log.read(
+            self.offset,
+            budget.limit(self.bytes_max),
+            read_committed=is_committed,
+            first_batch_always=budget.is_first,
+        )
+
+    def result(self, read: "ReadResult | None", *, is_committed: bool) -> FetchResult:
+        """Return what is said about this partition; `read` is None if nothing was read."""
+        log = self.log
+        aborted: Sequence[tuple[int, int]] | None = () if is_committed else None
+        if read is not None and read.error is not None:
+            is_gone = log is not None and log.is_closed
+            self.error_code = (
+                self.fetch.missing_partition_code if is_gone else error_code_of(read.error)
+            )
+        if self.error_code or log is None:
+            aborted = () if log is None or log.is_closed else None
+            return self.key, self.index, self.error_code, -1, -1, -1, aborted, (), 0
+        if read is None:
+            return (
+                self.key, self.index, 0,
+                log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted, (), 0,
+            )  # fmt: skip
+        if is_committed and read.chunks:
+            end_offset = read_header(read.chunks[-1]).last_offset + 1
+            aborted = log.aborted_transactions(self.offset, end_offset)
+        return (
+            self.key, self.index, 0,
+            read.high_watermark, read.last_stable_offset, read.log_start_offset,
+            aborted, read.chunks, read.size,
+        )  # fmt: skip
+
+
+class FetchSlot(ResponseSlot):
+    """The place of a fetch's answer in the order of its connection."""
+
+    __slots__ = (
+        "_body",
+        "_correlation_id",
+        "_has_slot",
+        "_idle_body",
+        "_is_abandoned",
+        "_is_changed",
+        "_is_committed",
+        "_is_listening",
+        "_port",
+        "_registry_epoch",
+        "_request",
+        "_services",
+        "_timer",
+        "_version",
+        "_wait",
+        "missing_partition_code",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        services: "Services",
+        port: "ResponsePort",
+        version: int,
+        body: bytes,
+        request: ParsedFetchRequest,
+    ) -> None:
+        super().__init__()
+        self._services = services
+        self._port = port
+        self._version = version
+        self._body = body
+        self._request = request
+        self.missing_partition_code = missing_partition_code(
+            has_topic_ids=version >= TOPIC_ID_SINCE
+        )
+        self._is_committed = request.isolation_level == READ_COMMITTED
+        self._correlation_id = 0
+        self._registry_epoch = services.registry.epoch
+        self._wait = FetchWait(
+            max_wait_ms=request.max_wait_ms,
+            bytes_min=request.min_bytes,
+            bytes_max=self._bytes_max,
+        )
+        self._timer: TimerHandle | None = None
+        self._has_slot = False
+        self._is_abandoned = False
+        self._is_listening = False
+        self._is_changed = False
+        self._idle_body = b""
+        self.wanted: list[FetchedPartition] = []
+
+    @property
+    def _bytes_max(self) -> int:
+        config, port = self._services.config, self._port
+        return min(self._request.max_bytes, config.fetch_max_bytes, port.meter.fetch_bytes_max)
+
+    def require(self, wanted: "Iterable[tuple[FetchPartition, LogLookup]]") -> None:
+        """Add partitions, each with its log or its error."""
+        for (key, index, leader_epoch, offset, _, _, bytes_max), (log, error_code) in wanted:
+            one = FetchedPartition(self, key, index, offset, bytes_max)
+            one.error_code = error_code
+            if log is not None:
+                one.use(log, leader_epoch)
+            self.wanted.append(one)
+
+    def refuse(self, error_code: int) -> None:
+        """Answer every partition with an error."""
+        for one in self.wanted:
+            one.error_code = one.error_code or error_code
+
+    # Waiting.
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it waits for records, or for its time to be over."""
+        return self._timer is not None
+
+    def begin(self, correlation_id: int) -> None:
+        """Answer at once if there is enough, else wait."""
+        self._correlation_id = correlation_id
+        self._count_available()
+        if self._wait.is_over:
+            self._answer()
+            return
+        self._add_listeners()
+        self._park()
+
+    def _count_available(self) -> None:
+        """Count what there is."""
+        wait, is_committed = self._wait, self._is_committed
+        for one in self.wanted:
+            one.count(wait, is_committed=is_committed)
+        if not self.wanted:
+            wait.is_over = True
+
+    def _add_listeners(self) -> None:
+        """Hear of whatever moves."""
+        self._is_listening = True
+        for one in self.wanted:
+            assert one.log is not None
+            one.log.add_listener(one, self._port)
+
+    def matches(self, version: int, body: bytes) -> bool:
+        """Return whether a request asks what this one asked, and nothing has happened since."""
+        return (
+            not self._is_changed
+            and self._is_listening
+            and self._version == version
+            and self._registry_epoch == self._services.registry.epoch
+            and self._body == body
+        )
+
+    def wait_again(self, correlation_id: int) -> None:
+        """Serve another request that asks the same."""
+        self._correlation_id = correlation_id
+        self.response = None
+        self._has_slot = False
+        self._park()
+
+    def _park(self) -> None:
+        self._open_slot()
+        timers, wait_ms = self._services.timers, self._request.max_wait_ms
+        self._timer = timers.call_after(wait_ms, self._expire, self._port)
+
+    def _open_slot(self) -> None:
+        if not self._has_slot:
+            self._has_slot = True
+            self._port.open_slot(self, is_exclusive=True)
+
+    def partition_changed(self, one: FetchedPartition) -> None:
+        """A partition has more, or lost its beginning, or is gone."""
+        if self._is_changed and self._wait.is_over:
+            return
+        self._is_changed = True
+        if self._timer is None:
+            return  # Between two requests: the next one looks for itself.
+        one.count(self._wait, is_committed=self._is_committed)
+        if self._wait.is_over:
+            self._port.finish_at_tick_end(self)
+
+    def finish(self) -> None:
+        """Stop waiting and answer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._answer()
+
+    def _expire(self) -> None:
+        """The time is over. If nothing happened, the next request may find all as it is."""
+        self._timer = None
+        if self._is_changed or not self._wait.is_empty:
+            self._answer()
+            return
+        self._port.retained_slot = self
+        if not self._idle_body:
+            results = [one.result(None, is_committed=self._is_committed) for one in self.wanted]
+            self._idle_body = b"".join(encode_fetch_response(self._version, results))
+        size = len(self._idle_body)
+        prefix = response_prefix(self._correlation_id, FETCH, self._version, size)
+        self._respond([prefix + self._idle_body])
+
+    def contain(self, error: Exception) -> None:
+        """Close the connection, as something of this fetch has failed."""
+        self._port.contain(error)
+
+    def answer_now(self) -> None:
+        """The server is about to stop."""
+        self.finish()
+
+    def abandon(self) -> None:
+        """The connection is gone, or asks something else now."""
+        self._is_abandoned = True
+        self._stop_listening()
+        self.wanted.clear()
+
+    def _stop_listening(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_listening:
+            self._is_listening = False
+            for one in self.wanted:
+                assert one.log is not None
+                one.log.remove_listener(one)
+
+    # Answering.
+
+    def _answer(self) -> None:
+        """Read from memory what may be sent; go on with a task where the storage is needed."""
+        self._stop_listening()
+        room = self._port.writer
+        if not room.has_room():
+            self._open_slot()
+            room.wait_for_room(self._read)
+            return
+        self._read()
+
+    def _read(self) -> None:
+        budget = FetchBudget(min(self._bytes_max, self._port.writer.fetch_bytes_max))
+        results: list[FetchResult] = []
+        try:
+            for one in self.wanted:
+                read = None
+                if one.is_readable(budget, is_committed=self._is_committed):
+                    read = one.read_nowait(budget, is_committed=self._is_committed)
+                    if read is None:
+                        self._continue_from_storage(results, budget)
+                        return
+                    budget.spend(read.size)
+                results.append(one.result(read, is_committed=self._is_committed))
+            self._send(results)
+        except Exception as error:  # noqa: BLE001 - it may be somebody else who ends the wait
+            self._port.contain(error)
+
+    def _continue_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
+        self._open_slot()
+        self._port.writer.reserve(budget.bytes_left)
+        work = self._read_from_storage(results, budget)
+        self._services.supervisor.spawn(work, "fetch from storage", unit=self._port)
+
+    async def _read_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
+        """Read the partitions that have no result yet."""
+        for one in self.wanted[len(results) :]:
+            read = None
+            if one.is_readable(budget, is_committed=self._is_committed):
+                read = await one.read(budget, is_committed=self._is_committed)
+                if self._is_abandoned:
+                    return
+                budget.spend(read.size)
+            results.append(one.result(read, is_committed=self._is_committed))
+        self._port.writer.release()
+        self._send(results)
+
+    def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:
+        """Leave the records out when the client has used up its quota."""
+        size = sum(result[-1] for result in results)
+        if not size or self._port.meter.admits_fetched(size):
+            return results
+        return [without_records(result) for result in results]
+
+    def _send(self, results: list[FetchResult]) -> None:
+        results = self._within_quota(results)
+        # Partitions and fetch know each other: without this they would wait for the collector.
+        self.wanted.clear()
+        self._respond(fetch_response_frame(self._correlation_id, self._version, results))
+
+    def _respond(self, response: list[Buffer]) -> None:
+        if self._has_slot:
+            self.response = response
+            self._port.slot_ready(self)
+        else:
+            self._port.respond(response)

@@ -1,0 +1,76 @@
+"""Topics as a Metadata answer tells them: those that are there, and those that are not.
+
+Rule: one node leads and replicates every partition; an id is stronger than a name beside it.
+Must not know: versions beyond the null name, how parts of an answer are kept.
+"""
+
+from collections.abc import Sequence
+
+from kledger.gateway.error_map import error_code_of
+from kledger.gateway.metadata.authorized_operations import (
+    OPERATIONS_NOT_REQUESTED,
+    TOPIC_OPERATIONS,
+)
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages.k03_metadata import (
+    MetadataRequestTopic,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kledger.gateway.wire.primitives import ZERO_UUID
+from kledger.topics import InvalidTopicName, Topic, TopicsError, UnknownTopic
+from kledger.topics.topic_names import check_name, resolve_name
+
+NULL_NAME_SINCE = 12
+LEADER_EPOCH = 0
+
+
+def without_duplicates(asked: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+    """Leave out what was asked for before, as Kafka does."""
+    return list({(one.name, one.topic_id): one for one in asked}.values())
+
+
+def missing_topic_error(name: str | None) -> TopicsError:
+    """Say why there is no such topic: nobody could have made it, or nobody has."""
+    try:
+        check_name(resolve_name(name or ""))
+    except InvalidTopicName as error:
+        return error
+    return UnknownTopic(
+        f"This server does not host this topic-partition: the topic {name!r} does not exist."
+    )
+
+
+def describe_topic(
+    topic: Topic, name: str, node_id: int, with_operations: bool
+) -> MetadataResponseTopic:
+    """Describe a topic under the name that it was asked for by."""
+    return MetadataResponseTopic(
+        name=name,
+        topic_id=topic.id,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=LEADER_EPOCH,
+                replica_nodes=[node_id],
+                isr_nodes=[node_id],
+            )
+            for index in range(topic.partition_count)
+        ],
+        topic_authorized_operations=(
+            TOPIC_OPERATIONS if with_operations else OPERATIONS_NOT_REQUESTED
+        ),
+    )
+
+
+def describe_missing_topic(
+    asked: MetadataRequestTopic, error: TopicsError, version: int
+) -> MetadataResponseTopic:
+    """Describe a topic that is not there. Two cases: asked for by id, asked for by name."""
+    if asked.topic_id != ZERO_UUID:
+        name = None if version >= NULL_NAME_SINCE else ""
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=name, topic_id=asked.topic_id
+        )
+    return MetadataResponseTopic(error_code=error_code_of(error), name=asked.name or "")

@@ -1,0 +1,198 @@
+"""Unsent bytes: holds fetches back, and closes connections, when responses wait for slow peers.
+
+Rule: `unsent_state` decides; here are the clock, the queue of fetches that wait for room, and the
+looks at what each socket has left. A transport does not say when it has written something, so
+what is counted may be too much for a moment, never too little for more than `MEASURE_BYTES` each.
+Memory that was freed goes back to the operating system when most of what was held is gone.
+Must not know: what a fetch is. Native clients have limits of their own, per stream.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from kledger.gateway.net.unsent_state import UnsentState
+from kledger.runtime.allocator import release_free_memory
+from kledger.runtime.free_memory import FreeMemory
+from kledger.runtime.logs import RateLimitedLog
+
+if TYPE_CHECKING:
+    from kledger.gateway.services import Services
+    from kledger.runtime.timers import TimerHandle
+
+logger = logging.getLogger(__name__)
+
+MEASURE_BYTES = 64 * 1024
+"""After so many bytes were written to a connection, it is looked at how many its peer took."""
+MEASURE_PERIOD_MS = 50
+"""While there is no room, all sockets are looked at so often; it is not done more often either."""
+CALM_PERIOD_MS = 1_000
+"""The same while there is room and much is held."""
+WARNINGS_PER_SECOND = 1
+
+
+class SendingConnection(Protocol):
+    """What is known here of a connection."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and that the peer has not taken."""
+        ...
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the peer has taken since it is connected."""
+        ...
+
+    @property
+    def peer_host(self) -> str:
+        """The address of the other end."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class UnsentBytes:
+    """The responses of all connections of one server, as far as they are not taken."""
+
+    def __init__(
+        self, services: "Services", *, give_back: Callable[[], object] = release_free_memory
+    ) -> None:
+        """Args: give_back: returns freed memory to the operating system; may block."""
+        self.state: UnsentState[SendingConnection] = UnsentState(
+            services.config.queued_max_response_bytes
+        )
+        self._services = services
+        self._now_ms = services.clock.monotonic_ms
+        self._memory = FreeMemory(services.clock, services.supervisor, give_back=give_back)
+        self._waiting: dict[SendingConnection, Callable[[], None]] = {}
+        self._has_queue = False
+        """Whether some wait because there is no room at all: who comes now is behind them."""
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0
+        self._measured_ms = 0
+        self._warnings = RateLimitedLog(logger, WARNINGS_PER_SECOND, services.clock)
+        self._closed = services.metrics.counter(
+            "slow_readers_closed", "connections closed as others needed what they did not read"
+        )
+        services.metrics.gauge(
+            "response_bytes_unsent",
+            lambda: self.state.total,
+            "bytes of responses that Kafka clients have not taken yet",
+        )
+        services.metrics.gauge(
+            "fetches_waiting_for_room",
+            lambda: len(self._waiting),
+            "fetches that wait until others have taken their responses",
+        )
+
+    def close(self) -> None:
+        """The server has stopped."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._memory.close()
+
+    # For connections
+
+    def measure(self, connection: SendingConnection) -> None:
+        """Count what a connection has unsent now."""
+        unsent = connection.unsent_bytes
+        self.state.record_unsent(connection, unsent, connection.taken_bytes, self._now_ms())
+        if self.state.is_high:
+            self._arm()
+
+    def fetch_bytes_max(self) -> int:
+        """Return how much a fetch may add now."""
+        if self.state.is_crowded:
+            self._measure_all()
+        return self.state.fetch_bytes_max
+
+    def has_room(self, connection: SendingConnection) -> bool:
+        """Tell whether a fetch may be answered now; if not, it has to `wait`."""
+        if not self.state.is_crowded:
+            return True
+        self._make_room()
+        return not self._has_queue and self._has_room(connection)
+
+    def wait(self, connection: SendingConnection, resume: Callable[[], None]) -> None:
+        """Call `resume` when there is room; those who wait come in their order."""
+        self._waiting[connection] = resume
+        self._has_queue = self._has_queue or self.state.is_full
+        self._arm()
+
+    def is_idle(self, connection: SendingConnection) -> bool:
+        """Tell whether none of what a connection holds was taken for `connections.max.idle.ms`."""
+        idle_ms = self._services.config.connections_max_idle_ms
+        return self.state.is_idle(connection, self._now_ms() - idle_ms)
+
+    def forget(self, connection: SendingConnection) -> None:
+        """The connection is closed."""
+        self._waiting.pop(connection, None)
+        self.state.forget(connection)
+
+    # Inside
+
+    def _has_room(self, connection: SendingConnection) -> bool:
+        state = self.state
+        return not state.is_full and not (state.is_crowded and connection.unsent_bytes)
+
+    def _measure_all(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._measured_ms < MEASURE_PERIOD_MS:
+            return
+        self._measured_ms = now_ms
+        for connection in self.state.holders:
+            self.state.record_unsent(
+                connection, connection.unsent_bytes, connection.taken_bytes, now_ms
+            )
+
+    def _make_room(self) -> None:
+        """Look at all sockets; while there is no room, close who takes nothing."""
+        self._measure_all()
+        state = self.state
+        while state.is_full and (stalled := state.stalled(self._now_ms())) is not None:
+            self._warnings.warning(
+                "closing connection of %s: it does not read its responses, %d bytes of "
+                "all connections wait to be sent, at most %d may",
+                stalled.peer_host,
+                state.total,
+                state.limit,
+            )
+            self._closed.value += 1
+            self.forget(stalled)
+            stalled.abort()
+
+    def _arm(self) -> None:
+        is_urgent = bool(self._waiting) or self.state.is_full
+        due_ms = self._now_ms() + (MEASURE_PERIOD_MS if is_urgent else CALM_PERIOD_MS)
+        if self._timer is not None:
+            if self._timer_ms <= due_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = due_ms
+        self._timer = self._services.timers.call_at(due_ms, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._make_room()
+            self._resume_waiting()
+            if self.state.has_fallen():
+                self._memory.give_back_soon()
+        finally:
+            if self._waiting or self.state.is_high:
+                self._arm()
+
+    def _resume_waiting(self) -> None:
+        """Resume those for whom there is room; who holds something does not keep up the others."""
+        for connection, resume in list(self._waiting.items()):
+            if self.state.is_full:
+                return
+            # What one of them does when it goes on may close another.
+            if connection in self._waiting and self._has_room(connection):
+                del self._waiting[connection]
+                resume()
+        self._has_queue = False

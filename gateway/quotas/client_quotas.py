@@ -1,0 +1,107 @@
+"""Quotas: the quotas of one server, stored, and how they are charged.
+
+Rule: a quota holds when its row is durable, at once and after a restart. How long to wait is
+decided by `quota_state`; nobody authenticates, so every client is the same user.
+Must not know: how clients are made to wait, messages.
+"""
+
+import json
+from collections.abc import Mapping
+
+from kledger.gateway.api_errors import ANONYMOUS
+from kledger.gateway.config import GatewayConfig
+from kledger.gateway.configs.settings_table import SettingsTable
+from kledger.gateway.quotas.quota_state import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Entity,
+    QuotaState,
+    QuotaWindows,
+)
+from kledger.ledger import LedgerStore
+from kledger.runtime.clock import Clock
+
+PREFIX = b"gateway/quotas/"
+MS_PER_PERCENT = 10
+"""One percent of a second."""
+BYTES_MAX = 2**31 - 1
+
+
+class ClientQuotas:
+    """What clients may use."""
+
+    def __init__(self, store: LedgerStore, clock: Clock, config: GatewayConfig) -> None:
+        self._table = SettingsTable[float](store, PREFIX)
+        self._clock = clock
+        self._sample_ms = config.quota_window_size_seconds * 1_000
+        self.state = QuotaState(_windows(config))
+        for text, quotas in self._table.all.items():
+            self.state.apply(tuple((kind, name) for kind, name in json.loads(text)), quotas)
+
+    async def put(self, entity: Entity, quotas: Mapping[str, float]) -> None:
+        """Set all quotas of an entity; none: the entity is forgotten.
+
+        Raises:
+            Refused: POLICY_VIOLATION: there are quotas of too many entities.
+            TopicsError: nothing was changed.
+        """
+        await self._table.put(json.dumps(entity), quotas)
+        self.state.apply(entity, quotas)
+
+    def charge_produce(self, client_id: str, size: int) -> int:
+        """Count bytes of a Produce request; return how many milliseconds to wait."""
+        now_ms = self._clock.monotonic_ms()
+        return self.state.charge(PRODUCER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+
+    def admit_fetch(self, client_id: str, size: int) -> int:
+        """Count bytes of records before they leave in a Fetch response.
+
+        Returns:
+            0, or how many milliseconds to wait: then they may not leave, and were not counted.
+        """
+        now_ms = self._clock.monotonic_ms()
+        return self.state.admit(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+
+    def charge_fetch(self, client_id: str, size: int) -> int:
+        """Count the other bytes of a Fetch response; return how many milliseconds to wait."""
+        now_ms = self._clock.monotonic_ms()
+        return self.state.charge(CONSUMER_BYTE_RATE, ANONYMOUS, client_id, size, now_ms)
+
+    def fetch_bytes_max(self, client_id: str) -> int:
+        """Return how many bytes a Fetch response may have, so that it can ever be let out."""
+        window = self.state.window_of(CONSUMER_BYTE_RATE, ANONYMOUS, client_id)
+        return BYTES_MAX if window is None else min(int(window), BYTES_MAX)
+
+    def charge_time(self, client_id: str, used_ms: int) -> int:
+        """Count time in which a request was worked on; return how many milliseconds to wait.
+
+        Whole milliseconds suffice: that a short piece of work crosses the border of one is as
+        likely as it is long, so the sum is right. Nobody waits for more than one of the window's
+        samples, but again if need be.
+        """
+        now_ms, percents = self._clock.monotonic_ms(), used_ms / MS_PER_PERCENT
+        wait_ms = self.state.charge(REQUEST_PERCENTAGE, ANONYMOUS, client_id, percents, now_ms)
+        return min(wait_ms, self._sample_ms)
+
+    def charge_mutations(self, client_id: str, count: int) -> int:
+        """Count partitions that come or go; return how many milliseconds to wait."""
+        now_ms = self._clock.monotonic_ms()
+        return self.state.charge(CONTROLLER_MUTATION_RATE, ANONYMOUS, client_id, count, now_ms)
+
+    def admit_connection(self, host: str) -> int:
+        """Count a connection of an address.
+
+        Returns:
+            0, or how many milliseconds too early it came: then it was not counted.
+        """
+        return self.state.admit_connection(host, self._clock.monotonic_ms())
+
+
+def _windows(config: GatewayConfig) -> QuotaWindows:
+    """Return what the samples of Kafka's settings come to; the one being filled does not count."""
+    return QuotaWindows(
+        rate_s=max(config.quota_window_num - 1, 1) * config.quota_window_size_seconds,
+        mutation_s=config.controller_quota_window_num * config.controller_quota_window_size_seconds,
+    )

@@ -1,0 +1,344 @@
+"""Cursor registry: the cursors of one managed ledger, by name. A shell.
+
+Rule: a durable cursor is here from the moment it is durable until its removal is; the slowest of
+them holds back trimming, by what a crash cannot take back from it. Others are here while they are
+open and hold back nothing.
+Must not know: appends, retention.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import MappingProxyType
+
+from kledger.ledger.commits.operations import ignore_outcome, submitted
+from kledger.ledger.cursors.cursor import Cursor, CursorHost
+from kledger.ledger.cursors.cursor_metrics import CursorMetrics
+from kledger.ledger.cursors.cursor_records import encode_cursor
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
+from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_writer import CursorWriter
+from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.entry_times import EntryTimes
+from kledger.ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
+from kledger.ledger.position import EARLIEST, LATEST, Position
+from kledger.ledger.store_services import StoreServices
+
+logger = logging.getLogger(__name__)
+
+
+class CursorRegistry:
+    """All cursors of one handle of a managed ledger."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        shown_as: str,
+        ledgers: LedgerListState,
+        reader: LedgerReader,
+        services: StoreServices,
+        check: Callable[[], None],
+        listen: Callable[[Callable[[], None]], Callable[[], None]],
+        on_progress: Callable[[], None],
+    ) -> None:
+        """Make one without cursors.
+
+        Args:
+            name: of the managed ledger.
+            shown_as: what metrics and messages call it.
+            ledgers: what is confirmed of it.
+            reader: reads its entries.
+            services: of the store.
+            check: raises when the handle cannot be used any more.
+            listen: calls back after every change, until what it returns is called.
+            on_progress: called when the slowest durable cursor may let a ledger go.
+        """
+        self.times = times = EntryTimes(ledgers.latest_time)
+        """When entries were added."""
+        self._non_durable: dict[str, Cursor] = {}
+        self._non_durable_count = 0
+        self.metrics = CursorMetrics(
+            services.metrics,
+            services.revision_counts,
+            cluster=services.config.cluster,
+            managed_ledger=name,
+            shown_as=shown_as,
+        )
+        """What is shown of the cursors."""
+        self._host = CursorHost(
+            name=shown_as,
+            ledgers=ledgers,
+            reader=reader,
+            services=services,
+            check=check,
+            listen=listen,
+            time_of=lambda entry: times.time_of(entry.position),
+            forget=partial(_forget, self._non_durable, self.metrics),
+        )
+        self._services = services
+        self._ledgers = ledgers
+        self._on_progress = on_progress
+        self._durable: dict[str, Cursor] = {}
+        self._lock = asyncio.Lock()
+        self._in_making: Cursor | None = None
+
+    # For the user, by way of the managed ledger
+
+    async def open(self, name: str, initial: Position) -> Cursor:
+        """Return the durable cursor of a name; make it if there is none."""
+        if initial not in {EARLIEST, LATEST}:
+            raise InvalidArgument(f"initial: expected EARLIEST or LATEST, got {initial!r}")
+        return await self.open_at(name, EntryPart(initial, ()))
+
+    async def open_at(self, name: str, start: EntryPart) -> Cursor:
+        """The same, with any place; what `start` names of its entry a new cursor is not owed."""
+        _check_name(name)
+        if not isinstance(start.position, Position):
+            raise InvalidArgument(f"position: expected a Position, got {start.position!r}")
+        self._check()
+        work = self._open(name, start)
+        return await self._services.supervisor.finish(work, f"open cursor {name}")
+
+    async def delete(self, name: str) -> None:
+        """Remove a durable cursor; what it has not read may go."""
+        _check_name(name)
+        self._check()
+        await self._services.supervisor.finish(self._delete(name), f"delete cursor {name}")
+
+    def make_non_durable(self, start: Position | None) -> Cursor:
+        """Return a cursor in memory alone, with `start` as its mark-delete position."""
+        self._check()
+        start_position = self._ledgers.lac if start is None else start
+        if not isinstance(start_position, Position):
+            raise InvalidArgument(f"start: expected a Position, got {start!r}")
+        if start_position == EARLIEST:
+            start_position = self._ledgers.first_position
+        self._non_durable_count += 1
+        name = f"non-durable-{self._non_durable_count}"
+        start_position = min(start_position, self._ledgers.lac)
+        cursor = Cursor(name, CursorState(self._ledgers, start_position), self._host, None)
+        self._non_durable[name] = cursor
+        self.metrics.show(cursor)
+        return cursor
+
+    @property
+    def durable(self) -> MappingProxyType[str, Cursor]:
+        """The durable cursors by name, closed ones too."""
+        return MappingProxyType(dict(self._durable))
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is any cursor."""
+        return bool(self._durable or self._non_durable)
+
+    # For the managed ledger
+
+    def recover(self, stored: Iterable[StoredCursor]) -> None:
+        """Take over the durable cursors as the storage has them."""
+        for each in stored:
+            self._recover(each)
+
+    @property
+    def slowest(self) -> Position | None:
+        """The lowest durable mark-delete position; None without durable cursors."""
+        writers = (cursor.writer for cursor in self._known())
+        durable_positions = (each.durable_position for each in writers if each is not None)
+        return min(durable_positions, default=None)
+
+    def acknowledge_removed(self, ledger_ids: Sequence[int]) -> None:
+        """These ledgers are about to leave the list: nobody is owed what is in them."""
+        last = max(
+            (
+                Position(ledger_id, entries - 1)
+                for ledger_id in ledger_ids
+                if (entries := self._ledgers.entries_in(ledger_id))
+            ),
+            default=None,
+        )
+        for ledger_id in ledger_ids:
+            self.times.forget(ledger_id)
+        if last is None:
+            return
+        for cursor in self._known():
+            cursor.state.acknowledge_removed(last)
+            if cursor.writer is not None:
+                cursor.writer.acknowledge_removed(last)
+
+    def acknowledge_before(self, position: Position, records: int, batch_size: int) -> None:
+        """Owe nobody what lies before a position, nor the first records of its entry."""
+        last = self._ledgers.previous(position)
+        part = EntryPart(position, range(records), batch_size)
+        for cursor in self._known():
+            cursor.revision.acknowledge_before(last, part)
+            if cursor.writer is not None and cursor is not self._in_making:
+                cursor.writer.mark_changed()
+
+    def close(self) -> None:
+        """Close all cursors; what they leave is on its way when this returns."""
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            # A close before may have failed.
+            has_unwritten = cursor.writer is not None and cursor.writer.has_unwritten
+            if has_unwritten or not cursor.is_closed:
+                # The handle waits for the stream; what is not stored is not acknowledged.
+                cursor.submit_close(ignore_outcome)
+
+    def end(self) -> None:
+        """The managed ledger was deleted: nothing is left of any cursor."""
+        for cursor in (*self._durable.values(), *self._non_durable.values()):
+            cursor.end()
+
+    def unlink(self) -> None:
+        """The handle is over: let go of what it was told by; cursors stay as they are."""
+        self._on_progress = _no_listener
+        for cursor in self._known():
+            if cursor.writer is not None:
+                cursor.writer.unlink()
+
+    # Inside
+
+    def _known(self) -> list[Cursor]:
+        """Return all cursors, and the one that is about to be."""
+        making = () if self._in_making is None else (self._in_making,)
+        return [*self._durable.values(), *self._non_durable.values(), *making]
+
+    async def _open(self, name: str, start: EntryPart) -> Cursor:
+        async with self._lock:
+            self._check()
+            cursor = self._durable.get(name)
+            if cursor is None:
+                cursor = await self._create(name, start)
+            elif cursor.is_closed:
+                assert cursor.writer is not None
+                cursor.writer.reopen()
+                cursor = cursor.successor()
+            else:
+                return cursor
+            self._durable[name] = cursor
+            self.metrics.show(cursor)
+            return cursor
+
+    async def _create(self, name: str, start: EntryPart) -> Cursor:
+        ledgers, limit = self._ledgers, self._services.config.cursor_ranges_max
+        state = CursorState(ledgers, ledgers.lac)
+        state.reset_to(
+            start.position, acknowledged=start.indexes or (), batch_size=start.batch_size
+        )
+        record, _ = state.record(ranges_max=limit, batches_max=limit)
+        row = (keys.cursor_key(ledgers.head.managed_ledger_id, name), encode_cursor(record))
+        writer = self._writer(name, state, state.mark_delete_position, CursorRowsState(limit))
+        self._in_making = cursor = Cursor(name, state, self._host, writer)
+        try:
+            await submitted(lambda done: self._services.committer.submit_rows([row], done))
+        finally:
+            self._in_making = None
+        self._check()
+        if start.position == LATEST and state.has_unread:
+            state.reset_to(LATEST)  # what was appended meanwhile is before it
+        writer.mark_changed()
+        return cursor
+
+    async def _delete(self, name: str) -> None:
+        async with self._lock:
+            self._check()
+            cursor = self._durable.get(name)
+            if cursor is None:
+                raise CursorNotFound(f"{self._host.name} has no cursor {name!r}")
+            writer = cursor.writer
+            assert writer is not None
+            rows = writer.delete()
+            try:
+                await submitted(lambda done: self._services.committer.submit_rows(rows, done))
+            except BaseException:
+                writer.not_deleted(is_closed=cursor.is_closed)
+                raise
+            self._durable.pop(name, None)
+            cursor.end()
+            self.metrics.forget(name)
+            writer.deleted()
+            self._on_progress()
+
+    def _recover(self, stored: StoredCursor) -> None:
+        for problem in stored.problems:
+            logger.warning(
+                "cursor %s of %s: %s; it owes more than it did",
+                stored.name,
+                self._host.name,
+                problem,
+            )
+        ledgers = self._ledgers
+        if stored.record is None:
+            state = CursorState(ledgers, ledgers.first_position)
+        else:
+            state = CursorState.recovered(ledgers, stored.record)
+        start_position = state.mark_delete_position
+        rows = CursorRowsState(
+            self._services.config.cursor_ranges_max,
+            generation=stored.generation,
+            rows_kept=stored.change_rows,
+        )
+        writer = self._writer(
+            stored.name, state, start_position, rows, has_progress=stored.has_progress
+        )
+        cursor = Cursor(stored.name, state, self._host, writer)
+        self._durable[stored.name] = cursor
+        self.metrics.show(cursor)
+
+    def _writer(
+        self,
+        name: str,
+        state: CursorState,
+        written: Position,
+        rows: CursorRowsState,
+        *,
+        has_progress: bool = False,
+    ) -> CursorWriter:
+        return CursorWriter(
+            name,
+            self._ledgers.head.managed_ledger_id,
+            state,
+            self._services,
+            written=written,
+            rows=rows,
+            has_progress=has_progress,
+            check=self._host.check,
+            on_durable=self._progressed,
+        )
+
+    def _progressed(self) -> None:
+        """A durable position moved: ledgers may go when the slowest one stands at a ledger's end.
+
+        It is asked for each group of acknowledgements, so it must be cheap.
+        """
+        slowest, ledgers = self.slowest, self._ledgers
+        if slowest is None or not ledgers.ledger_ids:
+            return
+        first_id = ledgers.ledger_ids[0]
+        if slowest >= Position(first_id, ledgers.entries_in(first_id) - 1):
+            self._on_progress()
+
+    def _check(self) -> None:
+        self._host.check()
+        if self._services.supervisor.is_closed:
+            raise AlreadyClosed("the store is closed")
+
+
+def _forget(non_durable: dict[str, Cursor], metrics: CursorMetrics, cursor: Cursor) -> None:
+    """A cursor was closed; its registry may be gone already."""
+    if not cursor.is_durable:
+        non_durable.pop(cursor.name, None)
+    metrics.hide(cursor)
+
+
+def _no_listener() -> None:
+    """Nobody wants to hear of progress any more."""
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(f"a cursor needs a name, got {name!r}")

@@ -1,0 +1,494 @@
+"""ManagedLedger: one unbounded log made of ledgers; the handle that owns it.
+
+Rule: the shell around four owners. `LedgerListState` is what is confirmed, `WriteTailState` what is
+submitted, `LedgerState` what is allowed, `LedgerView` answers. An append takes its id at once,
+without waiting, also across a rollover: closing a ledger and creating the next are rows in the same
+ordered stream. After a failed write the tail goes back to what is confirmed; that is where its
+ledger ends, and what comes next begins a new one: no id ever stands for two entries.
+Must not know: what entries mean, Kafka.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from kledger.ledger.commits.operations import (
+    AppendDone,
+    Operation,
+    Row,
+    RowsDone,
+    ignore_outcome,
+    submitted,
+)
+from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
+from kledger.ledger.cursors.cursor_holder import CursorHolder
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.cursors.cursor_registry import CursorRegistry
+from kledger.ledger.engine.base import Buffer
+from kledger.ledger.errors import Fenced, InvalidArgument, LedgerError
+from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
+from kledger.ledger.handle.handle_gate import HandleGate
+from kledger.ledger.handle.ledger_state import LedgerState
+from kledger.ledger.handle.ledger_view import LedgerView
+from kledger.ledger.handle.metadata_change import ChangeSubmitter, change_rows
+from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
+from kledger.ledger.handle.write_tail_state import TailDue, WriteTailState
+from kledger.ledger.ledger_reader import LedgerReader
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
+from kledger.ledger.metadata.retention_plan import plan_trim, plan_trim_before, plan_truncate
+from kledger.ledger.position import Position
+from kledger.ledger.store_services import StoreServices
+
+_new_tuple = tuple.__new__
+
+
+class ManagedLedger(LedgerView, CursorHolder):
+    """A handle; made by `LedgerStore.open_managed_ledger`. Methods without await never block."""
+
+    def __init__(
+        self,
+        name: str,
+        state: LedgerListState,
+        services: StoreServices,
+        config: ManagedLedgerConfig,
+        on_closed: Callable[["ManagedLedger"], None],
+        *,
+        cursors: Iterable[StoredCursor] = (),
+    ) -> None:
+        self._gate = HandleGate(name)
+        reader = LedgerReader(state, services, self._gate.check_readable, config.shown_as or name)
+        super().__init__(name, state, reader, services.supervisor.containment)
+        self.message_count = 0
+        """Messages appended through this handle, confirmed or not; a statistic."""
+        self._config = config
+        self._head = state.head
+        self._services = services
+        self._committer = services.committer
+        self._on_closed = on_closed
+        self._tail = WriteTailState(config)
+        self._rollover_timer = RolloverTimer(
+            self._tail,
+            timers=services.timers,
+            clock=services.clock,
+            roll=self._roll_if_needed,
+            unit=self,
+        )
+        self._cursors = CursorRegistry(
+            name=name,
+            shown_as=config.shown_as or name,
+            ledgers=state,
+            reader=self._reader,
+            services=services,
+            check=self._gate.check_changeable,
+            listen=self._listeners.listen,
+            on_progress=self._schedule_trim,
+        )
+        self._append_retries = AppendRetries()
+        self._trim_lock = asyncio.Lock()
+        self._has_lost_appends = False
+        self._set_state(self._state_when_open())
+        self._cursors.recover(cursors)
+        self._opened_ms = services.clock.monotonic_ms()
+        if state.open_id is not None:
+            self._tail.open_ledger(state.open_id, before=state.lac, now_ms=self._opened_ms)
+            self._cached_ledger = services.cache.add_ledger(state.open_id)
+
+    # Appending
+
+    async def add_entry(
+        self, data: Buffer, *, message_count: int = 1, max_timestamp_ms: int | None = None
+    ) -> Position:
+        """Append an entry; return when it is as durable as the store promises.
+
+        A group that was not written is sent again a few times, so that the caller only hears of a
+        storage that stays broken or has no space left.
+
+        Raises:
+            Fenced, AlreadyClosed, Terminated: the handle cannot append any more.
+            StorageFailed: the entry was not stored.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidArgument(f"data: expected bytes, got {type(data).__name__}")
+        if max_timestamp_ms is None:
+            max_timestamp_ms = self._services.clock.now_ms()
+        append_retry = AppendRetry(
+            self, self._append_retries, bytes(data), message_count, max_timestamp_ms
+        )
+        append_retry.send()
+        position = await append_retry.outcome
+        self._cursors.times.record(position, max_timestamp_ms)
+        return position
+
+    def append_nowait(
+        self,
+        data: Buffer,
+        message_count: int,
+        max_timestamp_ms: int,
+        done: AppendDone,
+        rows: Iterable[Row] = (),
+    ) -> Position:
+        """Append an entry; the position is its own at once, unless `done` says that it failed.
+
+        Args:
+            data: kept as it is; nobody may change it from now on.
+            message_count: for statistics only.
+            max_timestamp_ms: the largest time stamp in it.
+            done: called on the loop, in the order of appends, when the last confirmed entry has
+                reached this one, or with the error. After StorageFailed every append submitted
+                and unconfirmed has failed, and the next one begins a new ledger.
+            rows: rows of the store that become durable with the entry, or not at all.
+
+        Raises:
+            Fenced, AlreadyClosed, Terminated, StorageFailed: nothing was appended.
+        """
+        if not self._is_ready:
+            self._open_for_append()
+        tail = self._tail
+        committer = self._committer
+        entry_id = tail.next_entry
+        tail.next_entry = entry_id + 1
+        added = len(data)
+        tail.size = size = tail.size + added
+        if max_timestamp_ms > tail.max_timestamp_ms:  # noqa: PLR1730 - max() costs twice as much
+            tail.max_timestamp_ms = max_timestamp_ms
+        self.message_count += message_count
+        ledger_id = tail.ledger_id
+        position: Position = _new_tuple(Position, (ledger_id, entry_id))
+        committer.entries.append((ledger_id, entry_id, data))
+        committer.operations.append((self, position, size, data, done))
+        committer.size += added
+        if rows:
+            committer.add_rows([(keys.user_key(key), value) for key, value in rows])
+        if not committer.is_commit_scheduled:
+            committer.schedule_commit()
+        if (
+            entry_id >= tail.check_entry
+            or size >= tail.check_size
+            or committer.tick_ms >= tail.check_ms
+        ):
+            self._roll_or_mark()
+        return position
+
+    def _open_for_append(self) -> None:
+        """Refuse an append, or let it begin a new ledger, as some before it were not written."""
+        self._gate.check_writable()
+        self._submit_roll(ignore_outcome)
+
+    def _roll_or_mark(self) -> None:
+        tail = self._tail
+        if tail.next_entry == 1:
+            tail.active_ms = self._committer.tick_ms
+            self._rollover_timer.restart()
+        match tail.due(self._committer.tick_ms):
+            case TailDue.ROLL:
+                self._roll_if_needed()
+            case TailDue.MARK:
+                self._committer.add_rows([self._ledger_row(tail.record())])
+            case TailDue.NOTHING:
+                pass
+
+    # What became of operations: the committer's Submitter
+
+    def confirm(self, operation: Operation) -> None:
+        """An append of this handle is durable."""
+        _, position, size, data, done = operation
+        try:
+            self._list.advance(position, size)
+            self._cached_ledger.append(data)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, the caller hears of it
+            self._services.supervisor.containment.failed(self, fault)
+            done(position, Fenced(f"managed ledger {self.name} was closed after a fault"))
+            return
+        done(position, None)
+
+    def group_confirmed(self) -> None:
+        """Entries were confirmed: note when, and tell the listeners, once for all of them."""
+        self._tail.active_ms = self._committer.tick_ms
+        self.changed()
+
+    def revert(self) -> None:
+        """Nothing unconfirmed exists any more."""
+        tail, open_id = self._tail, self._list.open_id
+        self._head = self._list.head
+        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+            self._services.versions.reset(self.name, self._head.version)
+        is_ending = self._gate.state is LedgerState.TERMINATED and not self.is_terminated
+        if self._gate.is_writable or is_ending:
+            self._set_state(LedgerState.WRITE_FAILED)
+        if open_id is None:
+            return
+        entries = self._list.entries_in(open_id)
+        if (tail.ledger_id, tail.next_entry) != (open_id, entries):
+            self._has_lost_appends, self._is_ready = True, False
+        tail.rewind(
+            open_id,
+            entries=entries,
+            size=self._list.open_size,
+            lac=self._list.lac,
+            opened_ms=self._opened_ms,
+        )
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """An append of this handle was not stored, or nobody knows."""
+        operation[4](operation[1], error)
+
+    def resume(self) -> None:
+        """Everyone was told: accept appends again, those that are sent again first."""
+        if self._gate.state is LedgerState.WRITE_FAILED:
+            self._set_state(LedgerState.LEDGER_OPENED)
+            self._rollover_timer.restart(delay_ms=RETRY_MS)
+        self._append_retries.send()
+
+    # Looking
+
+    @property
+    def is_terminated(self) -> bool:
+        """Whether the last entry is there for good; a termination on its way may still fail."""
+        return self._list.is_terminated
+
+    @property
+    def state(self) -> LedgerState:
+        """What the handle may do, and what is happening to the ledger that is written to."""
+        is_rolling = self._tail.ledger_id != self._list.open_id
+        if self._gate.state is LedgerState.LEDGER_OPENED and is_rolling:
+            is_whole = self._list.lac == self._tail.before
+            return LedgerState.CREATING_LEDGER if is_whole else LedgerState.CLOSING_LEDGER
+        return self._gate.state
+
+    @property
+    def config(self) -> ManagedLedgerConfig:
+        """The settings in force."""
+        return self._config
+
+    # Changing
+
+    def reconfigure(self, config: ManagedLedgerConfig) -> None:
+        """Let other settings hold, from the next append or trim on."""
+        self._config = config
+        self._tail.configure(config)
+        if self._gate.is_writable:
+            self._rollover_timer.restart()
+
+    async def roll_over(self) -> None:
+        """Close the open ledger and go on in a new one; nothing if it is empty."""
+        self._gate.check_writable()
+        if self._tail.next_entry:
+            await submitted(self._submit_roll)
+
+    async def trim(self) -> None:
+        """Delete the ledgers that retention, and the durable cursors, let go."""
+        await self._remove(
+            lambda ledgers: plan_trim(
+                ledgers,
+                now_ms=self._services.clock.now_ms(),
+                retention_ms=self._config.retention_ms,
+                retention_bytes=self._config.retention_bytes,
+                slowest=self._cursors.slowest,
+            )
+        )
+
+    async def truncate(self) -> None:
+        """Delete every ledger before the one being written to, up to the slowest durable cursor."""
+        await self._remove(lambda ledgers: plan_truncate(ledgers, self._cursors.slowest))
+
+    async def trim_before(self, position: Position) -> None:
+        """Delete the ledgers that lie before `position` as a whole; cursors go along."""
+        await self._remove(lambda ledgers: plan_trim_before(ledgers, position))
+
+    async def terminate(self) -> Position:
+        """Accept no more entries, for ever; return the last position."""
+        if self._gate.state is LedgerState.TERMINATED:
+            await self._committer.flush()
+            if self._list.head.terminated_at is not None:
+                return self._list.head.terminated_at
+        self._gate.check_writable()
+        end = self._tail.last_position
+        await submitted(lambda done: self._submit_termination(end, done))
+        return end
+
+    async def set_property(self, key: str, value: str | None) -> None:
+        """Set a durable property, or delete it with None."""
+        for text in (key, value):
+            if not isinstance(text, str | None):
+                raise InvalidArgument(f"a property is text, got {key!r}: {value!r}")
+        self._gate.check_changeable()
+        properties = {**self._head.properties}
+        if value is None:
+            properties.pop(key, None)
+        else:
+            properties[key] = value
+        change = MetadataChange(head=self._head.successor(properties=properties))
+        await submitted(lambda done: self._submit_change(change, done))
+
+    async def close(self) -> None:
+        """Wait for what was appended, and let go of the managed ledger. May be repeated."""
+        is_being_deleted = self._gate.state is LedgerState.FENCED_FOR_DELETION
+        if not (
+            is_being_deleted or self._gate.is_writable or self._gate.state is LedgerState.TERMINATED
+        ):
+            await self._committer.flush()
+            return
+        if not is_being_deleted:
+            self._cursors.close()
+        self._set_state(LedgerState.CLOSED)
+        if not (is_being_deleted or self._tail.is_marked or self._list.open_id is None):
+            # Saves the next opening from counting; if it is lost, recovery counts.
+            row = self._ledger_row(self._tail.record())
+            self._committer.submit_rows([row], ignore_outcome)
+        await self._committer.flush()
+        async with self._trim_lock:
+            pass  # a trim that waits for its turn hears that it is too late
+        if self._list.open_id is not None:
+            self._services.cache.close_ledger(self._list.open_id)
+        self._on_closed(self)
+        self.changed()
+
+    def evict_cached(self) -> None:
+        """Let go of the entries in memory: nobody is likely to read them soon."""
+        for ledger_id in self._list.ledger_ids:
+            self._services.forget_ledger(ledger_id)
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Refuse everything from now on: memory is in doubt, the next opening reads the storage."""
+        self.has_failed = True
+        if self._list.open_id is not None:
+            self._services.forget_ledger(self._list.open_id)  # the cache may lack an entry
+        self.fence()
+        self._append_retries.send()
+
+    # For the store
+
+    def fence(self) -> None:
+        """Another owner took over, or the store stopped: refuse everything from now on."""
+        if self._gate.state is not LedgerState.CLOSED:
+            self._set_state(LedgerState.FENCED)
+            self.changed()
+
+    def fence_for_deletion(self) -> None:
+        """Refuse everything while the managed ledger is deleted."""
+        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+            self._set_state(LedgerState.FENCED_FOR_DELETION)
+
+    def end_deletion(self, *, deleted: bool) -> None:
+        """The deletion is durable, or has failed and everything is as before."""
+        self._gate.is_deleted = deleted
+        if deleted:
+            self._cursors.end()
+            self._set_state(LedgerState.CLOSED)
+            self.changed()
+        elif self._gate.state is LedgerState.FENCED_FOR_DELETION:
+            self._set_state(self._state_when_open())
+            if self._gate.is_writable:
+                self._rollover_timer.restart()
+
+    def apply(self, change: MetadataChange) -> None:
+        """A change of metadata is durable."""
+        cache, previous_open_id = self._services.cache, self._list.open_id
+        self._cursors.acknowledge_removed(change.removed)
+        self._list.apply(change)
+        for ledger_id in change.removed:
+            self._services.forget_ledger(ledger_id)
+        open_id = self._list.open_id
+        if open_id == previous_open_id:
+            return
+        if previous_open_id is not None:
+            cache.close_ledger(previous_open_id)
+        if open_id is not None:
+            self._cached_ledger = cache.add_ledger(open_id)
+            self._opened_ms = self._services.clock.monotonic_ms()
+            self._schedule_trim()
+
+    # Inside
+
+    def _set_state(self, state: LedgerState) -> None:
+        gate = self._gate
+        gate.enter(state)
+        self._is_ready = gate.is_writable and not self._has_lost_appends
+        if gate.is_over:
+            self._rollover_timer.end()
+            self._cursors.unlink()
+        elif not gate.is_writable and state is not LedgerState.WRITE_FAILED:
+            self._rollover_timer.stop()
+
+    def _state_when_open(self) -> LedgerState:
+        return LedgerState.TERMINATED if self.is_terminated else LedgerState.LEDGER_OPENED
+
+    def _roll_if_needed(self) -> None:
+        """Roll for a reason that is there without anybody asking for it."""
+        if self._gate.is_writable and self._tail.next_entry:
+            # A conflict has fenced this handle; whoever uses it next will hear.
+            with suppress(Fenced):
+                self._submit_roll(ignore_outcome)
+
+    def _submit_roll(self, done: RowsDone) -> None:
+        tail, services = self._tail, self._services
+        opened = LedgerRecord(ledger_id=services.ids.take())
+        change = self._close_tail(self._head.successor(), opened)
+        self._rollover_timer.stop()
+        tail.open_ledger(
+            opened.ledger_id, before=tail.last_position, now_ms=services.clock.monotonic_ms()
+        )
+        self._has_lost_appends, self._is_ready = False, True
+        self._submit_change(change, done)
+
+    def _submit_termination(self, end: Position, done: RowsDone) -> None:
+        change = self._close_tail(self._head.successor(terminated_at=end))
+        self._set_state(LedgerState.TERMINATED)
+        self._submit_change(change, done)
+
+    def _close_tail(self, head: ManagedLedgerRecord, *opened: LedgerRecord) -> MetadataChange:
+        """Return the change that ends the ledger written to; an empty one leaves the list."""
+        tail = self._tail
+        if not tail.next_entry:
+            return MetadataChange(head=head, put=opened, removed=(tail.ledger_id,))
+        # 0 means open, and a clock of a test may stand there.
+        closed = tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
+        return MetadataChange(head=head, put=(closed, *opened))
+
+    def _submit_change(self, change: MetadataChange, done: RowsDone) -> None:
+        """Send a change into the stream, unless someone else changed the metadata meanwhile."""
+        versions = self._services.versions
+        if not versions.compare_and_set(self.name, self._head.version, change.head.version):
+            self.fence()
+            raise Fenced(f"{self.name}: version {self._head.version} is not the newest any more")
+        self._head = change.head
+        rows = change_rows(self.name, change)
+        rows.append(self._services.ids.row())
+        self._committer.submit_for(ChangeSubmitter(self, change, done), rows, change.removed)
+
+    def _ledger_row(self, record: LedgerRecord) -> Row:
+        key = keys.ledger_key(self._head.managed_ledger_id, record.ledger_id)
+        return key, encode_ledger(record)
+
+    async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
+        """Delete what `plan` selects, one deletion at a time; metadata and data go together."""
+        self._gate.check_changeable()
+        # Cancelled halfway, it would let the next one select the same ledgers again.
+        await self._services.supervisor.finish(self._remove_selected(plan), f"trim {self.name}")
+
+    async def _remove_selected(
+        self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]
+    ) -> None:
+        async with self._trim_lock:
+            self._gate.check_changeable()
+            removed = plan(self._list.infos())
+            if removed:
+                change = MetadataChange(head=self._head.successor(), removed=removed)
+                await submitted(lambda done: self._submit_change(change, done))
+
+    def _schedule_trim(self) -> None:
+        config = self._config
+        if config.retention_ms == NO_LIMIT and config.retention_bytes == NO_LIMIT:
+            return
+        if not self._services.supervisor.is_closed:
+            work, name = self._trim_after_roll(), f"trim {self.name}"
+            self._services.supervisor.spawn(work, name, unit=self)
+
+    async def _trim_after_roll(self) -> None:
+        try:
+            await self.trim()
+        except LedgerError:
+            # The next rollover trims again, and whoever closed or fenced the handle knows.
+            return

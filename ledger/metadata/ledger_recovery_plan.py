@@ -1,0 +1,47 @@
+"""Ledger recovery plan: how the list of a managed ledger continues when a new handle opens it.
+
+Rule: the ledger that the handle before wrote to is closed with what its data says, which takes the
+pen from that handle; ledgers without entries leave the list; a terminated managed ledger gets no
+new ledger. Reopening without writing therefore leaves exactly one empty ledger.
+Must not know: storage. Theory: Pulsar's ManagedLedgerImpl.initialize.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from kledger.ledger.metadata.ledger_list_state import MetadataChange
+from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord
+
+
+def plan_recovery(
+    head: ManagedLedgerRecord,
+    ledgers: Sequence[LedgerRecord],
+    found: Mapping[int, LedgerRecord],
+    *,
+    new_ledger_id: int,
+    now_ms: int,
+) -> MetadataChange:
+    """Return the change that opens the managed ledger for a new handle.
+
+    Args:
+        head: the record as it stands.
+        ledgers: the rows as they stand, ascending.
+        found: for each ledger that stands as open, its true entries, size and time stamp.
+        new_ledger_id: id of the ledger that is written to from now on.
+        now_ms: time of closing for what is found open.
+    """
+    put, removed = [], []
+    for record in ledgers:
+        if record.closed_ms:
+            true_record = record
+        else:
+            true_record = replace(found[record.ledger_id], closed_ms=max(now_ms, 1))
+        if not true_record.entries:
+            removed.append(record.ledger_id)
+        elif true_record != record:
+            put.append(true_record)
+    if head.terminated_at is None:
+        put.append(LedgerRecord(ledger_id=new_ledger_id))
+    return MetadataChange(
+        head=replace(head, version=head.version + 1), put=tuple(put), removed=tuple(removed)
+    )

@@ -1,0 +1,385 @@
+"""Cold reads: entries from the storage, for readers that are behind what is in memory.
+
+Rule: what several readers want is read once. What the page cache has is copied at once, on the
+loop; for what a disk has to deliver there is a thread, and who wants entries that are on their way
+waits for them, so that only what is missing is read. Where more than one reads, what was read stays
+for a while for the next; who reads on where an earlier read ended gets the next piece read in
+advance. Entries never change, so a shared piece is as good as another; those of a dropped ledger go
+with it. A read of the disk belongs to nobody: it goes on when a reader is cancelled, and fails for
+each by an error of its own.
+Must not know: managed ledgers, what the entry cache holds.
+
+| limit                      | reached                                                  |
+|----------------------------|----------------------------------------------------------|
+| `cold_read_bytes_max`      | further reads wait their turn                            |
+| `cold_reads_waiting_max`   | further reads get TooManyRequests                        |
+| `read_ahead_bytes_max`     | pieces kept go, used ones first; none is read in advance |
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import Buffer, StorageEngine
+from kledger.ledger.errors import AlreadyClosed, LedgerError, from_engine
+from kledger.ledger.reads.read_ahead_cache import CachedRange, RangeKey, ReadAheadCache
+from kledger.ledger.reads.read_limiter import ReadLimiter
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.containment import NamedUnit
+from kledger.runtime.tasks import Supervisor
+
+RESIDENT_BYTES_PER_TICK = 4 << 20
+"""What is copied on the loop in one turn, about a millisecond of work; threads do the rest."""
+REMEMBERED_READS_MAX = 1024
+"""Reads that are remembered, to notice who reads on; and ledgers, to notice where many read."""
+SHARED_READS = 32
+"""So many reads of a ledger one after the other, each beginning where the one before ended, and it
+has one reader, for whom nothing is worth keeping."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class _ReadRequest(NamedTuple):
+    """Entries that a reader still wants: up to `end`, and the first whatever its size."""
+
+    ledger_id: int
+    first: int
+    end: int
+    bytes_max: int
+    is_first: bool
+
+    def within_limits(self, buffers: Sequence[Buffer], begin: int) -> Sequence[Buffer]:
+        """Return what is wanted of buffers whose first is the entry `begin`."""
+        start = self.first - begin
+        end = min(len(buffers), self.end - begin)
+        left = self.bytes_max
+        for index in range(start, end):
+            left -= len(buffers[index])
+            if left < 0 and not (self.is_first and index == start):
+                return buffers[start:index]
+        return buffers[start:end]
+
+
+@dataclass(slots=True)
+class _AccessPattern:
+    """What the latest reads of a ledger tell.
+
+    Attributes:
+        end: the entry behind the latest read.
+        shared: how many reads from now on are taken for those of several readers.
+        entry_size: bytes of an entry on average, 0 when nothing was read of the disk.
+    """
+
+    end: int
+    shared: int = 0
+    entry_size: int = 0
+
+    def record_start(self, first: int) -> None:
+        """Take in where a read begins."""
+        if first != self.end:
+            self.shared = SHARED_READS
+        elif self.shared:
+            self.shared -= 1
+
+
+@dataclass(slots=True, eq=False)
+class _InflightRead:
+    """One read of the storage under way.
+
+    Attributes:
+        last: the last entry that it may return.
+        expected_end: the entry up to which it will come as far as one can tell.
+        is_ahead: it is made in advance, in room that was reserved.
+    """
+
+    ledger_id: int
+    first: int
+    last: int
+    bytes_max: int
+    expected_end: int
+    is_ahead: bool
+    buffers: Sequence[Buffer] = ()
+    error: LedgerError | None = None
+    is_dropped: bool = False
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+class ColdReads:
+    """All reads of one store's storage."""
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        config: StoreConfig,
+        *,
+        read_ahead_bytes_max: int,
+        pool: BlockingRunner,
+        supervisor: Supervisor,
+    ) -> None:
+        self._engine = engine
+        self._pool = pool
+        self._supervisor = supervisor
+        self._limiter = ReadLimiter(config.cold_read_bytes_max, config.cold_reads_waiting_max)
+        self._read_ahead_cache = ReadAheadCache(read_ahead_bytes_max)
+        self._inflight_reads: list[_InflightRead] = []
+        self._recent_ends: OrderedDict[RangeKey, None] = OrderedDict()
+        self._patterns: OrderedDict[int, _AccessPattern] = OrderedDict()
+        self._tick_bytes = 0  # copied from the page cache
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes that are being read from disk."""
+        return self._limiter.in_flight_bytes
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Bytes that were read in advance and not taken to their end, or are on their way."""
+        return self._read_ahead_cache.expected_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes that were taken and stay for whoever comes next."""
+        return self._read_ahead_cache.used_bytes
+
+    async def read(
+        self, ledger_id: int, first: int, *, count: int, upto: int, bytes_max: int
+    ) -> Sequence[Buffer]:
+        """Return entries of a ledger from `first` on, at least one.
+
+        Fewer than fit are returned when the rest is not in memory and at least half is: the reader
+        then comes back where others read, too.
+
+        Args:
+            ledger_id: the ledger.
+            first: id of the first entry.
+            count: at most so many.
+            upto: id behind the last entry that exists.
+            bytes_max: stop before more than this, but not before the first.
+
+        Raises:
+            TooManyRequests: too many reads are waiting.
+            NonRecoverable, Corrupt, StorageFailed, Fenced: the first entry cannot be read.
+            AlreadyClosed: the store is closed.
+        """
+        pattern = self._pattern_of(ledger_id, first)
+        pattern.record_start(first)
+        request = _ReadRequest(ledger_id, first, min(upto, first + count), bytes_max, is_first=True)
+        if not self._is_expected(ledger_id, first) and (resident := self._read_resident(request)):
+            pattern.end = first + len(resident)
+            return resident
+        is_reading_on = self._recent_ends.pop((ledger_id, first), self) is None
+        found = await self._gather(request)
+        end = pattern.end = first + len(found)
+        _remember(self._recent_ends, (ledger_id, end), None)
+        if is_reading_on and end < upto:
+            self._read_ahead(ledger_id, end, min(upto, end + count), bytes_max)
+        return found
+
+    def drop(self, ledger_id: int) -> None:
+        """Forget what was read of a ledger, and do not keep what is on its way."""
+        self._read_ahead_cache.drop(ledger_id)
+        self._patterns.pop(ledger_id, None)
+        for inflight in self._inflight_reads:
+            if inflight.ledger_id == ledger_id:
+                inflight.is_dropped = True
+
+    # From the page cache
+
+    def _read_resident(self, request: _ReadRequest) -> Sequence[Buffer]:
+        """Return what the page cache has, nothing where it lacks something or the turn is full."""
+        if self._tick_bytes >= RESIDENT_BYTES_PER_TICK:
+            return ()
+        ledger_id, first, end, bytes_max, is_first = request
+        if not is_first:
+            end = min(end, self._read_ahead_cache.next_first(ledger_id, first))
+        try:
+            buffers = self._engine.read_resident(ledger_id, first, end - 1, bytes_max)
+        except Exception as error:
+            raise from_engine(error) from error
+        if buffers is None:
+            return ()
+        if not self._tick_bytes:
+            asyncio.get_running_loop().call_soon(self._tick_ended)
+        self._tick_bytes += _size(buffers)
+        if self._pattern_of(ledger_id, first).shared:
+            self._read_ahead_cache.put(CachedRange(ledger_id, first, buffers), is_used=True)
+        return buffers
+
+    def _tick_ended(self) -> None:
+        self._tick_bytes = 0
+
+    # Together
+
+    def _is_expected(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether an entry is there, or on its way."""
+        if self._read_ahead_cache.find(ledger_id, entry_id) is not None:
+            return True
+        return self._inflight_read_of(ledger_id, entry_id) is not None
+
+    async def _gather(self, request: _ReadRequest) -> Sequence[Buffer]:
+        """Put together what is there, what is on its way and what has to be read, in order."""
+        ledger_id, first, end, bytes_max, _ = request
+        found: Sequence[Buffer] = ()
+        at, left = first, bytes_max
+        while at < end and (left > 0 or not found):
+            request = _ReadRequest(ledger_id, at, end, left, is_first=not found)
+            taken = self._take_cached(request)
+            if taken is None:
+                try:
+                    taken = await self._fetch(request, is_enough=2 * left <= bytes_max)
+                except LedgerError:
+                    if not found:
+                        raise
+                    break  # who comes back for the rest will hear
+            if taken is not None:
+                if not taken:
+                    break
+                found = [*found, *taken] if found else taken
+                at += len(taken)
+                left -= _size(taken)
+        return found
+
+    def _take_cached(self, request: _ReadRequest) -> Sequence[Buffer] | None:
+        """Take from the shelf; None when it has nothing, nothing when the next is too large."""
+        piece = self._read_ahead_cache.find(request.ledger_id, request.first)
+        if piece is None:
+            return None
+        taken = request.within_limits(piece.buffers, piece.first)
+        is_shared = self._pattern_of(request.ledger_id, request.first).shared > 0
+        self._read_ahead_cache.touch(piece, request.first + len(taken), is_kept=is_shared)
+        return taken
+
+    async def _fetch(self, request: _ReadRequest, *, is_enough: bool) -> Sequence[Buffer] | None:
+        """Wait for a read that is to bring the entry, or make one.
+
+        Args:
+            request: what is wanted.
+            is_enough: the reader has got so much that it does not wait for a disk any more.
+
+        Returns:
+            What came; nothing when that is too large or `is_enough`; None: look again.
+        """
+        inflight = self._inflight_read_of(request.ledger_id, request.first)
+        if not request.is_first:
+            if inflight is None and (resident := self._read_resident(request)):
+                return request.within_limits(resident, request.first)
+            if is_enough:
+                return ()
+        if inflight is None:
+            inflight = self._start_read(
+                request.ledger_id, request.first, request.end, request.bytes_max
+            )
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        inflight.waiting.append(finished)
+        await finished
+        if inflight.error is not None:
+            if inflight.first == request.first:
+                raise copy(inflight.error) from inflight.error
+            return None
+        taken = self._take_cached(request)
+        if taken is None and request.first < inflight.first + len(inflight.buffers):
+            return request.within_limits(inflight.buffers, inflight.first)  # nothing was kept of it
+        return taken
+
+    def _read_ahead(self, ledger_id: int, first: int, end: int, bytes_max: int) -> None:
+        if self._is_expected(ledger_id, first) or self._supervisor.is_closed:
+            return
+        if self._read_ahead_cache.reserve(bytes_max):
+            self._start_read(ledger_id, first, end, bytes_max, is_ahead=True)
+
+    def _pattern_of(self, ledger_id: int, first: int) -> _AccessPattern:
+        """What is known of a ledger's readers; of a new one, that somebody reads on there."""
+        pattern = self._patterns.get(ledger_id)
+        if pattern is None:
+            pattern = _AccessPattern(first)
+            _remember(self._patterns, ledger_id, pattern)
+        return pattern
+
+    # One read of the storage
+
+    def _inflight_read_of(self, ledger_id: int, entry_id: int) -> _InflightRead | None:
+        for inflight in self._inflight_reads:
+            if (
+                inflight.ledger_id == ledger_id
+                and inflight.first <= entry_id < inflight.expected_end
+            ):
+                return inflight
+        return None
+
+    def _start_read(
+        self, ledger_id: int, first: int, end: int, bytes_max: int, *, is_ahead: bool = False
+    ) -> _InflightRead:
+        """Begin to read, up to where others have read or are reading."""
+        if self._supervisor.is_closed:
+            raise AlreadyClosed("the store is closed")
+        others = [
+            f.first for f in self._inflight_reads if f.ledger_id == ledger_id and f.first > first
+        ]
+        end = min(end, self._read_ahead_cache.next_first(ledger_id, first), *others)
+        entry_size = self._pattern_of(ledger_id, first).entry_size or bytes_max
+        inflight = _InflightRead(
+            ledger_id=ledger_id,
+            first=first,
+            last=end - 1,
+            bytes_max=bytes_max,
+            expected_end=min(end, first + max(1, bytes_max // entry_size)),
+            is_ahead=is_ahead,
+        )
+        self._inflight_reads.append(inflight)
+        task = self._supervisor.spawn(self._run_read(inflight), "ledger cold read")
+        run, unit = self._supervisor.containment.run, NamedUnit("background work", "a cold read")
+        task.add_done_callback(lambda _: run(unit, self._finish_read, inflight))
+        return inflight
+
+    async def _run_read(self, inflight: _InflightRead) -> None:
+        ledger_id, first, size = inflight.ledger_id, inflight.first, inflight.bytes_max
+        try:
+            await self._limiter.enter(size)
+        except LedgerError as error:
+            inflight.error = error
+            return
+        try:
+            inflight.buffers = await self._pool.run(
+                self._engine.read, ledger_id, first, inflight.last, size
+            )
+        except Exception as error:  # noqa: BLE001 - raised to each of those who wait
+            inflight.error = from_engine(error)
+            inflight.error.__cause__ = error
+        finally:
+            self._limiter.leave(size)
+
+    def _finish_read(self, inflight: _InflightRead) -> None:
+        """Keep what was read, if there is room, and tell those who wait."""
+        self._inflight_reads.remove(inflight)
+        if inflight.is_ahead:
+            self._read_ahead_cache.release(inflight.bytes_max)
+        buffers, ledger_id = inflight.buffers, inflight.ledger_id
+        if not buffers and inflight.error is None:
+            inflight.error = AlreadyClosed("the store was closed during the read")
+        for waiter in inflight.waiting:  # each looks again in a later turn of the loop
+            if not waiter.done():
+                waiter.set_result(None)
+        if buffers and not inflight.is_dropped:
+            pattern = self._pattern_of(ledger_id, inflight.first)
+            pattern.entry_size = _size(buffers) // len(buffers)
+            if len(inflight.waiting) > 1:
+                pattern.shared = SHARED_READS
+            if inflight.is_ahead or pattern.shared:
+                piece = CachedRange(ledger_id, inflight.first, buffers)
+                self._read_ahead_cache.put(piece, is_used=not inflight.is_ahead)
+
+
+def _remember(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    """Add to what is remembered; the oldest goes."""
+    known[key] = value
+    if len(known) > REMEMBERED_READS_MAX:
+        known.popitem(last=False)
+
+
+def _size(buffers: Sequence[Buffer]) -> int:
+    return sum(map(len, buffers))

@@ -1,0 +1,62 @@
+"""Entry search: finds an entry by what is in it. A shell.
+
+Rule: the search plan decides, one entry is read per step; no cursor is opened and nothing pinned.
+What is trimmed meanwhile, or damaged, is passed over; a storage that fails ends the search, since
+passing over what it may still have would be a wrong answer.
+Must not know: what entries hold, who searches.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import Corrupt, InvalidPosition, NonRecoverable
+from kledger.ledger.metadata.ledger_list_state import LedgerListState
+from kledger.ledger.position import Position
+from kledger.ledger.reads.search_plan import EntryNumbers, NewestSearch
+
+
+class EntrySearch:
+    """Searches in one managed ledger; several may go on at once."""
+
+    def __init__(
+        self,
+        state: LedgerListState,
+        read_entry: Callable[[Position], Awaitable[Entry]],
+        check_readable: Callable[[], None],
+    ) -> None:
+        """Args: check_readable: raises what a read gets in the handle's present state."""
+        self._state = state
+        self._read_entry = read_entry
+        self._check_readable = check_readable
+
+    async def newest_matching(self, matches: Callable[[Entry], bool]) -> Position | None:
+        """Return the newest entry for which `matches` holds; None if not even for the first."""
+        numbers = EntryNumbers(self._state.infos())
+        return await self._run(NewestSearch(len(numbers)), numbers, matches)
+
+    async def newest_before(
+        self, timestamp_ms: int, time_of: Callable[[Entry], int], clock_skew_ms: int | None
+    ) -> Position | None:
+        """Return the newest entry of before a time; None when there is none."""
+        numbers = EntryNumbers(self._state.infos())
+        search = NewestSearch(len(numbers))
+        if clock_skew_ms is not None:
+            known, end = numbers.around_time(timestamp_ms, clock_skew_ms)
+            search = NewestSearch(end, known)
+        return await self._run(search, numbers, lambda entry: time_of(entry) < timestamp_ms)
+
+    async def _run(
+        self, search: NewestSearch, numbers: EntryNumbers, matches: Callable[[Entry], bool]
+    ) -> Position | None:
+        self._check_readable()
+        while search.probe is not None:
+            probe = search.probe
+            try:
+                entry = await self._read_entry(numbers.position(probe))
+            except InvalidPosition:
+                search.skip(max(probe + 1, numbers.first_from(self._state.first_position)))
+            except (NonRecoverable, Corrupt):
+                search.skip(probe + 1)
+            else:
+                search.answer(is_match=matches(entry))
+        return None if search.found is None else numbers.position(search.found)

@@ -1,0 +1,195 @@
+"""Opening: find out how a store and its managed ledgers stand, from rows and data.
+
+Rule: what the rows say of a closed ledger is true; of an open one they only say where to count from
+(the last mark), and the data decides. Runs in the blocking pool; changes nothing.
+Must not know: handles, caches, the committer.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kledger.ledger.config import KIB, StoreConfig
+from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor, recover_cursor
+from kledger.ledger.engine.base import Row, StorageEngine
+from kledger.ledger.engine.memory import MemoryEngine
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
+from kledger.ledger.metadata.ledger_recovery_plan import plan_recovery
+from kledger.ledger.metadata.records import (
+    LedgerRecord,
+    ManagedLedgerRecord,
+    decode_counter,
+    decode_ledger,
+    decode_managed_ledger,
+)
+
+COUNT_STEP_BYTES = 1 << 20
+"""Bytes read at once while the entries behind the last mark are counted."""
+SMALL_GROUP_BYTES = 128 * KIB
+"""Without a sync, a group below this costs less on the loop than the way to a thread and back."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedLedgerSnapshot:
+    """A managed ledger as the storage has it; `found` are the open ledgers as their data says."""
+
+    head: ManagedLedgerRecord
+    ledgers: Sequence[LedgerRecord]
+    found: Mapping[int, LedgerRecord]
+    cursors: Sequence[StoredCursor] = ()
+
+    @classmethod
+    def of_new(cls, managed_ledger_id: int) -> "ManagedLedgerSnapshot":
+        """Return the snapshot of a managed ledger that does not exist yet."""
+        return cls(ManagedLedgerRecord(managed_ledger_id=managed_ledger_id, version=0), (), {})
+
+
+def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
+    """Open the usual engine of a path; None is memory."""
+    if path is None:
+        return MemoryEngine()
+    from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for folders
+
+    return LogRocksdbEngine(path, durability=config.durability)
+
+
+def on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return below which size a group is committed on the loop."""
+    if engine.needs_thread:
+        return 0
+    if isinstance(engine, MemoryEngine):
+        return sys.maxsize
+    return SMALL_GROUP_BYTES if config.durability == "os" else 0
+
+
+def read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
+    """Return how much is read in advance: nothing where every operation is somebody's, or free."""
+    is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
+    return 0 if is_free else config.read_ahead_bytes_max
+
+
+def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> ManagedLedgerSnapshot | None:
+    """Read a managed ledger; None when there is none of that name.
+
+    Raises:
+        Corrupt: a row cannot be read.
+        StorageError: the engine fails.
+    """
+    row = engine.get(keys.managed_ledger_key(name))
+    if row is None:
+        return None
+    head = decode_managed_ledger(row)
+    rows = engine.scan(*keys.ledger_range(head.managed_ledger_id))
+    ledgers = [decode_ledger(keys.ledger_id_in(key), value) for key, value in rows]
+    found = {
+        record.ledger_id: _count(engine, record, now_ms)
+        for record in ledgers
+        if not record.closed_ms
+    }
+    return ManagedLedgerSnapshot(head, ledgers, found, load_cursors(engine, head.managed_ledger_id))
+
+
+def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | None:
+    """Read the ledgers of a managed ledger that nobody has open; None if only an opening can tell.
+
+    That is so when there is none of that name, and when the data says more than the rows.
+
+    Raises:
+        Corrupt: a row cannot be read.
+        StorageError: the engine fails.
+    """
+    row = engine.get(keys.managed_ledger_key(name))
+    if row is None:
+        return None
+    infos = []
+    for key, value in engine.scan(*keys.ledger_range(decode_managed_ledger(row).managed_ledger_id)):
+        record = decode_ledger(keys.ledger_id_in(key), value)
+        if not record.closed_ms and engine.last_entry(record.ledger_id) + 1 != record.entries:
+            return None
+        infos.append(
+            LedgerInfo(
+                ledger_id=record.ledger_id,
+                entries=record.entries,
+                size=record.size,
+                closed_ms=record.closed_ms or None,
+                max_timestamp_ms=record.max_timestamp_ms,
+            )
+        )
+    return tuple(infos)
+
+
+def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:
+    """Read the durable cursors of a managed ledger; one that is damaged is one that begins anew."""
+    *ranges, change_range = keys.cursor_ranges(managed_ledger_id)
+    snapshots, progress = (
+        {keys.cursor_name_in(key): row for key, row in engine.scan(*each)} for each in ranges
+    )
+    changes: dict[str, dict[int, bytes]] = {}
+    for key, row in engine.scan(*change_range):
+        of_cursor = changes.setdefault(keys.cursor_name_in(key), {})
+        of_cursor[keys.cursor_change_number_in(key)] = row
+    return tuple(
+        recover_cursor(name, row, progress.get(name), changes.get(name, {}))
+        for name, row in snapshots.items()
+    )
+
+
+def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
+    """Return the next id, and the names of all managed ledgers."""
+    counter = engine.get(keys.ID_COUNTER)
+    rows = engine.scan(*keys.managed_ledger_range())
+    next_id = decode_counter(counter) if counter is not None else 1
+    return next_id, [keys.managed_ledger_name(key) for key, _ in rows]
+
+
+def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Row], list[int]]:
+    """Return what deletes managed ledgers: rows, and the ledgers whose data goes."""
+    rows: list[Row] = []
+    dropped: list[int] = []
+    for name in names:
+        head_key = keys.managed_ledger_key(name)
+        row = engine.get(head_key)
+        assert row is not None, f"{name} has no record"
+        id_ = decode_managed_ledger(row).managed_ledger_id
+        ledger_keys = [key for key, _ in engine.scan(*keys.ledger_range(id_))]
+        dropped += map(keys.ledger_id_in, ledger_keys)
+        rows += [(key, None) for key in (head_key, *ledger_keys)]
+        for each in keys.cursor_ranges(id_):
+            rows += [(key, None) for key, _ in engine.scan(*each)]
+    return rows, dropped
+
+
+def recovered_state(
+    snapshot: ManagedLedgerSnapshot, *, new_ledger_id: int, now_ms: int
+) -> tuple[MetadataChange, LedgerListState]:
+    """Return the change that takes the managed ledger over, and the state behind it."""
+    change = plan_recovery(
+        snapshot.head,
+        snapshot.ledgers,
+        snapshot.found,
+        new_ledger_id=new_ledger_id,
+        now_ms=now_ms,
+    )
+    records = {record.ledger_id: record for record in (*snapshot.ledgers, *change.put)}
+    ledgers = [record for id_, record in records.items() if id_ not in change.removed]
+    return change, LedgerListState(change.head, ledgers)
+
+
+def _count(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerRecord:
+    """Return the true numbers of an open ledger: its mark and what is stored behind it."""
+    end = engine.last_entry(mark.ledger_id) + 1
+    entries, size = mark.entries, mark.size
+    if end < entries:
+        raise Corrupt(f"ledger {mark.ledger_id}: {end} entries are stored, its mark says {entries}")
+    if end == entries:
+        return mark
+    while entries < end:
+        buffers = engine.read(mark.ledger_id, entries, end - 1, COUNT_STEP_BYTES)
+        entries += len(buffers)
+        size += sum(map(len, buffers))
+    # The time stamps of what was just counted were not stored; none should be later than now.
+    latest = max(mark.max_timestamp_ms, now_ms)
+    return replace(mark, entries=entries, size=size, max_timestamp_ms=latest)

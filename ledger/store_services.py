@@ -1,0 +1,99 @@
+"""Services: what the handles of one store share.
+
+Rule: one owner per piece: ids come from one counter, metadata versions from one table, the engine
+is written to by one committer.
+Must not know: managed ledgers.
+"""
+
+from dataclasses import dataclass, field
+
+from kledger.ledger.commits.committer import Committer
+from kledger.ledger.commits.operations import Row
+from kledger.ledger.config import StoreConfig
+from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.metadata import keys
+from kledger.ledger.metadata.records import encode_counter
+from kledger.ledger.reads.cold_reads import ColdReads
+from kledger.ledger.reads.entry_cache import EntryCache
+from kledger.ledger.revision_counts import RevisionCounts
+from kledger.ledger.storage_health import StorageHealth
+from kledger.runtime.blocking import BlockingRunner
+from kledger.runtime.clock import Clock
+from kledger.runtime.metrics import Metrics
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import Timers
+
+
+class IdCounter:
+    """Gives out ledger ids and managed ledger ids, each once in the life of a store.
+
+    The row of the counter goes into the same atomic group as the first use of an id, so an id that
+    reached the disk is never given out again, and none needs to be reserved.
+    """
+
+    def __init__(self, next_id: int) -> None:
+        self._next_id = next_id
+
+    def take(self) -> int:
+        """Return a new id; the caller commits `row()` with what it uses the id for."""
+        self._next_id += 1
+        return self._next_id - 1
+
+    def row(self) -> Row:
+        """Return the row that makes all ids given out so far final."""
+        return keys.ID_COUNTER, encode_counter(self._next_id)
+
+
+class MetadataVersions:
+    """The newest version submitted of every managed ledger that is open.
+
+    Who changes metadata must know it; a handle that does not has lost its managed ledger.
+    """
+
+    def __init__(self) -> None:
+        self._versions: dict[str, int] = {}
+
+    def compare_and_set(self, name: str, expected: int, new: int) -> bool:
+        """Move on from `expected` to `new`; False if someone else moved on before."""
+        if self._versions.get(name) != expected:
+            return False
+        self._versions[name] = new
+        return True
+
+    def reset(self, name: str, version: int) -> None:
+        """Set what is known from the storage: on opening, and after a failed write."""
+        self._versions[name] = version
+
+    def forget(self, name: str) -> None:
+        """No handle is left."""
+        self._versions.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreServices:
+    """Everything that a handle needs of its store."""
+
+    engine: StorageEngine
+    committer: Committer
+    cache: EntryCache
+    cold_reads: ColdReads
+    ids: IdCounter
+    versions: MetadataVersions
+    pool: BlockingRunner
+    clock: Clock
+    timers: Timers
+    supervisor: Supervisor
+    config: StoreConfig = field(default_factory=StoreConfig)
+    metrics: Metrics = field(default_factory=Metrics)
+    health: StorageHealth
+    revision_counts: RevisionCounts = field(default_factory=RevisionCounts)
+
+    def forget_managed_ledger(self, name: str) -> None:
+        """Let go of everything that memory has of a managed ledger that was deleted."""
+        self.versions.forget(name)
+        self.revision_counts.forget_all(name)
+
+    def forget_ledger(self, ledger_id: int) -> None:
+        """Let go of everything that memory has of a ledger that was dropped."""
+        self.cache.drop(ledger_id)
+        self.cold_reads.drop(ledger_id)

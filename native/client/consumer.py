@@ -1,0 +1,454 @@
+"""Consumer: receives the messages of a topic through a subscription.
+
+Rule: a message that was received is acknowledged, or it comes again. Receiving takes it out of the
+queue in the same step in which it is returned, so a cancelled call loses nothing.
+Must not know: how links are kept open.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Self
+
+from kledger.native.broker import EARLIEST, SeekTarget, TopicInfo
+from kledger.native.client.close_once import CloseOnce, ClosesOnExit
+from kledger.native.client.dead_letter import DeadLetterProducer
+from kledger.native.client.partition_consumer import PartitionConsumer
+from kledger.native.client.partition_set import close_all, open_all
+from kledger.native.client.partition_watch import watch_partitions
+from kledger.native.client.producer import Producer
+from kledger.native.client.receive_queue import ReceiveQueue
+from kledger.native.client.services import ClientServices
+from kledger.native.client.subscribe_options import SubscribeOptions, check_number, target_of
+from kledger.native.errors import (
+    AlreadyClosed,
+    InvalidArgument,
+    KledgerError,
+    SubscriptionNotFound,
+    Timeout,
+    Unreadable,
+)
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import SubscriptionType
+
+BATCH_LINGER_MS = 100
+"""How long `batch_receive` without a time limit waits for more, once there is something."""
+RECEIVES_WITHOUT_YIELD_MAX = 500
+"""Messages that are received in a row before others get a turn of the loop."""
+
+
+class Consumer(ClosesOnExit):
+    """Made by `Client.subscribe`; also an asynchronous context manager and iterator."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        topic: TopicInfo,
+        options: SubscribeOptions,
+        *,
+        create_producer: Callable[[str], Awaitable[Producer]],
+        on_closed: Callable[["Consumer"], None],
+        starts: Mapping[int, SeekTarget] | None = None,
+    ) -> None:
+        """Prepare; `open` connects.
+
+        Args:
+            services: the client's.
+            topic: what is consumed.
+            options: how.
+            create_producer: for dead letters.
+            on_closed: told when this one is.
+            starts: by partition, in place of the one in the options.
+        """
+        self._services = services
+        self._topic = topic.name
+        self._options = options
+        self._on_closed = on_closed
+        self._changed = Signal()
+        self._queue = ReceiveQueue(services.decoder, self._changed.notify)
+        self._failure: KledgerError | None = None
+        self._closing = CloseOnce(services.supervisor, f"consumer of {topic.name}")
+        self._unreadable: Unreadable | None = None
+        self._receives_without_yield = 0
+        self._dead_letters: DeadLetterProducer | None = None
+        if options.dead_letter is not None:
+            letters = options.dead_letter.topic or f"{topic.name}-{options.subscription}-DLQ"
+            self._dead_letters = DeadLetterProducer(services, letters, create_producer)
+        self._partitions = [
+            self._partition(each, (starts or {}).get(each, options.start))
+            for each in range(topic.partition_count)
+        ]
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._topic
+
+    @property
+    def subscription(self) -> str:
+        """The name of the subscription."""
+        return self._options.subscription
+
+    @property
+    def consumer_name(self) -> str:
+        """The name of this consumer in its subscription."""
+        return self._options.name
+
+    @property
+    def partitions(self) -> Sequence[PartitionConsumer]:
+        """Its parts; only for `Reader`."""
+        return self._partitions
+
+    @property
+    def queued(self) -> int:
+        """How many messages are here and not handed out."""
+        return len(self._queue)
+
+    def last_error(self) -> KledgerError | None:
+        """Return what a partition that is not connected could not be connected for."""
+        return next(
+            (each.last_error for each in self._partitions if each.last_error is not None), None
+        )
+
+    async def open(self) -> None:
+        """Connect to all partitions; only for `Client`."""
+        await open_all(self._partitions)
+        self._check_closed()
+        self._watch = self._services.supervisor.spawn(
+            watch_partitions(
+                self._services, self._topic, len(self._partitions), self._add_partitions
+            ),
+            f"partitions of {self._topic}",
+        )
+
+    async def receive(self, *, timeout_ms: int | None = None) -> Message:
+        """Return the next message, as soon as there is one.
+
+        Raises:
+            Timeout: there was none within the time.
+            AlreadyClosed: the consumer is closed, also while this call waits.
+            Unreadable: a stored batch is damaged; the next call goes on behind it.
+            KledgerError: the server's last word on this consumer.
+        """
+        deadline_ms = self._deadline_ms(timeout_ms)
+        self._receives_without_yield += 1
+        if self._receives_without_yield >= RECEIVES_WITHOUT_YIELD_MAX:
+            self._receives_without_yield = 0
+            await self._services.clock.sleep(0)
+        while True:
+            version = self._changed.version
+            message = self._take()
+            if message is not None:
+                return message
+            self._receives_without_yield = 0
+            # What is here already is waited for: the limit is for what has to come.
+            if not await self._wait(version, None if self._queue.is_decoding else deadline_ms):
+                raise Timeout(f"nothing came from {self._topic} within {timeout_ms} ms")
+
+    async def batch_receive(
+        self, max_messages: int, *, timeout_ms: int | None = None
+    ) -> list[Message]:
+        """Return up to so many messages, fewer when the time is over, then perhaps none.
+
+        Without a time limit it waits for the first one, and a moment (100 ms) for more. There may
+        also be fewer when what comes next is a large batch, which takes a moment to decode.
+
+        Raises:
+            AlreadyClosed, Unreadable, KledgerError: as `receive`.
+        """
+        check_number("max_messages", max_messages, at_least=1)
+        deadline_ms = self._deadline_ms(timeout_ms)
+        # More than the queue of one partition holds may never be here together.
+        wanted = min(max_messages, self._options.receiver_queue_size)
+        while len(self._queue) < wanted:
+            version = self._changed.version
+            self._check_usable()
+            if deadline_ms is None and self._queue:
+                deadline_ms = self._deadline_ms(BATCH_LINGER_MS)
+            for partition in self._partitions:
+                partition.refill()
+            if not await self._wait(version, deadline_ms):
+                break
+        while True:
+            version = self._changed.version
+            if self._queue.gather(wanted):
+                messages = self._take_many(max_messages)
+                if messages or not self._queue.is_decoding:
+                    return messages
+            await self._changed.wait_beyond(version)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Receive the next message; closing the consumer ends the iteration."""
+        try:
+            return await self.receive()
+        except AlreadyClosed:
+            if self._closing.has_begun:
+                raise StopAsyncIteration from None
+            raise
+
+    async def acknowledge(self, message: Message | MessageId) -> None:
+        """Say that a message need not come again; return when that is durable.
+
+        A message from before a seek, a reset or a lost connection comes again anyway: for such a
+        one nothing is done. A caller that is cancelled takes nothing back.
+
+        Raises:
+            Unavailable: the connection was lost meanwhile; the message comes again, or not.
+            InvalidArgument: the id is none of this topic's.
+            AlreadyClosed: the consumer is closed.
+        """
+        id_ = self._id_of(message)
+        session = self._partitions[id_.partition].session_for(id_)
+        if session is not None:
+            await session.acknowledge(id_)
+
+    async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
+        """Say the same of a message and of everything before it in its partition.
+
+        Raises:
+            InvalidArgument: the consumer is a shared one; else as `acknowledge`.
+        """
+        id_ = self._id_of(message)
+        if self._options.is_shared:
+            raise InvalidArgument(f"a {self._options.type} consumer acknowledges one by one")
+        session = self._partitions[id_.partition].session_for(id_)
+        if session is not None:
+            await session.acknowledge_upto(id_)
+
+    async def negative_acknowledge(self, message: Message | MessageId) -> None:
+        """Let a message come again after `negative_ack_redelivery_delay_ms`.
+
+        To an exclusive or failover consumer, everything behind it that is not acknowledged comes
+        again too, in order.
+        """
+        id_ = self._id_of(message)
+        session = self._partitions[id_.partition].session_for(id_)
+        if session is not None:
+            session.redeliver_later(id_, self._options.negative_ack_redelivery_delay_ms)
+
+    async def redeliver_unacknowledged(self) -> None:
+        """Let everything come again that this consumer got and has not acknowledged."""
+        self._check_usable()
+        for partition in self._partitions:
+            if partition.session is not None:
+                partition.session.redeliver_all()
+
+    async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
+        """Set where the subscription stands, for all its consumers.
+
+        Args:
+            to: an id (in its partition; the others stay where they are), a time in ms (the first
+                message of then or later), "earliest" or "latest".
+            inclusive: whether the message with that id comes, or the one behind it.
+
+        Raises:
+            SubscriptionFenced: somebody else is setting it; trying again soon will work.
+            Timeout: it took longer than the client's `operation_timeout_ms`; trying again may help.
+            Unavailable: the server cannot be reached.
+        """
+        self._check_usable()
+        async with self._services.operations.run(f"seek {self._topic}") as operation:
+            operation.last_error = self.last_error
+            await self._seek(to, inclusive=inclusive)
+
+    async def _seek(self, to: MessageId | int | str, *, inclusive: bool) -> None:
+        target = target_of(to)
+        partition = self._known_partition(to) if isinstance(to, MessageId) else None
+        options, parts = self._options, self._partitions
+        if partition is not None:
+            parts = [self._partitions[partition]]
+        if not options.is_durable and options.type is SubscriptionType.EXCLUSIVE:
+            await self.restart_at({each.partition: target for each in parts}, inclusive=inclusive)
+            return
+        before = [each.session for each in parts]
+        await self._services.broker.reset_subscription(
+            self._topic, options.subscription, target, partition=partition, inclusive=inclusive
+        )
+        await asyncio.gather(
+            *(each.reopen_after_reset(session) for each, session in zip(parts, before, strict=True))
+        )
+
+    async def restart_at(self, targets: Mapping[int, SeekTarget], *, inclusive: bool) -> None:
+        """Seek where the place belongs to this consumer alone; by partition."""
+        async with self._services.operations.run(f"seek {self._topic}") as operation:
+            operation.last_error = self.last_error
+            await asyncio.gather(
+                *(
+                    self._partitions[partition].restart_at(target, inclusive=inclusive)
+                    for partition, target in targets.items()
+                )
+            )
+
+    async def get_last_message_id(self, *, partition: int | None = None) -> MessageId:
+        """Return the id of the newest message; entry -1 when there is none.
+
+        Args:
+            partition: in which; None: the largest id of all, which only of a topic of one
+                partition is sure to be the newest message.
+        """
+        self._check_usable()
+        if partition is not None:
+            check_number("partition", partition)
+        wanted = range(len(self._partitions)) if partition is None else [partition]
+        records = await asyncio.gather(
+            *(self._services.broker.last_record(self._topic, each) for each in wanted)
+        )
+        return max(MessageId.at(record, each) for each, record in zip(wanted, records, strict=True))
+
+    async def unsubscribe(self) -> None:
+        """Remove the subscription and close.
+
+        Raises:
+            ConsumerBusy: it has other consumers; this one goes on.
+        """
+        self._check_usable()
+        await close_all(self._partitions)
+        try:
+            await self._services.broker.delete_subscription(
+                self._topic, self._options.subscription, force=False
+            )
+        except SubscriptionNotFound:
+            pass  # One that is not durable went with its last consumer.
+        except KledgerError:
+            parts = [self._partition(each.partition, each.start[0]) for each in self._partitions]
+            self._partitions = parts
+            async with self._services.operations.run(f"go on consuming {self._topic}"):
+                await open_all(parts)
+            raise
+        await self.close()
+
+    def fail(self, error: KledgerError) -> None:
+        """There is no way on: receiving raises this, once the queue is empty."""
+        for partition in self._partitions:
+            partition.fail(error)
+
+    async def close(self) -> None:
+        """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
+        await self._closing.run(self._close)
+
+    async def _close(self) -> None:
+        self._changed.notify()
+        if self._watch is not None:
+            self._watch.cancel()
+        try:
+            if self._dead_letters is not None:
+                await self._dead_letters.close()
+        finally:
+            try:
+                await close_all(self._partitions)
+            finally:
+                self._on_closed(self)
+
+    def _take(self) -> Message | None:
+        self._check_closed()
+        if self._unreadable is not None:
+            damage, self._unreadable = self._unreadable, None
+            raise damage
+        message = self._queue.take()
+        if message is not None:
+            self._partitions[message.partition].note_received(message)
+        elif self._failure is not None:
+            raise self._failure
+        return message
+
+    def _take_many(self, count: int) -> list[Message]:
+        messages: list[Message] = []
+        while len(messages) < count:
+            try:
+                message = self._take()
+            except KledgerError as error:
+                if not messages:
+                    raise
+                if isinstance(error, Unreadable):
+                    self._unreadable = error  # for the next call; these messages must not be lost
+                break
+            if message is None:
+                break
+            messages.append(message)
+        return messages
+
+    def _deadline_ms(self, timeout_ms: int | None) -> int | None:
+        if timeout_ms is None:
+            return None
+        check_number("timeout_ms", timeout_ms)
+        return self._services.clock.monotonic_ms() + timeout_ms
+
+    async def _wait(self, version: int, deadline_ms: int | None) -> bool:
+        """Wait for a change since `version`; return False when it is too late for that."""
+        if deadline_ms is None:
+            await self._changed.wait_beyond(version)
+            return True
+        if self._services.clock.monotonic_ms() >= deadline_ms:
+            return False
+        timer = self._services.timers.call_at(deadline_ms, self._changed.notify)
+        try:
+            await self._changed.wait_beyond(version)
+        finally:
+            timer.cancel()
+        return True
+
+    def _check_closed(self) -> None:
+        if self._closing.has_begun:
+            raise AlreadyClosed(f"consumer of {self._topic} is closed")
+
+    def _check_usable(self) -> None:
+        self._check_closed()
+        if self._failure is not None:
+            raise self._failure
+
+    def _id_of(self, message: Message | MessageId) -> MessageId:
+        self._check_usable()
+        if isinstance(message, Message):
+            if message.topic != self._topic:
+                raise InvalidArgument(f"a message of {message.topic}, expected {self._topic}")
+            id_ = message.id
+        else:
+            id_ = message
+        self._known_partition(id_)
+        return id_
+
+    def _known_partition(self, id_: MessageId) -> int:
+        if not isinstance(id_, MessageId):
+            raise InvalidArgument(f"expected a message or its id, got {type(id_).__name__}")
+        if id_.link is None:
+            id_.check()
+        if not 0 <= id_.partition < len(self._partitions):
+            raise InvalidArgument(
+                f"message id {id_}: {self._topic} has {len(self._partitions)} partitions"
+            )
+        return id_.partition
+
+    def _partition(self, index: int, start: SeekTarget) -> PartitionConsumer:
+        return PartitionConsumer(
+            self._services,
+            self._options,
+            topic=self._topic,
+            partition=index,
+            start=start,
+            queue=self._queue,
+            dead_letters=self._dead_letters,
+            on_arrived=self._changed.notify,
+            on_failed=self._on_failed,
+        )
+
+    def _on_failed(self, error: KledgerError) -> None:
+        self._failure = error
+        self._changed.notify()
+
+    async def _add_partitions(self, new: range) -> None:
+        """Take partitions in that are new: from their beginning, or messages would be missed."""
+        for index in new[len(self._partitions) - new.start :]:
+            partition = self._partition(index, EARLIEST)
+            # Before it is open: its messages may be received as soon as they come.
+            self._partitions.append(partition)
+            try:
+                await partition.open()
+            except BaseException:
+                self._partitions.pop()
+                await partition.close()
+                raise

@@ -1,0 +1,305 @@
+"""MessageDecoder: deliveries into messages, short ones on the loop, long ones in a thread.
+
+Rule: what is done on the loop is limited before it begins and charged to the tick; a batch that
+turns out to be long is decoded from its beginning in the thread. That one is looked at as a whole
+first, so damage anywhere in it is told before anything of it is handed out, and then read a part at
+a time, so that a million messages never exist together.
+Must not know: who waits for the messages.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from contextlib import aclosing, suppress
+from itertools import islice
+from typing import TypedDict
+
+from kledger.batches.buffers import Buffer
+from kledger.batches.compression import OUTPUT_SIZE_MAX, release
+from kledger.batches.errors import BatchError, DecompressedTooLarge
+from kledger.batches.header import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    FLAGS_AT,
+    read_header,
+    read_record_count,
+)
+from kledger.batches.pacing import STEPS_PER_PAUSE, Pause
+from kledger.batches.reader import iterate_fields, open_body
+from kledger.batches.record import check_rest, headers_start, read_varint
+from kledger.native.client.message_codec import decode, iterate_messages, unreadable, wanted_fields
+from kledger.native.errors import AlreadyClosed, Unreadable
+from kledger.native.message import Message
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.compute_pool import ComputePool
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Delivery
+
+RECORDS_AT_ONCE_MAX = 1_000
+"""Records of a batch that is decoded on the loop: as many as a native producer puts into one."""
+BYTES_AT_ONCE_MAX = 256 << 10
+"""Bytes of such a batch: twice what a native producer puts into one."""
+PLAIN_BYTES_AT_ONCE_MAX = 64 << 10
+"""What may come out of a compressed batch on the loop."""
+BYTES_PER_STEP = 1024
+"""Copying so many costs at most as much as one record."""
+STEPS_PER_TICK_MAX = 1_500
+"""Records, headers and copies on the loop in one tick: 4 ms at most."""
+SHORT_STEPS_MAX = 70
+TINY_BYTES_MAX = 512
+"""What costs no more steps, or has no more bytes, is not charged: a consumer lets others run after
+so many messages."""
+PART_MESSAGES = 1_000
+PART_BYTES = 1 << 20
+"""Of a long batch, messages of so much in all are made at a time, and one at least: each is copied
+in one go, which lets no other thread run meanwhile."""
+
+
+class _Origin(TypedDict):
+    """Where a delivery comes from."""
+
+    topic: str
+    partition: int
+    link: object | None
+
+
+class _TakesLong(Exception):
+    """The allowance of the tick is used up."""
+
+
+class _Dropped(Exception):
+    """Nobody wants the rest of a batch."""
+
+
+class MessageDecoder:
+    """For all consumers of one client."""
+
+    def __init__(self, long_calls: ComputePool, supervisor: Supervisor) -> None:
+        """Args: long_calls: one call at a time; its costs are `STEPS_PER_TICK_MAX` a tick."""
+        self._long_calls = long_calls
+        self._supervisor = supervisor
+
+    def decode_at_once(
+        self, delivery: Delivery, *, topic: str, partition: int, link: object | None
+    ) -> list[Message] | None:
+        """Return the messages of a short batch; None: it takes too long for the loop.
+
+        Raises:
+            Unreadable: the batch is damaged.
+        """
+        data = delivery.data
+        size_max, size = OUTPUT_SIZE_MAX, len(data)
+        if size > TINY_BYTES_MAX or (size >= BATCH_OVERHEAD and data[FLAGS_AT] & CODEC_MASK):
+            count = read_record_count(data)
+            if count > RECORDS_AT_ONCE_MAX or size > BYTES_AT_ONCE_MAX:
+                return None
+            if data[FLAGS_AT] & CODEC_MASK:
+                size_max = size = PLAIN_BYTES_AT_ONCE_MAX
+            # Further records and headers are charged when they are come to.
+            cost = min(max(count, 0), STEPS_PER_PAUSE) + size // BYTES_PER_STEP
+            if cost > SHORT_STEPS_MAX and not self._long_calls.fits_in_tick(cost):
+                return None
+            if count > STEPS_PER_PAUSE and _steps_guessed(data, count) > STEPS_PER_TICK_MAX:
+                return None
+        try:
+            return decode(
+                delivery,
+                topic=topic,
+                partition=partition,
+                link=link,
+                size_max=size_max,
+                pause=self._charge,
+            )
+        except (DecompressedTooLarge, _TakesLong):
+            return None
+
+    async def decode_parts(
+        self, delivery: Delivery, *, topic: str, partition: int, link: object | None
+    ) -> AsyncGenerator[list[Message], None]:
+        """Yield the messages of a long batch, some at a time; close it when leaving early.
+
+        Raises:
+            Unreadable: the batch is damaged; nothing was yielded.
+            AlreadyClosed: the client is closing.
+        """
+        calls = self._long_calls
+        batch = _LongBatch(
+            delivery, topic=topic, partition=partition, link=link, yield_gil=calls.yield_gil
+        )
+        try:
+            await calls.run(batch.open)
+            while part := await calls.run(batch.read_part):
+                yield part
+        except PoolClosed:
+            raise AlreadyClosed(f"the client of {topic}-{partition} is closed") from None
+        finally:
+            batch.is_dropped = True
+            with suppress(PoolClosed):  # the memory is then collected with the client
+                await calls.run(batch.close)
+
+    async def decode(
+        self, delivery: Delivery, *, topic: str, partition: int, link: object | None
+    ) -> list[Message]:
+        """Return all messages of a batch, wherever they are decoded; as the two above."""
+        found = self.decode_at_once(delivery, topic=topic, partition=partition, link=link)
+        if found is not None:
+            return found
+        parts = self.decode_parts(delivery, topic=topic, partition=partition, link=link)
+        return [message async for part in parts for message in part]
+
+    def begin(
+        self,
+        delivery: Delivery,
+        *,
+        topic: str,
+        partition: int,
+        link: object | None,
+        changed: Callable[[], None],
+    ) -> "LongDecoding":
+        """Begin to decode a long batch.
+
+        Args:
+            delivery: one entry.
+            topic: its short name.
+            partition: which of the topic.
+            link: what the delivery came by.
+            changed: called whenever `LongDecoding.take` has something else to say.
+        """
+        parts = self.decode_parts(delivery, topic=topic, partition=partition, link=link)
+        what = f"decode {delivery.position} of {topic}-{partition}"
+        return LongDecoding(parts, changed, lambda work: self._supervisor.spawn(work, what))
+
+    def close(self) -> None:
+        """Accept no more; what is being decoded ends at once."""
+        self._long_calls.close()
+
+    def _charge(self) -> None:
+        if not self._long_calls.fits_in_tick(STEPS_PER_PAUSE):
+            raise _TakesLong
+
+
+class LongDecoding:
+    """A long batch on its way from the thread to one consumer; a part waits until it is taken."""
+
+    def __init__(
+        self,
+        parts: AsyncGenerator[list[Message], None],
+        changed: Callable[[], None],
+        spawn: Callable[[Coroutine[None, None, None]], "asyncio.Task[None]"],
+    ) -> None:
+        self._parts = parts
+        self._changed = changed
+        self._part: list[Message] | None = None
+        self._taken = Signal()
+        self._error: Unreadable | None = None
+        self._is_over = False
+        self._task = spawn(self._run())
+
+    def take(self) -> list[Message] | None:
+        """Return the next messages, none at the end; None: they are being decoded.
+
+        Raises:
+            Unreadable: the batch is damaged; it has no messages.
+        """
+        if self._error is not None:
+            raise self._error
+        part, self._part = self._part, None
+        if part is not None:
+            self._taken.notify()
+            return part
+        return [] if self._is_over else None
+
+    def drop(self) -> None:
+        """Let go; what is being decoded ends soon."""
+        self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            async with aclosing(self._parts) as parts:
+                async for part in parts:
+                    while self._part is not None:
+                        await self._taken.wait()
+                    self._part = part
+                    self._changed()
+        except Unreadable as error:
+            self._error = error
+        except AlreadyClosed:
+            pass  # whoever waits for more is closed as well
+        self._is_over = True
+        self._changed()
+
+
+class _LongBatch:
+    """A batch in the thread; calls come one after the other.
+
+    Attributes:
+        is_dropped: nobody wants more of it; may be set by others at any time.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        *,
+        topic: str,
+        partition: int,
+        link: object | None,
+        yield_gil: Pause,
+    ) -> None:
+        self.is_dropped = False
+        self._delivery = delivery
+        self._topic = topic
+        self._partition = partition
+        self._link = link
+        self._give_way = yield_gil
+        self._body: Buffer = b""
+        self._messages: Iterator[Message] = iter(())
+
+    def open(self) -> None:
+        """Decompress the batch and look at all of it that is meant. Raises Unreadable."""
+        delivery = self._delivery
+        origin = _Origin(topic=self._topic, partition=self._partition, link=self._link)
+        try:
+            header = read_header(delivery.data)
+            body = self._body = open_body(delivery.data, header, pause=self._pause)
+            for _, fields in wanted_fields(delivery, body, header.record_count, self._pause):
+                check_rest(body, fields, self._pause)
+        except BatchError as error:
+            raise unreadable(delivery, error, **origin) from error
+        self._messages = iterate_messages(delivery, header, body, **origin, pause=self._pause)
+
+    def read_part(self) -> list[Message]:
+        """Return the next messages; none: it is at its end."""
+        found: list[Message] = []
+        size = 0
+        for message in islice(self._messages, PART_MESSAGES):
+            found.append(message)
+            size += len(message.value or b"") + len(message.key or b"")
+            if size >= PART_BYTES:
+                break
+        return found
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._messages = iter(())
+        release(self._body)
+
+    def _pause(self) -> None:
+        if self.is_dropped:
+            raise _Dropped
+        self._give_way()
+
+
+def _steps_guessed(data: Buffer, count: int) -> int:
+    """Return how many steps a batch takes if its records have as many headers as the first.
+
+    It only spares a try on the loop that would be in vain; what is compressed is tried.
+    """
+    if data[FLAGS_AT] & CODEC_MASK:
+        return count
+    body = memoryview(data)[BATCH_OVERHEAD:]
+    try:
+        fields = next(iterate_fields(body, 1))
+        header_count, _ = read_varint(body, headers_start(body, fields))
+    except BatchError:
+        return count
+    return count * (1 + header_count)

@@ -1,0 +1,212 @@
+"""Producer: sends messages to a topic.
+
+Rule: a send that returns is as durable as the server promises; messages of one partition, sent one
+after the other by one program, are stored in that order.
+Must not know: how a batch travels.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from kledger.native.broker import TopicInfo
+from kledger.native.client.close_once import CloseOnce, ClosesOnExit
+from kledger.native.client.message_codec import OutgoingMessage, copied_message, outgoing_message
+from kledger.native.client.partition_producer import PartitionProducer, Pending, fail
+from kledger.native.client.partition_set import close_all, open_all
+from kledger.native.client.partition_watch import watch_partitions
+from kledger.native.client.partitioner import StickyPartitioner
+from kledger.native.client.send_window_state import SendWindow
+from kledger.native.client.services import ClientServices
+from kledger.native.errors import AlreadyClosed, Full, KledgerError
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+
+
+class Producer(ClosesOnExit):
+    """Made by `Client.create_producer`; also an asynchronous context manager."""
+
+    def __init__(
+        self,
+        services: ClientServices,
+        topic: TopicInfo,
+        *,
+        producer_name: str | None,
+        batching: bool,
+        max_pending: int,
+        on_closed: Callable[["Producer"], None],
+    ) -> None:
+        """Args: closed: told when this one is."""
+        self._services = services
+        self._topic = topic.name
+        self._name = producer_name
+        self._is_batching = batching
+        self._closing = CloseOnce(services.supervisor, f"producer of {topic.name}")
+        self._failure: KledgerError | None = None
+        self._on_closed = on_closed
+        self._window: SendWindow[Pending] = SendWindow(max_pending)
+        first = services.entropy.below(topic.partition_count)
+        self._partitioner = StickyPartitioner(topic.partition_count, first=first)
+        self._partitions = [self._partition(each) for each in range(topic.partition_count)]
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._topic
+
+    @property
+    def producer_name(self) -> str | None:
+        """What it was called."""
+        return self._name
+
+    async def open(self) -> None:
+        """Connect to all partitions; only for `Client`."""
+        await open_all(self._partitions)
+        self._watch = self._services.supervisor.spawn(
+            watch_partitions(
+                self._services, self._topic, len(self._partitions), self._add_partitions
+            ),
+            f"partitions of {self._topic}",
+        )
+
+    async def send(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after_ms: int | None = None,
+        sequence_id: int | None = None,
+    ) -> MessageId:
+        """Send one message; return its id, with its `offset`, when it is durable.
+
+        When the caller is cancelled, the message may have been sent or not.
+
+        Args:
+            value: None makes a tombstone.
+            key: decides the partition, as with Kafka; text is stored as UTF-8.
+            properties: become headers.
+            event_timestamp: when it happened, in ms; the record's timestamp in place of now.
+            deliver_at: shared subscriptions hand it out at this time in ms, not earlier.
+            deliver_after_ms: the same, counted from now.
+            sequence_id: a number of the producer's own, for those who read it.
+
+        Raises:
+            InvalidArgument: something cannot be, or the server refuses the message.
+            TopicTerminated: nothing can be added any more.
+            Unavailable: the server cannot be reached, or cannot write.
+            AlreadyClosed: the producer was closed.
+        """
+        message = outgoing_message(
+            value, key=key, properties=properties, event_timestamp=event_timestamp,
+            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
+            producer_name=self._name, now_ms=self._services.clock.now_ms(),
+        )  # fmt: skip
+        pending = self._pending(message)
+        if self._window.enter(pending, message.size):
+            self._admit(pending)
+        return await pending.outcome
+
+    def send_nowait(
+        self,
+        value: bytes | None,
+        *,
+        key: bytes | str | None = None,
+        properties: Mapping[str, str] | None = None,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after_ms: int | None = None,
+        sequence_id: int | None = None,
+    ) -> "asyncio.Future[MessageId]":
+        """Send one message behind all that were sent before; return at once.
+
+        Returns:
+            What becomes of it. Cancelled before the message has left, it is not sent.
+
+        Raises:
+            Full: `max_pending` messages are under way, or 64 MiB; nothing was sent.
+            InvalidArgument, AlreadyClosed, KledgerError: as `send`, of what is known at once.
+        """
+        message = outgoing_message(
+            value, key=key, properties=properties, event_timestamp=event_timestamp,
+            deliver_at=deliver_at, deliver_after_ms=deliver_after_ms, sequence_id=sequence_id,
+            producer_name=self._name, now_ms=self._services.clock.now_ms(),
+        )  # fmt: skip
+        pending = self._pending(message)
+        if not self._window.try_enter(message.size):
+            raise Full(f"producer of {self._topic} has {self._window} under way")
+        self._admit(pending)
+        return pending.outcome
+
+    async def send_again(self, message: Message, properties: Mapping[str, str]) -> MessageId:
+        """Send a message that was received elsewhere, with more properties."""
+        again = copied_message(message, properties, now_ms=self._services.clock.now_ms())
+        pending = self._pending(again)
+        if self._window.enter(pending, again.size):
+            self._admit(pending)
+        return await pending.outcome
+
+    async def flush(self) -> None:
+        """Return when every send that has begun has ended; how, its caller hears."""
+        unfinished = [each.outcome for each in self._window.waiting if not each.outcome.done()]
+        for partition in self._partitions:
+            unfinished += partition.unfinished
+        if unfinished:
+            await asyncio.wait(unfinished)
+
+    def fail(self, error: KledgerError) -> None:
+        """There is no way on: sending raises this."""
+        self._failure = error
+        fail(self._window.waiting, error)
+        for partition in self._partitions:
+            partition.fail(error)
+
+    async def close(self) -> None:
+        """Flush and let go; may be repeated."""
+        await self._closing.run(self._close)
+
+    async def _close(self) -> None:
+        try:
+            await self.flush()
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+            fail(self._window.waiting, AlreadyClosed(f"producer of {self._topic} is closed"))
+            try:
+                await close_all(self._partitions)
+            finally:
+                self._on_closed(self)
+
+    def _pending(self, message: OutgoingMessage) -> Pending:
+        if self._closing.has_begun:
+            raise AlreadyClosed(f"producer of {self._topic} is closed")
+        if self._failure is not None:
+            raise self._failure
+        return Pending(message, asyncio.get_running_loop().create_future())
+
+    def _admit(self, pending: Pending) -> None:
+        self._partitions[self._partitioner.choose(pending.message.key)].add(pending)
+
+    def _on_finished(self, pending: Sequence[Pending]) -> None:
+        size = sum(each.message.size for each in pending)
+        for admitted in self._window.leave(len(pending), size):
+            self._admit(admitted)
+
+    def _partition(self, index: int) -> PartitionProducer:
+        return PartitionProducer(
+            self._services,
+            self._topic,
+            index,
+            name=self._name or "",
+            is_batching=self._is_batching,
+            on_finished=self._on_finished,
+            on_batch_taken=self._partitioner.note_batch_taken,
+        )
+
+    async def _add_partitions(self, new: range) -> None:
+        added = [self._partition(each) for each in new]
+        await open_all(added)
+        self._partitions += added
+        self._partitioner.set_partition_count(len(self._partitions))

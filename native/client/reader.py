@@ -1,0 +1,100 @@
+"""Reader: reads a topic from a place on, without a subscription that others see.
+
+Rule: nothing is acknowledged and nothing is kept: the place is in this process, and what was read
+is done with.
+Must not know: how messages come.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self
+
+from kledger.native.broker import EARLIEST, LATEST, Broker, RecordPosition, SeekTarget
+from kledger.native.client.close_once import ClosesOnExit
+from kledger.native.client.consumer import Consumer
+from kledger.native.client.partition_consumer import PartitionConsumer
+from kledger.native.client.services import ClientServices
+from kledger.native.client.subscribe_options import target_of
+from kledger.native.message import Message
+from kledger.native.message_id import MessageId
+
+
+class Reader(ClosesOnExit):
+    """Made by `Client.create_reader`; also an asynchronous context manager and iterator."""
+
+    def __init__(self, services: ClientServices, consumer: Consumer) -> None:
+        """Args: consumer: an exclusive one whose place nobody keeps."""
+        self._broker = services.broker
+        self._consumer = consumer
+
+    @property
+    def topic(self) -> str:
+        """The short name of the topic."""
+        return self._consumer.topic
+
+    async def read_next(self, *, timeout_ms: int | None = None) -> Message:
+        """Return the next message, as soon as there is one.
+
+        Raises:
+            Timeout: there was none within the time.
+            AlreadyClosed: the reader is closed, also while this call waits.
+        """
+        return await self._consumer.receive(timeout_ms=timeout_ms)
+
+    async def has_message_available(self) -> bool:
+        """Whether `read_next` would return without waiting for a producer."""
+        if self._consumer.queued:
+            return True
+        for partition in self._consumer.partitions:
+            if await self._is_behind(partition):
+                return True
+        return False
+
+    async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
+        """Go on elsewhere; what is meant by the arguments, `Consumer.seek` says."""
+        if target_of(to) == LATEST:
+            partitions = [each.partition for each in self._consumer.partitions]
+            starts = await latest_positions(self._broker, self.topic, partitions)
+            await self._consumer.restart_at(starts, inclusive=False)
+        else:
+            await self._consumer.seek(to, inclusive=inclusive)
+
+    async def close(self) -> None:
+        """Let go; may be repeated."""
+        await self._consumer.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """Read the next message; closing the reader ends the iteration."""
+        return await anext(self._consumer)
+
+    async def _is_behind(self, partition: PartitionConsumer) -> bool:
+        start, is_inclusive = partition.start
+        last = (await self._broker.last_record(self.topic, partition.partition)).record_position
+        if last.position.entry_id < 0:
+            return False
+        if isinstance(start, RecordPosition):
+            if start.batch_index < 0:
+                start = start._replace(batch_index=last.batch_index)
+            return last > start or (is_inclusive and last == start)
+        if start == EARLIEST:
+            return True
+        # A time of which nothing has been read yet: the server knows what is there.
+        return bool(await self._broker.peek(self.topic, self._consumer.subscription, 1))
+
+
+async def latest_positions(
+    broker: Broker, topic: str, partitions: Sequence[int]
+) -> dict[int, SeekTarget]:
+    """Return the newest record of each partition, to begin behind it.
+
+    So a reader knows where it stands before it has read anything. Where there is nothing yet, that
+    is the beginning.
+    """
+    records = await asyncio.gather(*(broker.last_record(topic, each) for each in partitions))
+    return {
+        partition: record.record_position if record.offset >= 0 else EARLIEST
+        for partition, record in zip(partitions, records, strict=True)
+    }

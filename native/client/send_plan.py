@@ -1,0 +1,45 @@
+"""Which of the messages that wait for a partition are sent next.
+
+Rule: messages leave in their order. Those that may share a batch do, up to the limits; what must be
+alone goes beside others of its kind, each in a batch of its own.
+Must not know: futures, links, time.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kledger.native.client.message_codec import OutgoingMessage
+
+BATCH_COUNT_MAX = 1_000
+BATCH_BYTES_MAX = 128 << 10
+SINGLES_MAX = 100
+"""Batches of one message that are under way at once."""
+
+
+class SendBatchPlan(NamedTuple):
+    """The next so many messages: in one batch, or one batch each."""
+
+    message_count: int
+    is_together: bool
+
+
+def plan_send(waiting: Iterable[OutgoingMessage], *, is_batching: bool) -> SendBatchPlan:
+    """Return what leaves next; nothing only if nothing waits.
+
+    A message that is larger than a batch should be has one for itself.
+    """
+    count = size = 0
+    is_together = False
+    for message in waiting:
+        may_join = is_batching and not message.is_alone
+        if count == 0:
+            is_together = may_join
+        elif may_join != is_together:
+            break
+        size += message.size
+        if is_together and (count == BATCH_COUNT_MAX or (count and size > BATCH_BYTES_MAX)):
+            break
+        if not is_together and count == SINGLES_MAX:
+            break
+        count += 1
+    return SendBatchPlan(count, is_together)

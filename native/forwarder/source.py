@@ -1,0 +1,196 @@
+"""Where a forwarder reads: a cursor at hand, or a consumer of a server.
+
+Rule: both keep the place in the source's log; what was handed out before a rewind, or before
+anybody else set the place, is outdated.
+Must not know: where entries go.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kledger.batches.header import read_record_count
+from kledger.ledger import AlreadyMarkDeleted, Cursor, LedgerError
+from kledger.native.broker import Broker, ConsumerLink, ConsumerRequest
+from kledger.native.errors import ConsumerBusy, KledgerError, SubscriptionFenced, Unavailable
+from kledger.native.forwarder.forwarder_state import SourceEntry
+from kledger.runtime.signal import Signal
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery
+
+PERMITS_MAX = 2_000
+"""How many records may be on their way, or wait to be read."""
+PERMITS_FIRST = 100
+"""As many while it is not known how large they are."""
+QUEUE_BYTES_MAX = 16 << 20
+"""How much data may be on its way, or wait to be read, as far as records are alike."""
+
+
+class CursorSource:
+    """A cursor of a managed ledger whose entries are batches."""
+
+    def __init__(self, cursor: Cursor) -> None:
+        self._cursor = cursor
+
+    def is_outdated(self, number: int) -> bool:
+        """Tell whether the cursor was set since."""
+        return self._cursor.revision.is_outdated(number)
+
+    async def rewind(self) -> int:
+        """Read on behind the mark-delete position. Raises ResetInProgress."""
+        await self._cursor.rewind()
+        return self._cursor.revision.number
+
+    async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
+        """Return what comes next."""
+        entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
+        return [
+            self._unacknowledged_part(
+                SourceEntry(each.position, each.data, ALL, read_record_count(each.data))
+            )
+            for each in entries
+        ]
+
+    async def mark_delete(self, entry: SourceEntry, number: int) -> None:
+        """Acknowledge everything up to an entry."""
+        with suppress(AlreadyMarkDeleted):
+            await self._cursor.mark_delete(entry.position, revision=number)
+
+    async def close(self) -> None:
+        """Close the cursor."""
+        with suppress(LedgerError):  # what was acknowledged is durable; nothing else is kept
+            await self._cursor.close()
+
+    def _unacknowledged_part(self, entry: SourceEntry) -> SourceEntry:
+        indexes = self._cursor.batch_indexes(entry.position)
+        if indexes is None:
+            return entry
+        return entry._replace(records=sum(1 << index for index in indexes))
+
+
+class LinkSource:
+    """The only consumer of a subscription. To rewind it is to join again.
+
+    A link that has ended because the server set the subscription makes outdated what came through
+    it; one that has ended for another reason only fails.
+    """
+
+    def __init__(
+        self, broker: Broker, request: ConsumerRequest, *, permits_max: int = PERMITS_MAX
+    ) -> None:
+        self._broker = broker
+        self._request = request
+        self._permits_max = permits_max
+        self._permits = 0  # given, and not read
+        self._number = 0
+        self._link: ConsumerLink | None = None
+        self._is_joined = False
+        self._failure: KledgerError | None = None
+        self._queue: deque[SourceEntry] = deque()
+        self._signal = Signal()
+
+    def is_outdated(self, number: int) -> bool:
+        """Tell whether the subscription was set since."""
+        return number != self._number
+
+    async def rewind(self) -> int:
+        """Join the subscription again: what is owed comes from its beginning.
+
+        Raises:
+            ConsumerBusy: somebody else is its consumer; only said when joining for the first time,
+                as the server may take its time to notice that our last link is gone.
+        """
+        self._forget()
+        await self._leave()
+        number = self._number
+
+        def deliver(deliveries: Sequence[Delivery]) -> None:
+            if number == self._number:
+                self._queue += map(_entry_of, deliveries)
+                self._signal.notify()
+
+        def on_ended(error: KledgerError | None) -> None:
+            if number == self._number:
+                self._on_link_ended(error)
+
+        try:
+            link = await self._broker.open_consumer(
+                self._request, deliver=deliver, on_ended=on_ended
+            )
+        except ConsumerBusy as error:
+            if not self._is_joined:
+                raise
+            raise Unavailable(str(error)) from error
+        self._is_joined = True
+        self._link = link
+        self._permits = 0
+        self._permit(PERMITS_FIRST)
+        return number
+
+    async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
+        """Return what has come, at least one entry; none when the subscription was set."""
+        number = self._number
+        while not self._queue:
+            version = self._signal.version
+            if self._failure is not None:
+                raise self._failure
+            await self._signal.wait_beyond(version)
+            if number != self._number:
+                return []
+        entries = [self._queue.popleft()]
+        bytes_left = bytes_max - len(entries[0].data)
+        while self._queue and len(entries) < count and len(self._queue[0].data) <= bytes_left:
+            entries.append(self._queue.popleft())
+            bytes_left -= len(entries[-1].data)
+        records = sum(map(_record_count, entries))
+        size = sum(len(entry.data) for entry in entries)
+        self._permits -= records
+        self._permit(QUEUE_BYTES_MAX * records // max(size, 1))
+        return entries
+
+    async def mark_delete(self, entry: SourceEntry, number: int) -> None:
+        """Acknowledge everything up to an entry."""
+        if self.is_outdated(number):
+            return
+        if self._link is None or self._failure is not None:
+            raise self._failure or Unavailable("the consumer has no link")
+        await self._link.acknowledge_upto(Acknowledgement(entry.position, ALL, entry.batch_size))
+
+    async def close(self) -> None:
+        """Leave the subscription; it stays."""
+        self._forget()
+        await self._leave()
+
+    def _permit(self, count: int) -> None:
+        """Let so many records be on their way, within the limits."""
+        count = max(1, min(count, self._permits_max)) - self._permits
+        if count > 0 and self._link is not None:
+            self._permits += count
+            self._link.add_permits(count)
+
+    def _forget(self) -> None:
+        self._number += 1
+        self._failure = None
+        self._queue.clear()
+
+    def _on_link_ended(self, error: KledgerError | None) -> None:
+        if error is None or isinstance(error, SubscriptionFenced):
+            self._forget()
+        else:
+            self._failure = error
+        self._signal.notify()
+
+    async def _leave(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            with suppress(KledgerError):  # it may have ended by itself
+                await link.close()
+
+
+def _entry_of(delivery: Delivery) -> SourceEntry:
+    size = read_record_count(delivery.data)
+    return SourceEntry(delivery.position, delivery.data, delivery.records, size)
+
+
+def _record_count(entry: SourceEntry) -> int:
+    every_record = (1 << entry.batch_size) - 1
+    return (entry.records & every_record).bit_count()

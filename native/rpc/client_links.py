@@ -1,0 +1,342 @@
+"""Links of producers and consumers to a server in another process, on the client's side.
+
+Rule: a link is one stream. What is sent is queued and written as fast as the server takes it, many
+in one message. When the stream ends, whoever still waits for an answer hears Unavailable, for
+nobody knows what the server did; then `on_ended` is called, unless it was the client that closed.
+After a reset, of which the server's last message tells, acknowledgements mean nothing and return.
+Nothing that was handed out before a redelivery of everything, or before a reset that this client
+has asked for, is delivered after it.
+Must not know: how a lost connection comes back, and who opens the next link.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+import grpc.aio
+
+from kledger.ledger import Buffer
+from kledger.native.broker import ConsumerRequest, OnEnded, SendReceipt
+from kledger.native.errors import (
+    AlreadyClosed,
+    InvalidArgument,
+    KledgerError,
+    SubscriptionFenced,
+    Unavailable,
+)
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc.connection import RpcConnection, is_own_task_cancelled
+from kledger.native.rpc.errors import error_of
+from kledger.native.rpc.outbox import ITEM_BYTES, Outbox
+from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL
+from kledger.native.rpc.values import (
+    acknowledgement_to,
+    consumer_to,
+    delivery_from,
+    position_from,
+    record_mask_to,
+)
+from kledger.subscriptions.model import Acknowledgement, Deliver, RecordMask, SubscriptionType
+
+logger = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_MS = 5_000
+"""How long the server may take to end a link that was closed; then it is cut."""
+MESSAGE_OVERHEAD_BYTES = 1024
+"""What a message adds to one batch, at most."""
+
+SINGLE_ACTIVE_TYPES = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
+"""Of these, some records do not come again without all that are behind them."""
+
+Item = TypeVar("Item")
+Response = TypeVar("Response")
+
+
+class RpcLink(ABC, Generic[Item, Response]):
+    """One stream; open() it once."""
+
+    call_name = ""
+
+    def __init__(
+        self, connection: RpcConnection, on_ended: OnEnded, links: "set[RpcLink[Any, Any]]"
+    ) -> None:
+        """Args: links: this one stands among them while it is open, or being opened."""
+        self._connection = connection
+        self._on_ended = on_ended
+        self._links = links
+        self._outbox: Outbox[Item] = Outbox(MESSAGE_BYTES_GOAL)
+        self._pending: dict[int, asyncio.Future[Response]] = {}
+        self._number = 0
+        self._call: Any = None
+        self._reading: asyncio.Task[None] | None = None
+        self._is_closing = False
+        self._end: KledgerError | None = None
+        self._was_reset = False
+
+    @abstractmethod
+    def _request(self, items: Sequence[Item]) -> Any:
+        """Put items into one message."""
+
+    @abstractmethod
+    def _received(self, response: Any) -> None:
+        """Take what the server says."""
+
+    async def open(self, request: Any) -> None:
+        """Send the first message and wait until the server has opened the link.
+
+        Raises:
+            KledgerError: it has not.
+        """
+        self._links.add(self)
+        try:
+            await self._open(request)
+        except BaseException:
+            self._links.discard(self)
+            raise
+
+    async def _open(self, request: Any) -> None:
+        clock, timers = self._connection.clock, self._connection.timers
+        timeout_ms = self._connection.operation_timeout_ms
+        deadline_ms = clock.monotonic_ms() + timeout_ms
+        await self._connection.ready()
+        self._call = call = self._connection.stream(self.call_name)
+        timer = timers.call_at(deadline_ms, call.cancel)
+        try:
+            await call.write(request)
+            response = await call.read()
+        except grpc.aio.AioRpcError as error:
+            raise self._connection.explain(error) from None
+        except asyncio.CancelledError:
+            if is_own_task_cancelled():
+                call.cancel()
+                raise
+            if timer.is_pending:
+                raise self._connection.closed() from None
+            raise Unavailable(f"not open within {timeout_ms} ms") from None
+        finally:
+            timer.cancel()
+        if response is grpc.aio.EOF:
+            raise Unavailable("the server let go before the link was open")
+        if self._was_reset:
+            call.cancel()
+            raise SubscriptionFenced("the position was set while the consumer was being opened")
+        supervisor = self._connection.supervisor
+        writing = supervisor.spawn(self._write(), "native link")
+        self._reading = supervisor.spawn(self._read(writing), "native link")
+
+    async def close(self) -> None:
+        """Let go; what was sent is answered first. May be repeated."""
+        self._is_closing = True
+        self._outbox.finish()
+        reading = self._reading
+        if reading is None or reading.done():
+            return
+        timer = self._connection.timers.call_after(CLOSE_TIMEOUT_MS, self._call.cancel)
+        try:
+            await asyncio.wait([reading])
+        finally:
+            timer.cancel()
+
+    def _new_request(self) -> tuple[int, "asyncio.Future[Response]"]:
+        """Return a number for a request and what waits for its answer.
+
+        Raises:
+            AlreadyClosed: the link was closed.
+            Unavailable: it has ended.
+        """
+        if self._is_closing:
+            raise AlreadyClosed("the link is closed")
+        if self._end is not None:
+            raise Unavailable(str(self._end))
+        self._number += 1
+        future = asyncio.get_running_loop().create_future()
+        self._pending[self._number] = future
+        return self._number, future
+
+    def _settle_request(self, number: int, error: pb.Error | None, answer: Response) -> None:
+        future = self._pending.pop(number, None)
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(answer)
+        else:
+            future.set_exception(error_of(error.code, error.message))
+
+    async def _write(self) -> None:
+        try:
+            while items := await self._outbox.take():
+                await self._call.write(self._request(items))
+            await self._call.done_writing()
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            pass  # whoever reads hears why
+
+    async def _read(self, writing: "asyncio.Task[None]") -> None:
+        error: KledgerError | None = KledgerError("the client failed; its log says why")
+        try:
+            while (response := await self._call.read()) is not grpc.aio.EOF:
+                self._received(response)
+                if response.HasField("end"):
+                    error = _error_of_end(response.end)
+                    self._was_reset = error is None
+                    break
+            else:
+                error = None
+        except grpc.aio.AioRpcError as failure:
+            error = self._connection.explain(failure)
+        except asyncio.CancelledError:
+            if is_own_task_cancelled():
+                raise
+            error = Unavailable("the link was cut")
+        finally:
+            writing.cancel()
+            self._call.cancel()
+            self._finish(error)
+
+    def _finish(self, error: KledgerError | None) -> None:
+        """Tell everybody that the link is at its end; only once."""
+        if self._end is not None:
+            return
+        self._end = Unavailable(str(error or "the server let go of the link"))
+        self._links.discard(self)
+        self._outbox.finish()
+        pending, self._pending = self._pending, {}
+        for future in pending.values():
+            if not future.done():
+                future.set_exception(Unavailable(f"no answer: {self._end}"))
+                future.exception()  # whoever was cancelled does not come for it
+        if not self._is_closing:
+            self._on_ended(error)
+
+
+class RpcProducerLink(RpcLink[pb.Batch, SendReceipt]):
+    """`native.broker.ProducerLink` over a stream."""
+
+    call_name = "Produce"
+
+    async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
+        """Append one record batch; see `native.broker.ProducerLink`."""
+        limit = self._connection.message_bytes_max
+        if len(batch) + MESSAGE_OVERHEAD_BYTES > limit:
+            raise InvalidArgument(f"a batch of {len(batch)} bytes, the server takes {limit}")
+        number, answer = self._new_request()
+        message = pb.Batch(number=number, data=bytes(batch), is_resent=is_resent)
+        self._outbox.put(message, len(batch))
+        return await answer
+
+    def _request(self, items: Sequence[pb.Batch]) -> pb.ProduceRequest:
+        return pb.ProduceRequest(batches=items)
+
+    def _received(self, response: pb.ProduceResponse) -> None:
+        for each in response.receipts:
+            self._settle_request(
+                each.number,
+                each.error if each.HasField("error") else None,
+                SendReceipt(position_from(each.position), each.base_offset),
+            )
+
+
+class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
+    """`native.broker.ConsumerLink` over a stream."""
+
+    call_name = "Consume"
+
+    def __init__(
+        self,
+        connection: RpcConnection,
+        on_ended: OnEnded,
+        links: "set[RpcLink[Any, Any]]",
+        request: ConsumerRequest,
+        deliver: Deliver,
+    ) -> None:
+        super().__init__(connection, on_ended, links)
+        self.request = request
+        self._deliver = deliver
+        self._epoch = 0
+
+    def add_permits(self, count: int) -> None:
+        """Allow that many more records to be delivered."""
+        self._outbox.put(pb.ConsumerCall(permits=count))
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records one by one; see `native.broker.ConsumerLink`."""
+        await self._acknowledge(acknowledgements, is_cumulative=False)
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and those records of it."""
+        await self._acknowledge((acknowledgement,), is_cumulative=True)
+
+    def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
+        """Let records come again; see `native.broker.ConsumerLink`.
+
+        Where that is all of them, what was handed out before belongs to an older epoch.
+        """
+        brings_all = masks is None or (masks and self.request.type in SINGLE_ACTIVE_TYPES)
+        if brings_all:  # some of them in a shared subscription leave alone what is on its way
+            self._epoch += 1
+        request = pb.Redeliver(
+            is_all=masks is None,
+            masks=map(record_mask_to, masks or ()),
+            consumer_epoch=self._epoch,
+        )
+        size = ITEM_BYTES * len(request.masks)
+        self._outbox.put(pb.ConsumerCall(redeliver=request), size)
+
+    def end_by_reset(self) -> None:
+        """Be at the end because this client has set the position, as the server will say, too."""
+        self._was_reset = True
+        if self._reading is not None:  # else it is being opened, and `open` raises
+            self._finish(None)
+            self._call.cancel()
+
+    async def _acknowledge(
+        self, acknowledgements: Sequence[Acknowledgement], *, is_cumulative: bool
+    ) -> None:
+        try:
+            number, answer = self._new_request()
+            request = pb.Acknowledge(
+                request=number,
+                is_cumulative=is_cumulative,
+                acknowledgements=[acknowledgement_to(each) for each in acknowledgements],
+            )
+            size = ITEM_BYTES * len(acknowledgements)
+            self._outbox.put(pb.ConsumerCall(acknowledge=request), size)
+            await answer
+        except Unavailable:
+            if not self._was_reset:
+                raise
+
+    def _request(self, items: Sequence[pb.ConsumerCall]) -> pb.ConsumeRequest:
+        return pb.ConsumeRequest(calls=items)
+
+    def _received(self, response: pb.ConsumeResponse) -> None:
+        for each in response.receipts:
+            self._settle_request(each.request, each.error if each.HasField("error") else None, None)
+        if response.deliveries and not self._is_closing and self._end is None:
+            self._take(response.deliveries)
+
+    def _take(self, deliveries: Sequence[pb.Delivery]) -> None:
+        """Hand on what is of this epoch, and give the permits of the rest anew."""
+        epoch = self._epoch
+        taken = [delivery_from(each) for each in deliveries if each.consumer_epoch == epoch]
+        if len(taken) < len(deliveries):
+            older = (delivery_from(each) for each in deliveries if each.consumer_epoch != epoch)
+            self.add_permits(sum(each.record_count for each in older))
+        if taken:
+            self._deliver(taken)
+
+
+def _error_of_end(end: pb.LinkEnd) -> KledgerError | None:
+    """Return what `on_ended` is called with."""
+    return error_of(end.error.code, end.error.message) if end.HasField("error") else None
+
+
+def open_producer_message(topic: str, partition: int, name: str) -> pb.ProduceRequest:
+    """Say which producer to open."""
+    return pb.ProduceRequest(open=pb.OpenProducer(topic=topic, partition=partition, name=name))
+
+
+def open_consumer_message(request: ConsumerRequest) -> pb.ConsumeRequest:
+    """Say which consumer to open."""
+    return pb.ConsumeRequest(open=consumer_to(request))

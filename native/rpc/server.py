@@ -1,0 +1,227 @@
+"""RpcServer: the listener for native clients in other processes.
+
+Rule: it serves a Broker and adds nothing to it. What a call raises leaves by the table of errors;
+a client of a version that is not spoken is refused with both sides' versions. Connections, streams
+and messages have limits; a peer that does not answer pings is gone, and its links with it.
+Must not know: what the broker is made of.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+import grpc
+import grpc.aio
+
+from kledger.native.broker import Broker
+from kledger.native.config import NativeConfig
+from kledger.native.errors import KledgerError, NotAllowed, Unavailable
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc.delivery_window_state import DeliveryTotal
+from kledger.native.rpc.errors import abort
+from kledger.native.rpc.link_stream import LinkStream, error_for_client
+from kledger.native.rpc.protocol import (
+    CALLS,
+    SERVICE,
+    VERSION_KEY,
+    VERSION_MAX,
+    VERSION_MIN,
+    Call,
+    Context,
+    agree,
+    connection_options,
+)
+from kledger.native.rpc.server_streams import ConsumerStream, ProducerStream
+from kledger.native.rpc.unary_calls import UNARY
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+
+logger = logging.getLogger(__name__)
+
+PING_INTERVAL_MIN_MS = 1_000
+"""Clients may ping as often as this without being taken for a nuisance."""
+
+
+class StreamFactory(Protocol):
+    """Makes the server's side of a stream."""
+
+    def __call__(
+        self,
+        broker: Broker,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
+        /,
+    ) -> LinkStream[Any, Any]:
+        """Make one that is not open yet."""
+        ...
+
+
+STREAMS: dict[str, StreamFactory] = {"Produce": ProducerStream, "Consume": ConsumerStream}
+
+
+class RpcServer:
+    """Serves one broker; start() it once, stop() it once."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        supervisor: Supervisor,
+        message_bytes_max: int,
+        config: NativeConfig | None = None,
+        versions: tuple[int, int] = (VERSION_MIN, VERSION_MAX),
+    ) -> None:
+        """Prepare; nothing listens yet.
+
+        Args:
+            broker: who answers.
+            supervisor: owns the tasks of streams.
+            message_bytes_max: the largest message that is taken.
+            config: limits.
+            versions: the protocol versions to speak, lowest and highest.
+        """
+        self._broker = broker
+        self._supervisor = supervisor
+        self._message_bytes_max = message_bytes_max
+        self._config = config or NativeConfig()
+        self._deliveries = DeliveryTotal(self._config.delivery_bytes_total_max)
+        self._factories: dict[str, StreamFactory] = {
+            **STREAMS,
+            "Consume": partial(ConsumerStream, total=self._deliveries),
+        }
+        self._versions = versions
+        self._server: Any = None
+        self._streams: set[LinkStream[Any, Any]] = set()
+        self._stream_ended = Signal()
+
+    @property
+    def stream_count(self) -> int:
+        """How many producers and consumers are connected."""
+        return len(self._streams)
+
+    @property
+    def delivery_bytes_waiting(self) -> int:
+        """What was handed to consumers and is not on its way to their clients yet."""
+        return self._deliveries.waiting_bytes
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Accept clients; return the address.
+
+        Raises:
+            OSError: nothing can listen there.
+        """
+        config = self._config
+        server = grpc.aio.server(
+            maximum_concurrent_rpcs=config.streams_max,
+            options=(
+                *connection_options(config.keepalive_ms),
+                ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MIN_MS),
+                ("grpc.http2.max_ping_strikes", 0),
+                ("grpc.max_allowed_incoming_connections", config.max_connections),
+                ("grpc.max_receive_message_length", self._message_bytes_max),
+                # Two servers on one port would each get some of the clients.
+                ("grpc.so_reuseport", 0),
+            ),
+        )
+        handlers = {name: self._handler(name, call) for name, call in CALLS.items()}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        name = f"[{host}]" if ":" in host else host
+        try:
+            bound_port = server.add_insecure_port(f"{name}:{port}")
+        except RuntimeError:
+            raise OSError(f"cannot listen on {name}:{port}") from None
+        await server.start()
+        self._server = server
+        return host, bound_port
+
+    async def stop(self, *, grace_ms: int) -> None:
+        """Refuse what comes, end every link, wait for both; may be repeated.
+
+        Args:
+            grace_ms: calls that take longer are cut off.
+        """
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for stream in list(self._streams):
+            stream.end(Unavailable("the server is stopping"))
+        await server.stop(grace_ms / 1000)
+        while self._streams:
+            await self._stream_ended.wait()
+
+    def _handler(self, name: str, call: Call) -> Any:
+        make = (
+            grpc.stream_stream_rpc_method_handler
+            if call.is_stream
+            else grpc.unary_unary_rpc_method_handler
+        )
+        if call.is_stream:
+            behaviour = self._streaming(self._factories[name])
+        elif name == "Hello":
+            behaviour = self._answering(self._hello, is_versioned=False)
+        else:
+            serve = UNARY[name]
+            behaviour = self._answering(lambda request: serve(self._broker, request))
+        return make(
+            behaviour,
+            request_deserializer=call.request.FromString,
+            response_serializer=call.response.SerializeToString,
+        )
+
+    def _answering(
+        self, serve: Callable[[Any], Awaitable[Any]], *, is_versioned: bool = True
+    ) -> Callable[[Any, Context], Awaitable[Any]]:
+        """Return what answers one call."""
+
+        async def behaviour(request: Any, context: Context) -> Any:
+            try:
+                if is_versioned:
+                    self._check_version(context)
+                return await serve(request)
+            except KledgerError as error:
+                await abort(context, error)
+            except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+                await abort(context, error_for_client(error))
+
+        return behaviour
+
+    def _streaming(self, factory: StreamFactory) -> Callable[[Any, Context], Awaitable[None]]:
+        """Return what serves one stream."""
+
+        async def behaviour(_requests: Any, context: Context) -> None:
+            stream = factory(self._broker, context, self._supervisor, self._config)
+            self._streams.add(stream)
+            try:
+                self._check_version(context)
+                await stream.run()
+            except KledgerError as error:
+                await abort(context, error)
+            except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+                await abort(context, error_for_client(error))
+            finally:
+                self._streams.discard(stream)
+                self._stream_ended.notify()
+
+        return behaviour
+
+    def _check_version(self, context: Context) -> None:
+        """Refuse a call of another version; a client asks with Hello, but the server may change."""
+        stated = dict(context.invocation_metadata() or ()).get(VERSION_KEY, "")
+        spoken = {str(each) for each in range(self._versions[0], self._versions[1] + 1)}
+        if stated not in spoken:
+            raise NotAllowed(
+                f"the call is of protocol version {stated or 'none'}, "
+                f"the server speaks {self._versions[0]} to {self._versions[1]}"
+            )
+
+    async def _hello(self, request: pb.HelloRequest) -> pb.HelloResponse:
+        version = agree(client=(request.version_min, request.version_max), server=self._versions)
+        logger.debug("native client %.100r speaks version %d", request.client, version)
+        return pb.HelloResponse(
+            version_min=self._versions[0],
+            version_max=self._versions[1],
+            version=version,
+            message_bytes_max=self._message_bytes_max,
+        )

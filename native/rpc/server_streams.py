@@ -1,0 +1,193 @@
+"""Streams of producers and consumers, on the server's side.
+
+Rule: batches and deliveries travel as bytes that nobody looks into. A consumer's permits are the
+flow control; what waits for one that reads slowly is bounded by its delivery window. Deliveries
+carry the consumer epoch (Pulsar's PIP-84); those that wait are dropped when a newer one begins.
+Must not know: who listens, what a broker is made of.
+"""
+
+from collections.abc import Sequence
+
+from kledger.native.broker import Broker, ConsumerLink, ProducerLink
+from kledger.native.config import NativeConfig
+from kledger.native.errors import InvalidArgument, KledgerError
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.native.rpc.delivery_window_state import DeliveryTotal, DeliveryWindow
+from kledger.native.rpc.errors import message_of
+from kledger.native.rpc.link_stream import (
+    LinkStream,
+    QueuedReceipt,
+    error_for_client,
+    error_of_request,
+)
+from kledger.native.rpc.protocol import Context
+from kledger.native.rpc.values import (
+    acknowledgement_from,
+    consumer_from,
+    delivery_to,
+    position_to,
+    record_mask_from,
+)
+from kledger.runtime.tasks import Supervisor
+from kledger.subscriptions.model import Delivery
+
+PERMITS_MAX = 2**31
+"""More at once are a mistake."""
+
+
+class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
+    """Takes the batches of one producer."""
+
+    def __init__(
+        self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
+    ) -> None:
+        super().__init__(broker, context, supervisor, config.produce_bytes_max)
+
+    async def _open(self, request: pb.ProduceRequest) -> ProducerLink:
+        wanted = request.open
+        return await self._broker.open_producer(
+            wanted.topic, wanted.partition, name=wanted.name, on_ended=self.end
+        )
+
+    def _take(self, link: ProducerLink, request: pb.ProduceRequest) -> None:
+        for batch in request.batches:
+            # The broker writes offsets into it, and bytes are not for writing.
+            data = bytearray(batch.data)
+            sending = self._send(link, batch.number, data, is_resent=batch.is_resent)
+            self._start_request(sending, len(data))
+
+    def _response(self, items: Sequence[QueuedReceipt]) -> pb.ProduceResponse:
+        return pb.ProduceResponse(receipts=[item.receipt for item in items])
+
+    def _last_response(self, end: pb.LinkEnd) -> pb.ProduceResponse:
+        return pb.ProduceResponse(end=end)
+
+    async def _send(
+        self, link: ProducerLink, number: int, data: bytearray, *, is_resent: bool
+    ) -> pb.SendReceipt:
+        try:
+            receipt = await link.send(data, is_resent=is_resent)
+        except KledgerError as error:
+            return pb.SendReceipt(number=number, error=message_of(error))
+        except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+            return pb.SendReceipt(number=number, error=message_of(error_for_client(error)))
+        return pb.SendReceipt(
+            number=number,
+            position=position_to(receipt.position),
+            base_offset=receipt.base_offset,
+        )
+
+
+class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
+    """Serves one consumer."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        context: Context,
+        supervisor: Supervisor,
+        config: NativeConfig,
+        *,
+        total: DeliveryTotal | None = None,
+    ) -> None:
+        """Args: total: of all consumers of the server; None: this is the only one."""
+        super().__init__(broker, context, supervisor, config.acknowledgements_max)
+        total = total or DeliveryTotal(config.delivery_bytes_total_max)
+        self._window = DeliveryWindow(config.delivery_bytes_max, total)
+        self._epoch = 0
+
+    async def run(self) -> None:
+        """Serve the stream; what waits when it ends is gone."""
+        try:
+            await super().run()
+        finally:
+            self._window.close()
+
+    def end(self, error: KledgerError | None) -> None:
+        """End the link; after a reset, what was read before must not be delivered any more."""
+        if error is None:
+            self._drop_waiting()
+        super().end(error)
+
+    async def _open(self, request: pb.ConsumeRequest) -> ConsumerLink:
+        return await self._broker.open_consumer(
+            consumer_from(request.open), deliver=self._deliver, on_ended=self.end
+        )
+
+    def _take(self, link: ConsumerLink, request: pb.ConsumeRequest) -> None:
+        for call in request.calls:
+            match call.WhichOneof("kind"):
+                case "permits":
+                    if not 0 < call.permits <= PERMITS_MAX:
+                        raise InvalidArgument(f"expected 1 or more permits, got {call.permits}")
+                    self._window.permits += call.permits
+                    self._grant(link)
+                case "acknowledge":
+                    count = len(call.acknowledge.acknowledgements)
+                    self._start_request(self._acknowledge(link, call.acknowledge), max(1, count))
+                case "redeliver":
+                    self._redeliver(link, call.redeliver)
+                case _:
+                    raise InvalidArgument("a call that this version does not know")
+
+    def _response(self, items: Sequence[Delivery | QueuedReceipt]) -> pb.ConsumeResponse:
+        response = pb.ConsumeResponse()
+        for item in items:
+            if isinstance(item, Delivery):
+                # What waited in an older epoch was dropped when this one began.
+                response.deliveries.append(delivery_to(item, consumer_epoch=self._epoch))
+            else:
+                response.receipts.append(item.receipt)
+        return response
+
+    def _last_response(self, end: pb.LinkEnd) -> pb.ConsumeResponse:
+        return pb.ConsumeResponse(end=end)
+
+    def _written(self, link: ConsumerLink, items: Sequence[Delivery | QueuedReceipt]) -> None:
+        super()._written(link, items)
+        self._window.written(sum(len(item.data) for item in items if isinstance(item, Delivery)))
+        self._grant(link)
+
+    def _grant(self, link: ConsumerLink) -> None:
+        if count := self._window.take_grant():
+            link.add_permits(count)
+
+    def _redeliver(self, link: ConsumerLink, request: pb.Redeliver) -> None:
+        if request.consumer_epoch < self._epoch:
+            raise InvalidArgument(
+                f"consumer epoch {request.consumer_epoch}, expected at least {self._epoch}"
+            )
+        if request.consumer_epoch > self._epoch:
+            self._epoch = request.consumer_epoch
+            self._drop_waiting()
+        masks = [record_mask_from(each) for each in request.masks]
+        link.redeliver(None if request.is_all else masks)
+        self._grant(link)
+
+    def _drop_waiting(self) -> None:
+        """Forget the deliveries that are not written yet; the answers stay."""
+        for item in self._outbox.discard(lambda item: isinstance(item, Delivery)):
+            assert isinstance(item, Delivery), "an answer was dropped"
+            self._window.dropped(item.record_count, len(item.data))
+
+    def _deliver(self, deliveries: Sequence[Delivery]) -> None:
+        records = 0
+        data_bytes = 0
+        for delivery in deliveries:
+            self._outbox.put(delivery, len(delivery.data))
+            records += delivery.record_count
+            data_bytes += len(delivery.data)
+        self._window.delivered(records, data_bytes)
+
+    async def _acknowledge(
+        self, link: ConsumerLink, request: pb.Acknowledge
+    ) -> pb.AcknowledgeReceipt:
+        acknowledgements = [acknowledgement_from(each) for each in request.acknowledgements]
+        if not request.is_cumulative:
+            error = await error_of_request(link.acknowledge(acknowledgements))
+        elif len(acknowledgements) == 1:
+            error = await error_of_request(link.acknowledge_upto(acknowledgements[0]))
+        else:
+            found = len(acknowledgements)
+            error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
+        return pb.AcknowledgeReceipt(request=request.request, error=error)

@@ -1,0 +1,279 @@
+"""The values of the seam as protobuf messages, and back.
+
+Rule: one pair of functions for each value; what came from outside and cannot be is InvalidArgument.
+Must not know: calls, streams, connections.
+"""
+
+from kledger.ledger import Position
+from kledger.native.broker import (
+    EARLIEST,
+    LATEST,
+    ConsumerRequest,
+    MetricsClient,
+    PartitionStats,
+    RecordLocation,
+    RecordPosition,
+    SeekTarget,
+    SubscriptionStats,
+    TopicStats,
+)
+from kledger.native.errors import InvalidArgument
+from kledger.native.proto import kledger_native_pb2 as pb
+from kledger.subscriptions.model import ALL, Acknowledgement, Delivery, RecordMask, SubscriptionType
+
+_EDGES = {EARLIEST: pb.Target.EDGE_EARLIEST, LATEST: pb.Target.EDGE_LATEST}
+_EDGE_NAMES = {number: name for name, number in _EDGES.items()}
+
+
+def mask_to(records: int) -> bytes:
+    """Write a mask of records; see `RecordMask` in the .proto file."""
+    if records == ALL:
+        return b""
+    return records.to_bytes(records.bit_length() // 8 + 1, "little", signed=True)
+
+
+def mask_from(data: bytes) -> int:
+    """Read a mask of records."""
+    return int.from_bytes(data, "little", signed=True) if data else ALL
+
+
+def position_to(position: Position) -> pb.Position:
+    """Write a position."""
+    return pb.Position(ledger_id=position[0], entry_id=position[1])
+
+
+def position_from(message: pb.Position) -> Position:
+    """Read a position."""
+    return Position(message.ledger_id, message.entry_id)
+
+
+def record_position_to(record_position: RecordPosition) -> pb.RecordPosition:
+    """Write the place of a record."""
+    return pb.RecordPosition(
+        position=position_to(record_position.position), batch_index=record_position.batch_index
+    )
+
+
+def record_position_from(message: pb.RecordPosition) -> RecordPosition:
+    """Read the place of a record."""
+    return RecordPosition(position_from(message.position), message.batch_index)
+
+
+def location_to(record: RecordLocation) -> pb.RecordLocation:
+    """Write where a record is."""
+    return pb.RecordLocation(
+        record_position=record_position_to(record.record_position),
+        batch_size=record.batch_size,
+        offset=record.offset,
+    )
+
+
+def location_from(message: pb.RecordLocation) -> RecordLocation:
+    """Read where a record is."""
+    return RecordLocation(
+        record_position_from(message.record_position), message.batch_size, message.offset
+    )
+
+
+def target_to(target: SeekTarget) -> pb.Target:
+    """Write where to go.
+
+    Raises:
+        InvalidArgument: it is a word that is none of the two.
+    """
+    if isinstance(target, RecordPosition):
+        return pb.Target(record_position=record_position_to(target))
+    if isinstance(target, int):
+        return pb.Target(time_ms=target)
+    if target not in _EDGES:
+        raise InvalidArgument(f"expected {EARLIEST} or {LATEST}, got {target!r}")
+    return pb.Target(edge=_EDGES[target])
+
+
+def target_from(message: pb.Target) -> SeekTarget:
+    """Read where to go.
+
+    Raises:
+        InvalidArgument: it says nothing, or something that only a newer version knows.
+    """
+    match message.WhichOneof("kind"):
+        case "record_position":
+            return record_position_from(message.record_position)
+        case "time_ms":
+            return message.time_ms
+        case "edge" if message.edge in _EDGE_NAMES:
+            return _EDGE_NAMES[message.edge]
+        case _:
+            raise InvalidArgument("a target is a place, a time or an edge, got none of them")
+
+
+def record_mask_to(record_mask: RecordMask) -> pb.RecordMask:
+    """Write records of an entry."""
+    return pb.RecordMask(
+        position=position_to(record_mask.position), records=mask_to(record_mask.records)
+    )
+
+
+def record_mask_from(message: pb.RecordMask) -> RecordMask:
+    """Read records of an entry."""
+    return RecordMask(position_from(message.position), mask_from(message.records))
+
+
+def acknowledgement_to(acknowledgement: Acknowledgement) -> pb.Acknowledgement:
+    """Write an acknowledgement."""
+    return pb.Acknowledgement(
+        position=position_to(acknowledgement.position),
+        records=mask_to(acknowledgement.records),
+        batch_size=acknowledgement.batch_size,
+    )
+
+
+def acknowledgement_from(message: pb.Acknowledgement) -> Acknowledgement:
+    """Read an acknowledgement."""
+    return Acknowledgement(
+        position_from(message.position), mask_from(message.records), message.batch_size
+    )
+
+
+def delivery_to(delivery: Delivery, *, consumer_epoch: int) -> pb.Delivery:
+    """Write a delivery."""
+    return pb.Delivery(
+        consumer_epoch=consumer_epoch,
+        position=position_to(delivery.position),
+        data=bytes(delivery.data),
+        records=mask_to(delivery.records),
+        redelivery_count=delivery.redelivery_count,
+    )
+
+
+def delivery_from(message: pb.Delivery) -> Delivery:
+    """Read a delivery."""
+    return Delivery(
+        position_from(message.position),
+        message.data,
+        mask_from(message.records),
+        message.redelivery_count,
+    )
+
+
+def consumer_to(request: ConsumerRequest) -> pb.OpenConsumer:
+    """Write what a consumer wants."""
+    return pb.OpenConsumer(
+        topic=request.topic,
+        partition=request.partition,
+        subscription=request.subscription,
+        type=request.type.value,
+        start=target_to(request.start),
+        is_start_inclusive=request.is_start_inclusive,
+        is_durable=request.is_durable,
+        consumer_name=request.consumer_name,
+        priority_level=request.priority_level,
+        is_sticky=request.key_ranges is not None,
+        key_ranges=[
+            pb.KeyRange(first=first, last=last) for first, last in request.key_ranges or ()
+        ],
+        unacked_max=request.unacked_max,
+        unacked_subscription_max=request.unacked_subscription_max,
+        failover_delay_ms=request.failover_delay_ms,
+    )
+
+
+def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
+    """Read what a consumer wants.
+
+    Raises:
+        InvalidArgument: the type of the subscription or its start cannot be.
+    """
+    try:
+        kind = SubscriptionType(message.type)
+    except ValueError:
+        raise InvalidArgument(
+            f"expected one of {', '.join(SubscriptionType)} as type, got {message.type!r}"
+        ) from None
+    ranges = tuple((each.first, each.last) for each in message.key_ranges)
+    return ConsumerRequest(
+        topic=message.topic,
+        partition=message.partition,
+        subscription=message.subscription,
+        type=kind,
+        start=target_from(message.start),
+        is_start_inclusive=message.is_start_inclusive,
+        is_durable=message.is_durable,
+        consumer_name=message.consumer_name,
+        priority_level=message.priority_level,
+        key_ranges=ranges if message.is_sticky else None,
+        unacked_max=message.unacked_max,
+        unacked_subscription_max=message.unacked_subscription_max,
+        failover_delay_ms=message.failover_delay_ms,
+    )
+
+
+def topic_stats_to(stats: TopicStats) -> pb.GetTopicStatsResponse:
+    """Write a topic's numbers."""
+    return pb.GetTopicStatsResponse(
+        name=stats.name,
+        partitions=[pb.PartitionStats(**each._asdict()) for each in stats.partitions],
+        subscriptions=stats.subscriptions,
+    )
+
+
+def topic_stats_from(message: pb.GetTopicStatsResponse) -> TopicStats:
+    """Read a topic's numbers."""
+    return TopicStats(
+        name=message.name,
+        partitions=tuple(
+            PartitionStats(each.log_start_offset, each.end_offset, each.size_bytes)
+            for each in message.partitions
+        ),
+        subscriptions=tuple(message.subscriptions),
+    )
+
+
+def subscription_stats_to(stats: SubscriptionStats) -> pb.GetSubscriptionStatsResponse:
+    """Write a subscription's numbers."""
+    return pb.GetSubscriptionStatsResponse(
+        type=stats.type,
+        backlog=stats.backlog,
+        unacknowledged=stats.unacknowledged,
+        consumers=stats.consumers,
+        redelivery_rate=stats.redelivery_rate,
+        revision_num=stats.revision_num,
+        is_under_revision=stats.is_under_revision,
+    )
+
+
+def subscription_stats_from(message: pb.GetSubscriptionStatsResponse) -> SubscriptionStats:
+    """Read a subscription's numbers."""
+    return SubscriptionStats(
+        type=message.type if message.HasField("type") else None,
+        backlog=message.backlog,
+        unacknowledged=message.unacknowledged,
+        consumers=tuple(message.consumers),
+        redelivery_rate=message.redelivery_rate,
+        revision_num=message.revision_num,
+        is_under_revision=message.is_under_revision,
+    )
+
+
+def metrics_client_to(client: MetricsClient) -> pb.MetricsClient:
+    """Write a client that can push metrics."""
+    return pb.MetricsClient(
+        instance_id=client.instance_id,
+        client_id=client.client_id,
+        software=client.software,
+        address=client.address,
+        subscriptions=client.subscriptions,
+        pushed_at_ms=client.pushed_at_ms,
+    )
+
+
+def metrics_client_from(message: pb.MetricsClient) -> MetricsClient:
+    """Read a client that can push metrics."""
+    return MetricsClient(
+        instance_id=message.instance_id,
+        client_id=message.client_id if message.HasField("client_id") else None,
+        software=message.software,
+        address=message.address,
+        subscriptions=tuple(message.subscriptions),
+        pushed_at_ms=message.pushed_at_ms if message.HasField("pushed_at_ms") else None,
+    )

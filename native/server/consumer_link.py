@@ -1,0 +1,134 @@
+"""ServerConsumerLink: the server's end of a consumer link.
+
+Rule: what a client acknowledges is checked by the subscription. A link that was let go does nothing
+more, and says nothing; why it was let go it says once.
+Must not know: who gets what.
+"""
+
+from collections.abc import Sequence
+
+from kledger.native.broker import ConsumerRequest, OnEnded
+from kledger.native.errors import KledgerError, SubscriptionNotFound
+from kledger.native.server.error_map import native_error, translating
+from kledger.native.server.request_checks import check_count
+from kledger.native.server.subscribed_partition import SubscribedPartition
+from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionsError
+from kledger.subscriptions.model import (
+    Acknowledgement,
+    ConsumerOptions,
+    Deliver,
+    Delivery,
+    RecordMask,
+)
+from kledger.subscriptions.subscription import Subscription
+from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
+
+PERMITS_MAX = 1 << 20
+"""More at once are of no use to anybody."""
+
+
+class ServerConsumerLink:
+    """A `native.broker.ConsumerLink`; made by `join`."""
+
+    def __init__(
+        self,
+        partition: SubscribedPartition,
+        subscription: Subscription,
+        request: ConsumerRequest,
+        *,
+        deliver: Deliver,
+        on_ended: OnEnded,
+    ) -> None:
+        self._partition = partition
+        self._subscription = subscription
+        self._request = request
+        self._deliver = deliver
+        self._on_ended = on_ended
+        self._is_ended = False
+        self._consumer: SubscriptionConsumer | None = None
+
+    async def join(self) -> None:
+        """Become a consumer of the subscription.
+
+        Raises:
+            SubscriptionsError: why it cannot be.
+        """
+        request = self._request
+        self._partition.add_listener(self._end)
+        try:
+            self._consumer = await self._subscription.add_consumer(
+                ConsumerOptions(
+                    name=request.consumer_name,
+                    priority_level=request.priority_level,
+                    key_ranges=request.key_ranges,
+                    unacked_max=request.unacked_max,
+                ),
+                request.type,
+                deliver=self._on_deliveries,
+                on_ended=self._on_disconnected,
+                unacked_subscription_max=request.unacked_subscription_max,
+                failover_delay_ms=request.failover_delay_ms,
+            )
+        except BaseException:
+            self._mark_ended()
+            raise
+
+    def add_permits(self, count: int) -> None:
+        """Allow that many more records to be delivered. Raises InvalidArgument."""
+        check_count("permits", count, 1, PERMITS_MAX)
+        if self._consumer is not None and not self._is_ended:
+            self._consumer.add_permits(count)
+
+    async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
+        """Acknowledge records one by one; see `native.broker.ConsumerLink`."""
+        if self._consumer is not None and not self._is_ended:
+            with self._partition.translating():
+                await self._consumer.acknowledge(acknowledgements)
+
+    async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
+        """Acknowledge all before an entry, and those records of it."""
+        if self._consumer is not None and not self._is_ended:
+            with self._partition.translating():
+                await self._consumer.acknowledge_upto(acknowledgement)
+
+    def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
+        """Let records come again: these, or all that this consumer has not acknowledged."""
+        if self._consumer is not None and not self._is_ended:
+            with translating():
+                self._consumer.redeliver(masks)
+
+    async def close(self) -> None:
+        """Leave the subscription; may be repeated."""
+        self._mark_ended()
+        if self._consumer is not None:
+            with translating():
+                await self._consumer.close()
+
+    # Called from below
+
+    def _on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
+        if self._is_ended:
+            return
+        again = sum(each.record_count for each in deliveries if each.redelivery_count)
+        if again:
+            self._partition.count_redelivered(self._subscription, again)
+        self._deliver(deliveries)
+
+    def _on_disconnected(self, error: SubscriptionsError | None) -> None:
+        """The subscription has let this consumer go: for a reset, or as it was deleted."""
+        if error is None:
+            self._end(None)
+        elif isinstance(error, SubscriptionClosed):
+            name, place = self._subscription.name, self._partition.name
+            self._end(SubscriptionNotFound(f"subscription {name!r} of {place} was deleted"))
+        else:
+            self._end(native_error(error))
+
+    def _end(self, error: KledgerError | None) -> None:
+        if not self._is_ended:
+            self._mark_ended()
+            self._on_ended(error)
+
+    def _mark_ended(self) -> None:
+        self._is_ended = True
+        self._partition.remove_listener(self._end)

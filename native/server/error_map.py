@@ -1,0 +1,56 @@
+"""Error map: what went wrong below, in the words of native clients.
+
+Rule: one row per class; a class without a row of its own takes that of its nearest base. What no
+row is for is a fault of ours, and goes through as it is.
+Must not know: which call failed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import kledger.subscriptions.errors as subscriptions_errors
+import kledger.topics.errors as topics_errors
+from kledger.batches.errors import BatchError
+from kledger.ledger import LedgerError
+from kledger.native import errors
+
+_KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
+    topics_errors.UnknownTopic: errors.TopicNotFound,
+    topics_errors.UnknownTopicId: errors.TopicNotFound,
+    topics_errors.UnknownPartition: errors.TopicNotFound,
+    topics_errors.TopicAlreadyExists: errors.TopicExists,
+    topics_errors.PartitionTerminated: errors.TopicTerminated,
+    topics_errors.TopicStorageFailed: errors.Unavailable,
+    topics_errors.OutOfOrderSequence: errors.NotInSequence,
+    # Whatever else is wrong with a topic, a batch or a setting is wrong with what was asked for.
+    topics_errors.TopicsError: errors.InvalidArgument,
+    subscriptions_errors.InvalidRequest: errors.InvalidArgument,
+    subscriptions_errors.ConsumerBusy: errors.ConsumerBusy,
+    subscriptions_errors.ConsumerAssign: errors.ConsumerAssign,
+    subscriptions_errors.SubscriptionNotFound: errors.SubscriptionNotFound,
+    subscriptions_errors.SubscriptionFenced: errors.SubscriptionFenced,
+    subscriptions_errors.SubscriptionsError: errors.Unavailable,
+    BatchError: errors.InvalidArgument,
+    LedgerError: errors.Unavailable,
+}
+TRANSLATED = (
+    topics_errors.TopicsError, subscriptions_errors.SubscriptionsError, BatchError, LedgerError,
+)  # fmt: skip
+"""The bases of everything that has a row."""
+
+
+def native_error(error: BaseException) -> errors.KledgerError:
+    """Return what a native client is told of an error of the rooms below."""
+    for kind in type(error).__mro__:
+        if (found := _KINDS.get(kind)) is not None:
+            return found(str(error))
+    raise error
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Let errors of the rooms below leave a block in the words of native clients."""
+    try:
+        yield
+    except TRANSLATED as error:
+        raise native_error(error) from error

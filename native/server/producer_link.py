@@ -1,0 +1,132 @@
+"""ServerProducerLink: the server's end of a producer link.
+
+Rule: a batch is appended when `send` is first run, unless the store is full, its records must be
+looked at for long, or others of the link wait already; so the order of sends is that of the log.
+What a batch must be is checked where every façade appends, in the partition log.
+Must not know: what is in a batch.
+"""
+
+import asyncio
+
+from kledger.ledger import Buffer, LedgerStore
+from kledger.native.broker import OnEnded, SendReceipt
+from kledger.native.errors import AlreadyClosed, KledgerError
+from kledger.native.server.duplicate_batches import DuplicateBatches
+from kledger.native.server.error_map import native_error, translating
+from kledger.native.server.subscribed_partition import SubscribedPartition
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.deferred import Deferred
+from kledger.runtime.signal import Signal
+from kledger.topics import AppendResult, RecordWalk, WalkNeeded, WalkResult
+from kledger.topics.errors import OutOfOrderSequence
+
+
+class ServerProducerLink:
+    """A `native.broker.ProducerLink`."""
+
+    def __init__(
+        self, partition: SubscribedPartition, store: LedgerStore, on_ended: OnEnded
+    ) -> None:
+        self._partition = partition
+        self._log = partition.log
+        self._store = store
+        self._stored = DuplicateBatches(partition.log)
+        self._on_ended = on_ended
+        self._error: KledgerError | None = None
+        self._append_lock = asyncio.Lock()  # first come, first served
+        self._waiting_count = 0
+        partition.add_listener(self._end)
+
+    async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
+        """Append one batch; see `native.broker.ProducerLink`.
+
+        Raises:
+            NotInSequence: it does not follow the last one of its producer.
+            InvalidArgument: the batch is damaged, too large, or breaks another rule.
+            TopicTerminated: nothing can be added any more.
+            AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is; or it is
+                not known any more whether a batch that was sent again is stored.
+        """
+        batch = _writable(batch)
+        if self._waiting_count or self._store.is_saturated:
+            appended = await self._append_queued(batch, None, is_resent=is_resent)
+        else:
+            try:
+                appended = self._append(batch, None, is_resent=is_resent)
+            except WalkNeeded as needed:
+                appended = await self._append_queued(batch, needed.walk, is_resent=is_resent)
+        result = await appended
+        if result.error is not None:
+            # What was sent again may be stored, whatever it would be refused for now.
+            if is_resent or isinstance(result.error, OutOfOrderSequence):
+                with translating():
+                    found = await self._stored.find(batch)
+                if found is not None:
+                    return found
+            raise native_error(result.error) from result.error
+        position = result.position
+        if position is None:  # it was sent again, long after the first time
+            with translating():
+                position = (await self._log.locate(result.base_offset)).position
+        return SendReceipt(position, result.base_offset)
+
+    async def close(self) -> None:
+        """Let go; what was sent is appended."""
+        self._partition.remove_listener(self._end)
+        if self._error is None:
+            self._error = AlreadyClosed("the producer was closed")
+
+    def _append(
+        self, batch: memoryview, walked: WalkResult | None, *, is_resent: bool
+    ) -> Deferred[AppendResult]:
+        if self._error is not None:
+            raise self._error
+        if is_resent:
+            self._stored.check_known(batch)
+        appended = Deferred[AppendResult]()
+        answer = self._log.append_nowait(batch, appended.resolve, walked=walked)
+        if answer is not None:
+            appended.resolve(answer)
+        return appended
+
+    async def _append_queued(
+        self, batch: memoryview, walk: RecordWalk | None, *, is_resent: bool
+    ) -> Deferred[AppendResult]:
+        """Append behind those who wait already: until the store has room, after a walk if need be.
+
+        Who comes while records are walked waits behind them, so that nothing is overtaken.
+        """
+        self._waiting_count += 1
+        try:
+            async with self._append_lock:
+                if self._store.is_saturated:
+                    drained = Signal()
+                    self._store.on_drained(drained.notify)
+                    await drained.wait_beyond(0)
+                walked = None
+                while True:
+                    if walk is not None:
+                        walked = await self._walk(walk)
+                    try:
+                        return self._append(batch, walked, is_resent=is_resent)
+                    except WalkNeeded as needed:
+                        walk = needed.walk
+        finally:
+            self._waiting_count -= 1
+
+    async def _walk(self, walk: RecordWalk) -> WalkResult:
+        compute_pool = self._store.compute_pool
+        try:
+            return await compute_pool.run(walk.run, compute_pool.yield_gil)
+        except PoolClosed:
+            raise AlreadyClosed("the server is closing") from None
+
+    def _end(self, error: KledgerError) -> None:
+        self._error = error
+        self._on_ended(error)
+
+
+def _writable(batch: Buffer) -> memoryview:
+    """Return memory that may be written to: the batch's own, or a copy."""
+    view = memoryview(batch)
+    return memoryview(bytearray(view)) if view.readonly else view

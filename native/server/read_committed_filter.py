@@ -1,0 +1,78 @@
+"""ReadCommittedFilter: what native consumers may see of a partition: what is committed.
+
+Rule: nothing is told of what lies at or behind the last stable offset, whether it belongs to a
+transaction or not, so that order is kept. Behind it markers and the batches of aborted
+transactions are hidden. Where there are no transactions, an entry costs a look at one byte.
+Must not know: subscriptions; only the words in which they ask.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
+
+from kledger.batches.header import (
+    CONTROL_BIT,
+    FLAGS_AT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    read_base_offset,
+    read_header,
+)
+from kledger.ledger import Buffer, Entry, Position
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.listeners import Listener
+from kledger.subscriptions.visibility_filter import NOTHING_HIDDEN, Visibility
+from kledger.topics import AbortedTransaction, PartitionLog
+
+_MARKED = CONTROL_BIT | TRANSACTIONAL_BIT
+_last_offset = attrgetter("last_offset")
+
+
+class ReadCommittedFilter:
+    """A `subscriptions.visibility_filter.Screen` of one open partition."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    def visibility_of(self, entries: Sequence[Entry]) -> Visibility:
+        """Tell what is visible, as far as it is settled."""
+        settled = len(entries)
+        stable = self._log.last_stable_offset
+        if settled and _offset_of(entries[-1]) >= stable:
+            settled = bisect_left(entries, stable, key=_offset_of)
+            entries = entries[:settled]
+        marked = [(at, data) for at, data in entries if data[FLAGS_AT] & _MARKED]
+        return Visibility(settled, self._hidden(marked) if marked else NOTHING_HIDDEN)
+
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
+        """Call back whenever the log has moved, its last stable offset among the rest."""
+        self._log.add_listener(listener, unit)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Stop calling back."""
+        self._log.remove_listener(listener)
+
+    def _hidden(self, marked: list[tuple[Position, Buffer]]) -> set[Position]:
+        """Return which of some batches with a mark are markers, or were aborted."""
+        headers = [(position, read_header(data)) for position, data in marked]
+        start, end = headers[0][1].base_offset, headers[-1][1].base_offset + 1
+        aborted: dict[int, list[AbortedTransaction]] = {}
+        for each in self._log.aborted_between(start, end):
+            aborted.setdefault(each.producer_id, []).append(each)
+        return {
+            position
+            for position, header in headers
+            if header.is_control or _is_within(header, aborted.get(header.producer_id, ()))
+        }
+
+
+def _is_within(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
+    """Tell whether a batch belongs to one of its producer's aborted transactions, in order."""
+    row = bisect_left(aborted, header.base_offset, key=_last_offset)
+    return row < len(aborted) and aborted[row].first_offset <= header.base_offset
+
+
+def _offset_of(entry: Entry) -> int:
+    return read_base_offset(entry.buffer)

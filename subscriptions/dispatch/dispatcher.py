@@ -1,0 +1,485 @@
+"""Dispatcher: reads one cursor and hands out to the consumers of one type. A shell.
+
+Rule: the state of the type decides who gets what; what was read under one revision of the cursor is
+never handed out under another: that is checked when a read is complete and again right before
+`deliver`. What shall come again is read before what is new, and was seen through the screen when
+it was new.
+Must not know: how acknowledgements become durable, connections, topics.
+Theory: docs/ARCHITECTURE.md, "Dispatchers".
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kledger.batches.pacing import Pause
+from kledger.ledger import (
+    AlreadyClosed,
+    Buffer,
+    Cursor,
+    CursorState,
+    Entry,
+    Fenced,
+    LedgerError,
+    NoMoreEntries,
+    Position,
+    ResetInProgress,
+)
+from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.clock import Clock
+from kledger.runtime.compute_pool import ComputePool
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.logs import RateLimitedLog
+from kledger.runtime.signal import Signal
+from kledger.runtime.tasks import Supervisor
+from kledger.runtime.timers import TimerHandle, Timers
+from kledger.subscriptions.dispatch.dispatch_buffer import DispatchBuffer
+from kledger.subscriptions.dispatch.dispatch_state import (
+    DeliveriesByConsumer,
+    DispatchState,
+    ReplayingState,
+    RewindCursor,
+)
+from kledger.subscriptions.dispatch.key_shared_state import KeySharedState
+from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
+from kledger.subscriptions.dispatch.shared_state import SharedState
+from kledger.subscriptions.dispatch.single_active_state import SingleActiveState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.entry_view import (
+    RecordsByKeyHash,
+    deliver_at_cost,
+    deliver_at_ms,
+    key_scan_cost,
+    mask_of,
+    record_count,
+    records_by_key_hash,
+)
+from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionFenced
+from kledger.subscriptions.model import ConsumerOptions, Deliver, RecordMask, SubscriptionType
+from kledger.subscriptions.visibility_filter import ALL_VISIBLE, VisibilityFilter
+
+logger = logging.getLogger(__name__)
+
+WARNINGS_PER_SECOND = 1
+RETRY_MIN_MS = 20
+RETRY_MAX_MS = 5_000
+
+
+def state_for(subscription_type: SubscriptionType, options: DispatchOptions) -> DispatchState:
+    """Return a new state of a type."""
+    match subscription_type:
+        case SubscriptionType.EXCLUSIVE:
+            return SingleActiveState(options, is_exclusive=True)
+        case SubscriptionType.FAILOVER:
+            return SingleActiveState(options, is_exclusive=False)
+        case SubscriptionType.SHARED:
+            return SharedState(options)
+        case SubscriptionType.KEY_SHARED:
+            return KeySharedState(options)
+
+
+class Dispatcher:
+    """One per subscription for as long as its type stays; without consumers it is at rest.
+
+    Keeping it while nobody is connected keeps how often records were handed out.
+    """
+
+    def __init__(
+        self,
+        cursor: Cursor,
+        subscription_type: SubscriptionType,
+        options: DispatchOptions,
+        *,
+        clock: Clock,
+        timers: Timers,
+        supervisor: Supervisor,
+        visibility_filter: VisibilityFilter = ALL_VISIBLE,
+        unit: FaultUnit | None = None,
+        compute_pool: ComputePool | None = None,
+    ) -> None:
+        """Prepare; nothing is read yet.
+
+        Nobody else may read the cursor sequentially while there are consumers. The screen tells
+        which of its entries may be handed out. Long calls do what would hold up the loop; without
+        them it is held up. A fault here closes `unit`.
+        """
+        self._cursor = cursor
+        self._revision = cursor.revision
+        self._options = options
+        self._state = state_for(subscription_type, options)
+        self._clock = clock
+        self._timers = timers
+        self._supervisor = supervisor
+        self._unit = unit
+        self._long_calls = compute_pool
+        self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
+        self._delivers: dict[int, Deliver] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = Signal()
+        self._buffer = DispatchBuffer(
+            cursor, visibility_filter, changed=self._changed.notify, unit=unit
+        )
+        self._failover_timer: TimerHandle | None = None
+        self._delay_timer: TimerHandle | None = None
+        self._delay_timer_due_ms = 0
+        self._delays_checked_ms = clock.monotonic_ms() - options.delayed_tick_ms
+        self._is_closed = False
+
+    # Looking
+
+    @property
+    def consumer_names(self) -> tuple[str, ...]:
+        """Who is here, in the order in which they joined."""
+        return tuple(each.name for each in self._state.consumers.values())
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many records are handed out and not acknowledged.
+
+        Exclusive and failover count no further than `UNACKED_COUNTED_MAX` entries.
+        """
+        return self._state.unacknowledged
+
+    @property
+    def delayed(self) -> int:
+        """How many records wait for their time."""
+        return self._state.delayed
+
+    @property
+    def redelivered(self) -> int:
+        """How many records were handed out that had been handed out before."""
+        return self._state.redelivered
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it hands out nothing any more: it was closed, or its cursor was."""
+        return self._is_closed or self._cursor.is_closed
+
+    def is_active(self, consumer: int) -> bool:
+        """Tell whether a consumer gets anything: of failover the chosen one, else everybody."""
+        return self._state.is_active(consumer)
+
+    # Consumers
+
+    def add_consumer(self, options: ConsumerOptions, deliver: Deliver) -> int:
+        """Let a consumer join; return its number, which is never given again.
+
+        The first one after none begins with everything that is not acknowledged: the cursor is
+        rewound in a revision of its own. `deliver` is called from tasks of the dispatcher only,
+        never from within another call.
+
+        Raises:
+            ConsumerBusy: exclusive has one already; or some have key ranges and others have none.
+            ConsumerAssign: its key ranges overlap those of another one.
+            InvalidRequest: its key ranges or limits cannot be.
+            SubscriptionFenced: a revision of the cursor runs.
+            SubscriptionClosed: the dispatcher is closed.
+        """
+        if self.is_closed or self._supervisor.is_closed:
+            raise SubscriptionClosed(f"subscription {self._cursor.name} is closed")
+        if self._revision.is_running:
+            raise SubscriptionFenced(f"the position of {self._cursor.name} is being set")
+        number, rewind = self._state.add(options)
+        self._delivers[number] = deliver
+        if not self._tasks:
+            self._tasks = [self._spawn(self._read_on())]
+            if isinstance(self._state, ReplayingState):
+                self._tasks.append(self._spawn(self._replay(self._state)))
+        self._apply_rewind(rewind)
+        self._changed.notify()
+        return number
+
+    def remove_consumer(self, consumer: int) -> None:
+        """Let a consumer go; one that is not here is passed over.
+
+        What it has not acknowledged is handed out again: to others at once (shared, key_shared), or
+        to the next active one from the cursor. When nobody is left, reading stops.
+        """
+        if self._delivers.pop(consumer, None) is None:
+            return
+        self._apply_rewind(self._state.remove(consumer))
+        if not self._delivers:
+            self._cancel_failover()
+            self._cursor.cancel_pending_read()
+            self._buffer.clear()
+        self._changed.notify()
+
+    def add_permits(self, consumer: int, count: int) -> None:
+        """Let a consumer get that many more records; of one that has left, nothing.
+
+        Raises:
+            InvalidRequest: the count is not positive.
+        """
+        found = self._state.consumers.get(consumer)
+        if found is not None:
+            had_permits = found.permits > 0
+            found.add_permits(count)
+            if not had_permits:
+                self._changed.notify()
+
+    def redeliver(self, consumer: int, masks: Sequence[RecordMask] | None) -> None:
+        """Hand out again what a consumer has: these pieces, or all (None).
+
+        Exclusive and failover go back to everything that is not acknowledged, in order; from others
+        than the active consumer that is ignored, as are pieces that the consumer does not have.
+        """
+        if consumer in self._delivers:
+            self._apply_rewind(self._state.redeliver(consumer, masks))
+            self._changed.notify()
+
+    # Following the cursor
+
+    def acknowledged(self, masks: Iterable[RecordMask]) -> None:
+        """Tell what the cursor took; whoever had it, and unknown pieces, do not matter."""
+        if self._state.acknowledged(masks):
+            self._changed.notify()
+
+    def acknowledged_upto(self, position: Position, records: int) -> None:
+        """Tell that the cursor took all entries before a position, and these records of it."""
+        if self._state.acknowledged_upto(position, records):
+            self._changed.notify()
+
+    def clear(self) -> None:
+        """Forget everything but the consumers and their permits: positions are being set.
+
+        For whoever revises the cursor, between the start and the end of the revision, in the step
+        that sets the positions. Redelivery counts begin anew.
+        """
+        self._buffer.clear()
+        self._state.clear()
+
+    def resume(self) -> None:
+        """Go on after a revision has ended; whoever started one must say so."""
+        if self._state.is_rewind_due and not self._is_failover_pending:
+            self._rewind_cursor()
+        self._changed.notify()
+
+    async def close(self) -> None:
+        """Stop reading, let all consumers go. May be repeated; the cursor stays open."""
+        tasks = self.stop()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """Do the same without waiting for what was being read; return the tasks to wait for."""
+        self._is_closed = True
+        self._delivers.clear()
+        self._buffer.clear()
+        self._cancel_failover()
+        if self._delay_timer is not None:
+            self._delay_timer.cancel()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    # Going back
+
+    @property
+    def _is_failover_pending(self) -> bool:
+        return self._failover_timer is not None and self._failover_timer.is_pending
+
+    def _cancel_failover(self) -> None:
+        if self._failover_timer is not None:
+            self._failover_timer.cancel()
+
+    def _apply_rewind(self, rewind: RewindCursor | None) -> None:
+        if rewind is None:
+            return
+        if not rewind.delay_ms:
+            self._cancel_failover()
+            self._rewind_cursor()
+        elif not self._is_failover_pending:
+            self._failover_timer = self._timers.call_after(
+                rewind.delay_ms, self._rewind_cursor, self._unit
+            )
+
+    def _rewind_cursor(self) -> None:
+        """Rewind the cursor, in a revision: whatever was read until now is outdated.
+
+        While another revision runs the state goes on saying that it is due, and `resume` does it.
+        """
+        if self.is_closed or self._revision.is_running:
+            return
+        self._revision.start()
+        self._revision.end(CursorState.rewind)
+        self._buffer.clear()
+        self._state.rewound()
+        self._changed.notify()
+
+    # Tasks
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._supervisor.spawn(work, f"dispatch {self._cursor.name}", unit=self._unit)
+
+    # Reading on
+
+    async def _read_on(self) -> None:
+        """Read what is new and hand it out, for as long as there is somebody to read for."""
+        retry_ms = RETRY_MIN_MS
+        while True:
+            version = self._changed.version
+            if self._buffer:
+                self._buffer.refresh()
+                self._dispatch_buffered()
+            count = 0 if self._buffer or self._is_paused() else self._state.entries_wanted()
+            if not count:
+                await self._changed.wait_beyond(version)
+                continue
+            try:
+                bytes_max = self._options.read_bytes_max
+                entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
+            except NoMoreEntries:
+                await self._changed.wait_beyond(version)
+            except LedgerError as error:
+                if self.is_closed:
+                    return
+                # Fenced may pass, too: while a deletion of the log is tried that fails.
+                retry_ms = await self._back_off(error, retry_ms)
+            else:
+                # It goes on over revisions: what it returns was read under the one of this moment.
+                number = self._revision.number
+                await self._scan_large_entries(entries)
+                if not self._revision.is_outdated(number):
+                    self._buffer.fill(entries, number)
+                    self._dispatch_buffered()
+                retry_ms = RETRY_MIN_MS
+                await self._clock.sleep(0)  # entries in memory are read without a pause
+
+    async def _scan_large_entries(self, entries: Sequence[Entry]) -> None:
+        """Look up keys and times of what is too large to be looked into on the loop."""
+        state, compute_pool = self._state, self._long_calls
+        if not isinstance(state, MultipleConsumersState) or compute_pool is None:
+            return
+        state.scanned_delivery_times = {}
+        timed = [
+            each
+            for each in entries
+            if (cost := _delivery_time_cost(each.buffer)) and not compute_pool.fits_in_tick(cost)
+        ]
+        with suppress(PoolClosed):  # nobody gets anything any more
+            if timed:
+                state.scanned_delivery_times = await compute_pool.run(
+                    _delivery_times_of, timed, compute_pool.yield_gil
+                )
+            if not isinstance(state, KeySharedState):
+                return
+            state.scanned_key_hashes = {}
+            large = [
+                each
+                for each in entries
+                if not compute_pool.fits_in_tick(key_scan_cost(each.buffer))
+            ]
+            if large:
+                state.scanned_key_hashes = await compute_pool.run(
+                    _key_hashes_of, large, compute_pool.yield_gil
+                )
+
+    def _is_paused(self) -> bool:
+        return self._revision.is_running or self._state.is_rewind_due
+
+    def _dispatch_buffered(self) -> None:
+        """Hand out what was read on, as far as anybody can take it."""
+        ready, number = self._buffer.ready, self._buffer.number
+        if self._revision.is_outdated(number):
+            self._rewind_cursor()
+        elif ready:
+            out, taken = self._state.dispatch(ready, self._remaining(ready), self._clock.now_ms())
+            self._buffer.ready = ready[taken:]
+            if taken:  # else nothing has changed, and it would look again at once
+                self._deliver(out, number)
+
+    # Reading again
+
+    async def _replay(self, state: ReplayingState) -> None:
+        """Read what shall come again and hand it out."""
+        retry_ms = RETRY_MIN_MS
+        while True:
+            version = self._changed.version
+            positions = [] if self._is_paused() else state.positions_to_replay()
+            if not positions:
+                await self._changed.wait_beyond(version)
+                continue
+            number = self._revision.number
+            try:
+                entries, gone = await self._cursor.replay(positions)
+            except LedgerError as error:
+                if self.is_closed:
+                    return
+                retry_ms = await self._back_off(error, retry_ms)
+                continue
+            if not self._revision.is_outdated(number):
+                self._deliver(
+                    state.dispatch_replayed(entries, self._remaining(entries), gone), number
+                )
+            retry_ms = RETRY_MIN_MS
+            await self._clock.sleep(0)
+
+    # Handing out
+
+    def _remaining(self, entries: Sequence[Entry]) -> dict[Position, int]:
+        """Return which records are owed, of the entries of which not all are."""
+        remaining = {}
+        for entry in entries:
+            indexes = self._cursor.state.batch_indexes(entry.position)
+            if indexes is not None:
+                remaining[entry.position] = mask_of(indexes)
+        return remaining
+
+    def _deliver(self, out: DeliveriesByConsumer, number: int) -> None:
+        for consumer, deliveries in out.items():
+            deliver = self._delivers.get(consumer)
+            if deliver is not None and not self._revision.is_outdated(number):
+                deliver(deliveries)
+        self._schedule_delays()
+        self._changed.notify()
+
+    async def _back_off(self, error: LedgerError, retry_ms: int) -> int:
+        """Wait before a read is tried again; return how long to wait the next time."""
+        if not isinstance(error, ResetInProgress | Fenced | AlreadyClosed):
+            self._log.warning("cursor %s: a read failed: %s", self._cursor.name, error)
+        await self._clock.sleep(retry_ms)
+        return min(retry_ms * 2, RETRY_MAX_MS)
+
+    # Delayed records
+
+    def _schedule_delays(self) -> None:
+        """Look for records that are due when the first one is, but not all the time."""
+        due_ms = self._state.next_due_ms
+        if due_ms is None:
+            return
+        if self._delay_timer is not None and self._delay_timer.is_pending:
+            if due_ms >= self._delay_timer_due_ms:
+                return
+            self._delay_timer.cancel()
+        self._delay_timer_due_ms = due_ms
+        earliest_ms = self._delays_checked_ms + self._options.delayed_tick_ms
+        at_ms = self._clock.monotonic_ms() + due_ms - self._clock.now_ms()
+        self._delay_timer = self._timers.call_at(
+            max(at_ms, earliest_ms), self._release_due, self._unit
+        )
+
+    def _release_due(self) -> None:
+        before = self._state.delayed
+        self._state.release_due(self._clock.now_ms())
+        # The two clocks may be a fraction of a millisecond apart; who came too early comes again.
+        if self._state.delayed < before:
+            self._delays_checked_ms = self._clock.monotonic_ms()
+        self._schedule_delays()
+        self._changed.notify()
+
+
+def _key_hashes_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, RecordsByKeyHash]:
+    return {
+        each.position: records_by_key_hash(each.position, each.buffer, pause) for each in entries
+    }
+
+
+def _delivery_time_cost(data: Buffer) -> int:
+    return deliver_at_cost(data) if record_count(data) == 1 else 0
+
+
+def _delivery_times_of(entries: Iterable[Entry], pause: Pause) -> dict[Position, int | None]:
+    return {each.position: deliver_at_ms(each.buffer, pause) for each in entries}

@@ -1,0 +1,221 @@
+"""Key shared state: every key has one consumer, and keeps its order.
+
+Rule: a record goes to the owner of its key's slot, when nobody else has records of that slot and
+nothing of it waits that comes before. Otherwise it waits in the queue, and reading goes on for the
+other slots, so far and no farther. One entry may be split among many.
+Must not know: cursors, clocks. Source: PIP-379, draining hashes; Pulsar keeps the order of entries,
+here it is that of records.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from kledger.ledger import Buffer, Entry, Position
+from kledger.subscriptions.dispatch.consumer_state import ConsumerState
+from kledger.subscriptions.dispatch.dispatch_state import DeliveriesByConsumer
+from kledger.subscriptions.dispatch.key_hash_holders_state import KeyHashHolders
+from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
+from kledger.subscriptions.dispatch.replay_queue_state import KeyHashQueue, KeyHashQueues
+from kledger.subscriptions.dispatch.sticky_key_selector_state import StickyKeySelector, selector_for
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.entry_view import RecordsByKeyHash, records_by_key_hash
+
+
+class KeySharedState(MultipleConsumersState):
+    """See `DispatchState`.
+
+    `_key_hashes` are those of every entry of which somebody has something, or something waits.
+    `_ready` are the slots, by owner, of which something waits that nothing but missing room holds
+    up.
+    """
+
+    def __init__(self, options: DispatchOptions) -> None:
+        super().__init__(options)
+        self._owners: StickyKeySelector | None = None
+        self._holders = KeyHashHolders()
+        self._queue = KeyHashQueues()
+        self._key_hashes: dict[Position, RecordsByKeyHash] = {}
+        self.scanned_key_hashes: Mapping[Position, RecordsByKeyHash] = {}
+        """The slots of entries that were read last, as far as somebody has looked them up."""
+        self._ready: dict[int, dict[int, None]] = {}
+
+    # Consumers
+
+    def _check_admission(self, consumer: ConsumerState) -> None:
+        owners = self._owners if self.consumers else None
+        if owners is None:
+            owners = selector_for(consumer.options)
+        owners.add(consumer.number, consumer.options)
+        self._owners = owners
+        self._recheck_all()
+
+    def _on_consumer_removed(self, consumer: ConsumerState) -> None:
+        assert self._owners is not None
+        self._owners.remove(consumer.number)
+        self._recheck_all()
+
+    def _recheck_all(self) -> None:
+        """Slots have changed hands."""
+        self._ready = {}
+        for key_hash in self._queue.queues:
+            self._recheck(key_hash)
+
+    def _recheck(self, key_hash: int) -> None:
+        """Something about a slot has changed that waits or did."""
+        owner = self._owner_of(key_hash)
+        if owner is None:
+            return
+        if key_hash in self._queue and self._holders.is_free_for(key_hash, owner):
+            self._ready.setdefault(owner, {}).setdefault(key_hash)
+        elif owner in self._ready:
+            self._ready[owner].pop(key_hash, None)
+
+    def _owner_of(self, key_hash: int) -> int | None:
+        return self._owners.owner_of(key_hash) if self._owners is not None else None
+
+    # The queue
+
+    def _enqueue(self, position: Position, records: int) -> None:
+        for key_hash, mask in self._key_hashes[position]:
+            if mask & records:
+                self._wait(key_hash, position, mask & records)
+
+    def _enqueue_due(self, position: Position, key_hashes: RecordsByKeyHash) -> None:
+        self._key_hashes[position] = key_hashes
+        self._enqueue(position, 1)
+
+    def _key_hashes_for_delay(self, position: Position, data: Buffer) -> RecordsByKeyHash:
+        return self._key_hashes_in(position, data)
+
+    def _key_hashes_in(self, position: Position, data: Buffer) -> RecordsByKeyHash:
+        known = self.scanned_key_hashes.get(position)
+        return records_by_key_hash(position, data) if known is None else known
+
+    def _wait(self, key_hash: int, position: Position, records: int) -> None:
+        self._queue.add(key_hash, position, records)
+        self._recheck(key_hash)
+
+    def _dequeue(self, position: Position, records: int) -> None:
+        for key_hash, mask in self._key_hashes.get(position, ()):
+            if key_hash in self._queue and mask & records:
+                self._queue.remove(key_hash, position, mask & records)
+                self._recheck(key_hash)
+        self._forget_key_hashes(position)
+
+    def _dequeue_before(self, position: Position) -> None:
+        for each in [each for each in self._key_hashes if each < position]:
+            self._dequeue(each, -1)
+
+    def _dequeue_all(self) -> None:
+        self._queue.clear()
+        self._holders.clear()
+        self._key_hashes.clear()
+        self._ready.clear()
+
+    def _released(self, position: Position, records: int) -> bool:
+        has_eased = False
+        for key_hash, mask in self._key_hashes[position]:
+            if mask & records:
+                is_free = self._holders.release(key_hash, (mask & records).bit_count())
+                if is_free and key_hash in self._queue:
+                    self._recheck(key_hash)
+                    has_eased = True
+        return has_eased
+
+    def _forget_key_hashes(self, position: Position) -> None:
+        """Forget the slots of an entry of which nothing is left here."""
+        if position in self._pending:
+            return
+        for key_hash, _ in self._key_hashes.get(position, ()):
+            if self._queue.records_of(key_hash, position):
+                return
+        self._key_hashes.pop(position, None)
+
+    # Reading
+
+    def _must_wait(self) -> bool:
+        limit = min(
+            self.options.look_ahead_consumer_max * len(self.consumers), self.options.look_ahead_max
+        )
+        if self._queue.piece_count >= limit:
+            return True
+        return any(
+            key_hashes and self.consumers[each].room > 0 for each, key_hashes in self._ready.items()
+        )
+
+    def positions_to_replay(self) -> list[Position]:
+        """Return what is first of the slots that are ready, as far as their owners have room."""
+        chosen: set[Position] = set()
+        if self._ready and not self._is_blocked:
+            left = self._unacked.left
+            for number, key_hashes in self._ready.items():
+                room = min(self.consumers[number].room, left)
+                for position, count in self._first_positions_of(key_hashes):
+                    if room <= 0 or len(chosen) >= self.options.read_entries_max:
+                        break
+                    chosen.add(position)
+                    room -= count
+        return sorted(chosen)
+
+    def _first_positions_of(self, key_hashes: dict[int, None]) -> Iterator[tuple[Position, int]]:
+        """Yield what waits of some slots, and how many records it is."""
+        for key_hash in key_hashes:
+            line: KeyHashQueue = self._queue.queues[key_hash]
+            for position in line.order:
+                yield position, line.records[position].bit_count()
+
+    # Handing out
+
+    def _offer(self, out: DeliveriesByConsumer, entry: Entry, full: int, records: int) -> None:
+        position = entry.position
+        key_hashes = self._key_hashes[position] = self._key_hashes_in(position, entry.buffer)
+        given: dict[int, int] = {}
+        for key_hash, mask in key_hashes:
+            if mask & records:
+                owner = self._receiver_of(key_hash, given) if key_hash not in self._queue else None
+                if owner is None:
+                    self._wait(key_hash, position, mask & records)
+                else:
+                    given[owner] = given.get(owner, 0) | mask & records
+                    self._holders.take(key_hash, owner, (mask & records).bit_count())
+        self._give_each(out, entry, full, given)
+
+    def _offer_again(
+        self, out: DeliveriesByConsumer, entry: Entry, full: int, records: int
+    ) -> None:
+        position = entry.position
+        given: dict[int, int] = {}
+        for key_hash, mask in self._key_hashes.get(position, ()):
+            waiting = self._queue.records_of(key_hash, position)
+            if not waiting:
+                continue
+            owner = (
+                self._receiver_of(key_hash, given)
+                if self._queue.is_first(key_hash, position)
+                else None
+            )
+            if owner is None:
+                self._queue.remove(key_hash, position, mask & ~records)
+                self._recheck(key_hash)
+                continue
+            self._queue.remove(key_hash, position, waiting)
+            if waiting & records:
+                given[owner] = given.get(owner, 0) | waiting & records
+                self._holders.take(key_hash, owner, (waiting & records).bit_count())
+            self._recheck(key_hash)
+        self._give_each(out, entry, full, given)
+        self._forget_key_hashes(position)
+
+    def _receiver_of(self, key_hash: int, given: dict[int, int]) -> int | None:
+        """Return who may get a record of a slot now; who gets some of an entry may get more."""
+        owner = self._owner_of(key_hash)
+        if owner is None or not self._holders.is_free_for(key_hash, owner):
+            return None
+        if owner in given or (not self._is_blocked and self.consumers[owner].room > 0):
+            return owner
+        return None
+
+    def _give_each(
+        self, out: DeliveriesByConsumer, entry: Entry, full: int, given: dict[int, int]
+    ) -> None:
+        for number, records in given.items():
+            self._give(out, self.consumers[number], entry, full=full, records=records)

@@ -1,0 +1,100 @@
+"""Pending state: which consumer has which records that are not acknowledged.
+
+Rule: a record is with one consumer at most. Whatever takes records out says how many of whom.
+Must not know: why they leave, limits, the order in which they are handed out.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kledger.ledger import Position
+from kledger.subscriptions.model import RecordMask
+
+
+class PendingRecords(NamedTuple):
+    """Records of one entry that a consumer has."""
+
+    consumer: int
+    records: int
+
+
+class PendingAcks:
+    """What is handed out, by position."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self) -> None:
+        self._held: dict[Position, tuple[PendingRecords, ...]] = {}
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._held
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[tuple[Position, PendingRecords]]:
+        for position, helds in self._held.items():
+            for held in helds:
+                yield position, held
+
+    def add(self, position: Position, consumer: int, records: int) -> None:
+        """A consumer gets records that nobody has."""
+        present = self._held.get(position)
+        if present is None:
+            self._held[position] = (PendingRecords(consumer, records),)
+            return
+        merged = []
+        for held in present:
+            assert not held.records & records, f"records of {position} are with {held.consumer}"
+            if held.consumer == consumer:
+                records |= held.records
+            else:
+                merged.append(held)
+        self._held[position] = (*merged, PendingRecords(consumer, records))
+
+    def remove(self, position: Position, records: int) -> tuple[PendingRecords, ...]:
+        """Take records out, whoever has them; return what each had of them."""
+        present = self._held.get(position)
+        if present is None:
+            return ()
+        if len(present) == 1 and not present[0].records & ~records:
+            del self._held[position]
+            return present
+        taken = tuple(PendingRecords(c, r & records) for c, r in present if r & records)
+        self._keep(
+            position, tuple(PendingRecords(c, r & ~records) for c, r in present if r & ~records)
+        )
+        return taken
+
+    def remove_of(self, consumer: int, position: Position, records: int) -> int:
+        """Take records out that a consumer has; return which they were."""
+        taken = 0
+        left = []
+        for held in self._held.get(position, ()):
+            if held.consumer == consumer:
+                taken = held.records & records
+                held = PendingRecords(consumer, held.records & ~records)  # noqa: PLW2901 - what is left
+            if held.records:
+                left.append(held)
+        if taken:
+            self._keep(position, tuple(left))
+        return taken
+
+    def masks_of(self, consumer: int) -> list[RecordMask]:
+        """Return what a consumer has, in order."""
+        found = [RecordMask(at, held.records) for at, held in self if held.consumer == consumer]
+        return sorted(found)
+
+    def positions_before(self, position: Position) -> list[Position]:
+        """Return the entries before a position of which somebody has something."""
+        return [each for each in self._held if each < position]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._held.clear()
+
+    def _keep(self, position: Position, left: tuple[PendingRecords, ...]) -> None:
+        if left:
+            self._held[position] = left
+        else:
+            del self._held[position]

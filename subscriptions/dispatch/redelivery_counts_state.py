@@ -1,0 +1,128 @@
+"""Redelivery state: how often records were handed out before.
+
+Rule: a record counts one more each time it is handed out again, whoever had it. Two forms:
+`RedeliveryCounts` for records that come again one by one, and `RewindCounts` for a cursor that goes
+back as a whole, where everything behind which it had been counts one more.
+Must not know: consumers.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from kledger.ledger import Position
+
+MARKS_MAX = 1_000
+"""So often a record is counted at most when the cursor goes back as a whole."""
+
+
+class RedeliveryCounts:
+    """Counts per record; nothing is kept of records that were handed out once."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[Position, dict[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def add(self, position: Position, records: int) -> None:
+        """These records will be handed out once more."""
+        before = self._counts.get(position)
+        if before is None:
+            self._counts[position] = {1: records}
+            return
+        after: dict[int, int] = {}
+        fresh = records
+        for count, mask in before.items():
+            fresh &= ~mask
+            if mask & ~records:
+                after[count] = after.get(count, 0) | mask & ~records
+            if mask & records:
+                after[count + 1] = after.get(count + 1, 0) | mask & records
+        if fresh:
+            after[1] = after.get(1, 0) | fresh
+        self._counts[position] = after
+
+    def split(self, position: Position, records: int) -> Iterator[tuple[int, int]]:
+        """Yield the records of an entry in their order, as (count, mask) of equal counts."""
+        known = self._counts.get(position)
+        if known is None:
+            yield 0, records
+            return
+        for count, mask in known.items():
+            if not records & ~mask:
+                yield count, records
+                return
+        yield from _split_by_count(known, records)
+
+    def forget(self, position: Position, records: int) -> None:
+        """These records will not be handed out any more."""
+        known = self._counts.get(position)
+        if known is None:
+            return
+        left = {count: mask & ~records for count, mask in known.items() if mask & ~records}
+        if left:
+            self._counts[position] = left
+        else:
+            del self._counts[position]
+
+    def forget_before(self, position: Position) -> None:
+        """Nothing before a position will be handed out any more."""
+        for each in [each for each in self._counts if each < position]:
+            del self._counts[each]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._counts.clear()
+
+
+def _split_by_count(known: dict[int, int], records: int) -> Iterator[tuple[int, int]]:
+    """Yield neighbours of one count together."""
+    run = run_count = 0
+    left = records
+    while left:
+        bit = left & -left
+        left ^= bit
+        count = next((each for each, mask in known.items() if mask & bit), 0)
+        if run and count != run_count:
+            yield run_count, run
+            run = 0
+        run_count = count
+        run |= bit
+    if run:
+        yield run_count, run
+
+
+class RewindCounts:
+    """How far a cursor had come each time it went back."""
+
+    __slots__ = ("_marks", "_reached")
+
+    def __init__(self) -> None:
+        self._marks: list[Position] = []
+        self._reached: Position | None = None
+
+    def reach(self, position: Position) -> None:
+        """Everything up to a position was handed out, as far as it was owed."""
+        self._reached = position
+
+    def rewind(self) -> None:
+        """What was reached will be handed out once more."""
+        if self._reached is not None:
+            insort(self._marks, self._reached)
+            del self._marks[:-MARKS_MAX]
+            self._reached = None
+
+    def count_of(self, position: Position) -> int:
+        """Return how often an entry was handed out before."""
+        return len(self._marks) - bisect_left(self._marks, position)
+
+    def forget_before(self, position: Position) -> None:
+        """Nothing before a position will be handed out any more."""
+        del self._marks[: bisect_left(self._marks, position)]
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self._marks.clear()
+        self._reached = None

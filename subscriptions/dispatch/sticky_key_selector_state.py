@@ -1,0 +1,148 @@
+"""Slot owners state: which consumer of key_shared has which slots.
+
+Rule: every slot has at most one owner. Shares: every slot has one while there are consumers, and
+when one joins or leaves, only slots that become its own, or were its own, change hands. Ranges:
+each consumer has what it named, and what nobody named has no owner.
+Must not know: records, permits. Source: Pulsar's ConsistentHashingStickyKeyConsumerSelector and
+HashRangeExclusiveStickyKeyConsumerSelector.
+"""
+
+from bisect import bisect_left
+from hashlib import blake2b
+from struct import Struct
+from typing import Protocol
+
+from kledger.subscriptions.errors import ConsumerAssign, ConsumerBusy, InvalidRequest
+from kledger.subscriptions.model import KEY_HASH_COUNT, ConsumerOptions
+
+DIGESTS_PER_CONSUMER = 4
+"""Each is 32 points: with 128 in all, shares differ by about a tenth."""
+
+_POINTS = Struct(">32H")
+
+
+class StickyKeySelector(Protocol):
+    """Who has which slots."""
+
+    def add(self, number: int, options: ConsumerOptions) -> None:
+        """Let a consumer have its slots. Raises ConsumerBusy, ConsumerAssign, InvalidRequest."""
+        ...
+
+    def remove(self, number: int) -> None:
+        """Take its slots away from a consumer."""
+        ...
+
+    def owner_of(self, key_hash: int) -> int | None:
+        """Return the consumer that has a slot; None if nobody has."""
+        ...
+
+
+def selector_for(options: ConsumerOptions) -> StickyKeySelector:
+    """Return owners of the kind that the first consumer of a subscription asks for."""
+    return ConsistentHashSelector() if options.key_ranges is None else HashRangeSelector()
+
+
+class ConsistentHashSelector:
+    """Auto-split: points on a ring of slots; a slot belongs to the next point."""
+
+    __slots__ = ("_members", "_owners", "_points")
+
+    def __init__(self) -> None:
+        self._members: dict[int, str] = {}
+        self._points: list[int] = []
+        self._owners: list[int] = []
+
+    def add(self, number: int, options: ConsumerOptions) -> None:
+        """Let a consumer have its share."""
+        if options.key_ranges is not None:
+            raise ConsumerBusy("the consumers share the slots, and this one names ranges")
+        self._members[number] = options.name
+        self._lay_out_ring()
+
+    def remove(self, number: int) -> None:
+        """Give a consumer's share to the others."""
+        del self._members[number]
+        self._lay_out_ring()
+
+    def owner_of(self, key_hash: int) -> int | None:
+        """Return the consumer whose point is the next."""
+        points = self._points
+        if not points:
+            return None
+        return self._owners[bisect_left(points, key_hash) % len(points)]
+
+    def _lay_out_ring(self) -> None:
+        """Lay out the points; of two at one place, that of the smaller name counts."""
+        ring: dict[int, int] = {}
+        namesakes: dict[str, int] = {}
+        for name, number in sorted((name, number) for number, name in self._members.items()):
+            rank = namesakes[name] = namesakes.get(name, -1) + 1
+            for point in _ring_points_of(name, rank):
+                ring.setdefault(point, number)
+        self._points = sorted(ring)
+        self._owners = [ring[point] for point in self._points]
+
+
+class HashRangeSelector:
+    """Sticky: the ranges that the consumers named."""
+
+    __slots__ = ("_ends", "_ranges")
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[int, int, int]] = []
+        self._ends: list[int] = []
+
+    def add(self, number: int, options: ConsumerOptions) -> None:
+        """Let a consumer have the ranges that it names."""
+        if options.key_ranges is None:
+            raise ConsumerBusy("the consumers name ranges of slots, and this one does not")
+        named = _checked(options.key_ranges)
+        for first, last in named:
+            for other_first, other_last, _ in self._ranges:
+                if first <= other_last and other_first <= last:
+                    raise ConsumerAssign(
+                        f"range {first}-{last} of consumer {options.name} overlaps"
+                        f" {other_first}-{other_last} of another one"
+                    )
+        self._set([*self._ranges, *((first, last, number) for first, last in named)])
+
+    def remove(self, number: int) -> None:
+        """Leave the ranges of a consumer to nobody."""
+        self._set([each for each in self._ranges if each[2] != number])
+
+    def owner_of(self, key_hash: int) -> int | None:
+        """Return the consumer in whose range a slot lies."""
+        place = bisect_left(self._ends, key_hash)
+        if place == len(self._ends) or self._ranges[place][0] > key_hash:
+            return None
+        return self._ranges[place][2]
+
+    def _set(self, ranges: list[tuple[int, int, int]]) -> None:
+        self._ranges = sorted(ranges)
+        self._ends = [last for _, last, _ in self._ranges]
+
+
+def _checked(ranges: tuple[tuple[int, int], ...]) -> list[tuple[int, int]]:
+    """Return a consumer's ranges in order, if they can be."""
+    if not ranges:
+        raise InvalidRequest("key ranges: expected at least one")
+    ordered = sorted(ranges)
+    before = -1
+    for first, last in ordered:
+        if not 0 <= first <= last < KEY_HASH_COUNT:
+            raise InvalidRequest(
+                f"key range {first}-{last}, expected within 0-{KEY_HASH_COUNT - 1}"
+            )
+        if first <= before:
+            raise InvalidRequest(f"key range {first}-{last} begins before {before} ends")
+        before = last
+    return ordered
+
+
+def _ring_points_of(name: str, rank: int) -> list[int]:
+    """Return where on the ring a consumer has its points; `rank` tells namesakes apart."""
+    points: list[int] = []
+    for index in range(DIGESTS_PER_CONSUMER):
+        seed = f"{index}:{rank}:{name}".encode("utf-8", "surrogateescape")
+        points += _POINTS.unpack(blake2b(seed).digest())
+    return points

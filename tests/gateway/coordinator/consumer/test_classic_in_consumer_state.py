@@ -1,0 +1,249 @@
+"""Members of the classic protocol beside those of the consumer protocol."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kledger.gateway.coordinator.consumer import classic_in_consumer_state
+from kledger.gateway.coordinator.effects import Effect, Respond
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import (
+    JoinResult,
+    LeavingMember,
+    RequestingMember,
+    SyncResult,
+)
+from kledger.gateway.wire.error_codes import ErrorCode
+from tests.gateway.coordinator.consumer_words import (
+    NOTHING,
+    ConsumerWorld,
+    assignment_of,
+    subscribed,
+)
+from tests.gateway.coordinator.group_words import join_command, sync_command
+
+
+class MixedWorld(ConsumerWorld):
+    """A group of the consumer protocol that classic members come to."""
+
+    def answer(self, effects: list[Effect]) -> object:
+        (found,) = (one.result for one in effects if isinstance(one, Respond))
+        self.perform(one for one in effects if not isinstance(one, Respond))
+        return found
+
+    def classic_join(self, member_id: str = "c", owned: str = "", **changes: Any) -> JoinResult:
+        asked = join_command(
+            member_id, protocols=(("range", subscribed("t", owned=owned)),), waiter=1
+        )
+        asked = replace(asked, **changes)
+        self.stores_at_once = False
+        effects = classic_in_consumer_state.join(self.group, asked, self.catalog, self.now_ms)
+        if not any(isinstance(one, Respond) for one in effects):
+            self.perform(effects)
+            (write,) = self.unstored
+            self.unstored = []
+            effects = self.group.persisted(write.revision, failed=False, now_ms=self.now_ms)
+        self.stores_at_once = True
+        result = self.answer(effects)
+        assert isinstance(result, JoinResult)
+        return result
+
+    def sync(self, member_id: str, generation: int, instance_id: str | None = None) -> SyncResult:
+        asked = sync_command(member_id, generation, instance_id=instance_id)
+        effects = classic_in_consumer_state.sync(self.group, asked, self.catalog, self.now_ms)
+        result = self.answer(effects)
+        assert isinstance(result, SyncResult)
+        return result
+
+    def hello(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+        sender = RequestingMember(member_id, generation, instance_id)
+        error, effects = classic_in_consumer_state.heartbeat(self.group, sender, self.now_ms)
+        self.perform(effects)
+        return error
+
+    def leave(self, *leaving: LeavingMember) -> list[ErrorCode]:
+        errors, effects = classic_in_consumer_state.leave(self.group, leaving, self.now_ms)
+        self.perform(effects)
+        return errors
+
+
+def test_classic_member_joins_without_a_leader_and_is_told_what_it_owns() -> None:
+    world = MixedWorld()
+    world.join("a")
+    joined = world.classic_join()
+    assert ("c", 2, "consumer", "range", "", ()) == (
+        joined.member_id,
+        joined.generation,
+        joined.protocol_type,
+        joined.protocol_name,
+        joined.leader,
+        joined.members,
+    )
+    assert assignment_of("t", "") == world.sync("c", 2).assignment
+    assert ErrorCode.NONE == world.hello("c", 2), "nothing is free for it yet"
+
+
+def test_classic_member_is_sent_to_join_when_something_is_free_for_it() -> None:
+    world = MixedWorld()
+    world.join("a")
+    world.classic_join()
+    world.heartbeat("a", 1)
+    world.heartbeat("a", 1, owned=world.catalog.parts("t", 0, 1))
+    assert ErrorCode.REBALANCE_IN_PROGRESS == world.hello("c", 2)
+    assert 2 == world.classic_join().generation
+    assert assignment_of("t", "23") == world.sync("c", 2).assignment
+    assert ErrorCode.NONE == world.hello("c", 2)
+
+
+def test_classic_member_gives_up_by_joining_without_the_partitions() -> None:
+    world = MixedWorld()
+    world.classic_join()
+    assert 1 == world.classic_join(owned="0123").generation
+    b = world.client("b")
+    b.hello()
+    assert ErrorCode.REBALANCE_IN_PROGRESS == world.hello("c", 1)
+    assert 1 == world.classic_join(owned="0123").generation
+    assert assignment_of("t", "01") == world.sync("c", 1).assignment
+    assert NOTHING == b.owned
+    assert 2 == world.classic_join(owned="01").generation
+    b.hello()
+    assert world.catalog.parts("t", 2, 3) == b.owned
+
+
+def test_eager_member_owns_nothing_when_it_joins_again() -> None:
+    world = MixedWorld()
+    world.classic_join()
+    b = world.client("b")
+    b.hello()
+    assert 2 == world.classic_join().generation
+    b.hello()
+    assert world.catalog.parts("t", 2, 3) == b.owned
+
+
+def test_id_is_given_out_first_where_the_version_wants_it() -> None:
+    world = MixedWorld()
+    world.join("a")
+    promised = world.classic_join("", new_member_id="n", requires_known_id=True)
+    assert (ErrorCode.MEMBER_ID_REQUIRED, "n") == (promised.error, promised.member_id)
+    assert "n" not in world.group.roster
+    assert ErrorCode.NONE == world.classic_join("", new_member_id="n").error
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": (("range", b"?"),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"member_id": "third"}, ErrorCode.GROUP_MAX_SIZE_REACHED),
+        ({"member_id": "x", "instance_id": "i"}, ErrorCode.FENCED_INSTANCE_ID),
+    ],
+)
+def test_join_is_refused_and_changes_nothing(changes: dict[str, Any], expected: ErrorCode) -> None:
+    world = MixedWorld(config=GroupConfig(consumer_max_size=2))
+    world.join("a")
+    world.classic_join(instance_id="i")
+    before = world.group.describe()
+    assert expected == world.classic_join(**{"member_id": "c", **changes}).error
+    assert before == world.group.describe()
+
+
+def test_generations_and_ids_are_checked() -> None:
+    world = MixedWorld()
+    world.join("a")
+    world.classic_join(instance_id="i")
+    for ask in (lambda *who: world.sync(*who).error, world.hello):
+        assert ErrorCode.ILLEGAL_GENERATION == ask("c", 1)
+        assert ErrorCode.UNKNOWN_MEMBER_ID == ask("x", 2)
+        assert ErrorCode.UNKNOWN_MEMBER_ID == ask("a", 1), "it speaks the other protocol"
+        assert ErrorCode.FENCED_INSTANCE_ID == ask("x", 2, "i")
+        assert ErrorCode.NONE == ask("c", 2, "i")
+
+
+def test_static_classic_member_comes_back_under_a_new_id() -> None:
+    world = MixedWorld()
+    world.classic_join(instance_id="i")
+    again = world.classic_join("", new_member_id="d", instance_id="i")
+    assert ("d", 1) == (again.member_id, again.generation)
+    assert assignment_of("t", "0123") == world.sync("d", 1).assignment
+    assert ErrorCode.FENCED_INSTANCE_ID == world.hello("c", 1, "i")
+
+
+def test_static_member_changes_its_protocol_and_keeps_its_partitions() -> None:
+    """A classic client does not say that it leaves; its new self is let in all the same."""
+    world = MixedWorld()
+    world.classic_join(instance_id="i")
+    new = world.join("n", instance_id="i")
+    assert (1, world.catalog.parts("t")) == (new.epoch, new.assignment)
+    assert not world.group.is_all_classic
+
+
+def test_members_leave() -> None:
+    world = MixedWorld()
+    world.join("a", instance_id="j")
+    world.classic_join(instance_id="i")
+    world.classic_join("e")
+    unknown, fenced = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
+    assert [fenced, unknown] == world.leave(LeavingMember("e", "j"), LeavingMember("x"))
+    assert [fenced, unknown] == world.leave(LeavingMember("e", "i"), LeavingMember("", "z"))
+    assert [ErrorCode.NONE] * 3 == world.leave(
+        LeavingMember("e"), LeavingMember("", "i"), LeavingMember("", "j")
+    )
+    assert world.group.is_empty
+
+
+def test_members_of_the_consumer_protocol_are_removed_by_their_ids() -> None:
+    """As an administrator does who removes all of them; the ids are in the group's description."""
+    world = MixedWorld()
+    world.join("a")
+    world.join("b", instance_id="i")
+    world.join("c", instance_id="j")
+    leaving = LeavingMember("a"), LeavingMember("b"), LeavingMember("c", "j")
+    assert [ErrorCode.NONE] * 3 == world.leave(*leaving)
+    assert world.group.is_empty
+
+
+def test_session_of_a_classic_member_is_its_own() -> None:
+    world = MixedWorld()
+    world.join("a")
+    world.classic_join(session_timeout_ms=10_000)
+    world.advance(9_000)
+    assert ErrorCode.NONE == world.hello("c", 2)
+    world.advance(9_999)
+    assert "c" in world.group.roster
+    world.advance(1)
+    assert "c" not in world.group.roster
+
+
+def test_commit_of_a_classic_member_is_checked_by_its_generation() -> None:
+    world = MixedWorld()
+    world.join("a")
+    world.classic_join()
+    assert ErrorCode.NONE == world.commit("c", 2, uses_member_epoch=False)
+    assert ErrorCode.ILLEGAL_GENERATION == world.commit("c", 1)
+
+
+def test_refused_write_sends_classic_members_back_to_ask_again() -> None:
+    world = MixedWorld(stores_at_once=False)
+    asked = join_command("c", protocols=(("range", subscribed("t")),), waiter=1)
+    world.perform(classic_in_consumer_state.join(world.group, asked, world.catalog, 0))
+    (write,) = world.unstored
+    effects = world.group.persisted(write.revision, failed=True, now_ms=0)
+    refused = JoinResult(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert refused in [one.result for one in effects if isinstance(one, Respond)]
+    assert world.group.is_empty
+
+
+def test_a_member_of_the_consumer_protocol_goes_over_by_its_id() -> None:
+    """As in Apache Kafka: a JoinGroup with the id of a live member is that member's."""
+    world = MixedWorld()
+    world.join("a")
+    joined = world.classic_join("a")
+    member = world.group.roster.get("a")
+    assert member is not None
+    assert (ErrorCode.NONE, member.epoch) == (joined.error, joined.generation)
+    assert member.classic is not None
+    assert 1 == len(world.group.roster)
+    assert ErrorCode.NONE == world.sync("a", joined.generation).error
+    assert ErrorCode.NONE == world.hello("a", joined.generation)

@@ -1,0 +1,89 @@
+"""Groups that go from one protocol to the other, as values."""
+
+import pytest
+
+from kledger.gateway.coordinator.consumer.migration_state import downgraded, upgraded
+from kledger.gateway.coordinator.effects import Schedule
+from kledger.gateway.coordinator.group_messages import Protocols, RequestingMember
+from kledger.gateway.wire.error_codes import ErrorCode
+from tests.gateway.coordinator.consumer_words import CatalogOfTest, assignment_of, subscribed
+from tests.gateway.coordinator.group_words import GroupWorld
+
+CATALOG = CatalogOfTest(t=4)
+PROTOCOLS: Protocols = (("other", b"?"), ("range", subscribed("t")))
+
+
+def stable_world(protocols: Protocols = PROTOCOLS, **assignments: str) -> GroupWorld:
+    world = GroupWorld()
+    members = assignments or {"a": "0123"}
+    world.stable(*members, protocols=protocols)
+    world.group.protocol_name = "range"
+    for member_id, numbers in members.items():
+        world.group.roster.members[member_id].assignment = assignment_of("t", numbers)
+    return world
+
+
+def test_members_go_over_with_what_they_own() -> None:
+    world = stable_world(a="01", b="23")
+    gone_over = upgraded(world.group, CATALOG, 5)
+    assert gone_over is not None
+    group, effects = gone_over
+    assert (world.group.generation, "Stable") == (group.epoch, group.state.value)
+    a, b = group.roster.member("a"), group.roster.member("b")
+    assert (CATALOG.parts("t", 0, 1), CATALOG.parts("t", 2, 3)) == (a.assigned, b.assigned)
+    assert (("t",), a.assigned, world.group.generation) == (a.topic_names, a.target, a.epoch)
+    assert a.classic is not None
+    assert ["range", "other"] == [name for name, _ in a.classic.protocols]
+    sessions = [one.key.subject for one in effects if isinstance(one, Schedule)]
+    assert ["a", "b"] == sessions
+    assert group.is_all_classic
+
+
+@pytest.mark.parametrize("protocols", [(("range", b"?"),), (("range", b""),)])
+def test_group_whose_metadata_cannot_be_read_stays(protocols: Protocols) -> None:
+    assert upgraded(stable_world(protocols).group, CATALOG, 5) is None
+
+
+def test_group_with_an_assignment_that_overlaps_stays() -> None:
+    """A leader may assign what it wants; here a partition has one owner."""
+    assert upgraded(stable_world(a="01", b="12").group, CATALOG, 5) is None
+
+
+def test_group_of_another_type_stays() -> None:
+    world = stable_world()
+    world.group.protocol_type = "connect"
+    assert upgraded(world.group, CATALOG, 5) is None
+
+
+def test_assignment_that_cannot_be_read_keeps_the_group() -> None:
+    world = stable_world()
+    world.group.roster.members["a"].assignment = b"?"
+    assert upgraded(world.group, CATALOG, 5) is None
+
+
+def test_way_back_keeps_members_and_lets_them_rebalance() -> None:
+    world = stable_world(a="01", b="23")
+    gone_over = upgraded(world.group, CATALOG, 5)
+    assert gone_over is not None
+    classic, effects = downgraded(gone_over[0], CATALOG, 9)
+    assert ("PreparingRebalance", world.group.generation, "consumer") == (
+        classic.state.value,
+        classic.generation,
+        classic.protocol_type,
+    )
+    assert {"a", "b"} == set(classic.roster.members)
+    assert assignment_of("t", "23", version=0) == classic.roster.members["b"].assignment
+    kinds = {one.key.kind for one in effects if isinstance(one, Schedule)}
+    assert {"session", "join"} == kinds
+
+
+def test_way_back_lets_members_commit_before_they_join_again() -> None:
+    gone_over = upgraded(stable_world(a="0123").group, CATALOG, 5)
+    assert gone_over is not None
+    group, _ = gone_over
+    member = group.roster.member("a")
+    group.bump_epoch()  # the last one of the other protocol has left
+    classic, _ = downgraded(group, CATALOG, 9)
+    sender = RequestingMember("a", member.epoch)
+    assert ErrorCode.NONE == classic.check_commit(sender, 9)
+    assert ErrorCode.REBALANCE_IN_PROGRESS == classic.heartbeat(sender, 9)

@@ -1,0 +1,42 @@
+"""What subscriptions stand for."""
+
+from dataclasses import replace
+
+import pytest
+
+from kledger.gateway.coordinator.consumer.subscribed_topics_plan import SubscribedTopics
+from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER
+from tests.gateway.coordinator.consumer_words import CatalogOfTest
+
+CATALOG = CatalogOfTest(**{"orders": 1, "orders-new": 2, "Mixed": 3, "grüße": 1})
+
+
+@pytest.mark.parametrize(
+    ("names", "regex", "expected"),
+    [
+        ((), "", set()),
+        (("orders", "missing"), "", {"orders"}),
+        ((), "orders", {"orders"}),
+        ((), "orders.*", {"orders", "orders-new"}),
+        ((), "(?i)mixed", {"Mixed"}),
+        ((), ".*ß.", {"grüße"}),
+        (("Mixed",), "orders-.+", {"Mixed", "orders-new"}),
+        ((), "order", set()),
+    ],
+)
+def test_subscription_stands_for_topics(
+    names: tuple[str, ...], regex: str, expected: set[str]
+) -> None:
+    member = replace(MEMBER, topic_names=names, topic_regex=regex)
+    assert expected == set(SubscribedTopics(CATALOG).of(member))
+
+
+def test_topics_of_all_members_are_joined() -> None:
+    members = [replace(MEMBER, topic_names=(name,)) for name in ("orders", "Mixed", "missing")]
+    assert {"orders", "Mixed"} == set(SubscribedTopics(CATALOG).of_all(members))
+
+
+def test_long_search_takes_no_time() -> None:
+    """What keeps a backtracking engine busy for ages is done at once."""
+    catalog = CatalogOfTest(**{"a" * 200: 1})
+    assert {} == SubscribedTopics(catalog).of(replace(MEMBER, topic_regex="(a*)*b"))

@@ -1,0 +1,86 @@
+"""When the target assignment is worked out anew, and by which assignor."""
+
+import pytest
+
+from kledger.gateway.coordinator.group_config import GroupConfig
+from tests.gateway.coordinator.consumer_words import CatalogOfTest, ConsumerWorld, settle
+
+
+def test_row_107_new_topic_is_assigned_with_the_next_heartbeat() -> None:
+    world = ConsumerWorld(CatalogOfTest())
+    joined = world.join("a")
+    assert frozenset() == joined.assignment
+    world.catalog.make("t", 2)
+    told = world.heartbeat("a", joined.epoch)
+    assert (2, world.catalog.parts("t")) == (told.epoch, told.assignment)
+
+
+def test_grown_topic_is_shared_out() -> None:
+    world = ConsumerWorld(CatalogOfTest(t=1))
+    a, b = world.client("a"), world.client("b")
+    settle(a, b)
+    world.catalog.make("t", 4)
+    settle(a, b)
+    assert [2, 2] == [len(a.owned), len(b.owned)]
+
+
+def test_vanished_topic_is_taken_away_and_a_new_one_of_its_name_is_another() -> None:
+    world = ConsumerWorld(CatalogOfTest(t=2, u=1))
+    a = world.client("a", "t", "u")
+    settle(a)
+    world.catalog.drop("t")
+    settle(a)
+    assert world.catalog.parts("u") == a.owned
+    world.catalog.make("t", 2)
+    settle(a)
+    assert world.catalog.parts("t") | world.catalog.parts("u") == a.owned
+
+
+def test_topic_that_nobody_reads_changes_nothing() -> None:
+    world = ConsumerWorld()
+    a = world.client("a")
+    settle(a)
+    before, durable = world.group.describe(), world.durable
+    world.catalog.make("other", 3)
+    a.hello()
+    assert before == world.group.describe()
+    assert durable is world.durable
+
+
+def test_changed_subscription_moves_the_epoch_and_a_repeated_one_does_not() -> None:
+    world = ConsumerWorld(CatalogOfTest(t=1, u=1))
+    world.join("a")
+    assert 1 == world.heartbeat("a", 1, topic_names=("t",)).epoch
+    changed = world.heartbeat("a", 1, topic_names=("t", "u"))
+    assert (2, 2) == (changed.epoch, world.group.epoch)
+
+
+def test_expression_takes_in_topics_that_come() -> None:
+    world = ConsumerWorld(CatalogOfTest(**{"t-a": 1}))
+    joined = world.join("a", topic_names=(), topic_regex="t-.*")
+    assert world.catalog.parts("t-a") == joined.assignment
+    world.catalog.make("t-b", 1)
+    told = world.heartbeat("a", joined.epoch)
+    assert frozenset(world.catalog.partitions()) == told.assignment
+
+
+@pytest.mark.parametrize(
+    ("wishes", "expected"),
+    [
+        ([None, None], "uniform"),
+        (["range", None], "range"),
+        (["range", "uniform", "range"], "range"),
+        (["uniform", "uniform", "range"], "uniform"),
+    ],
+)
+def test_most_members_choose_the_assignor(wishes: list[str | None], expected: str) -> None:
+    world = ConsumerWorld()
+    for number, wish in enumerate(wishes):
+        world.join(f"m{number}", server_assignor=wish)
+    assert expected == world.group.describe().assignor
+
+
+def test_first_assignor_of_the_settings_is_taken_without_wishes() -> None:
+    world = ConsumerWorld(config=GroupConfig(consumer_assignors=("range", "uniform")))
+    world.join("a")
+    assert "range" == world.group.assignor

@@ -1,0 +1,293 @@
+"""The coordinator of the consumer protocol over a real store: groups that come, change and stay."""
+
+import asyncio
+from dataclasses import replace
+
+from kledger.gateway.coordinator.consumer_messages import (
+    LEAVE_EPOCH,
+    HeartbeatCommand,
+    HeartbeatResult,
+    TopicIdPartition,
+)
+from kledger.gateway.coordinator.group_config import GroupConfig
+from kledger.gateway.coordinator.group_messages import JoinResult, RequestingMember
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import TopicPartition
+from tests.gateway.coordinator.consumer_words import (
+    SESSION_MS,
+    CatalogOfTest,
+    assignment_of,
+    command,
+    join_command,
+    subscribed,
+)
+from tests.gateway.coordinator.group_words import join_command as classic_join
+from tests.gateway.coordinator.group_words import sync_command
+from tests.gateway.coordinator.shell_words import CoordinatorBench, at, coordinator
+
+PLACE = TopicPartition("t", 0)
+READS_T = (("range", subscribed("t")),)
+
+
+async def ask(bench: CoordinatorBench, asked: HeartbeatCommand) -> HeartbeatResult:
+    return await bench.groups.consumers.heartbeat(asked)
+
+
+async def join(bench: CoordinatorBench, member_id: str = "a") -> HeartbeatResult:
+    return await ask(bench, join_command(member_id, "t"))
+
+
+def kinds(bench: CoordinatorBench) -> list[tuple[str, str, str]]:
+    return [(one.group_id, one.group_type, one.state) for one in bench.groups.list_groups()]
+
+
+async def test_group_exists_from_its_first_member_on() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 1))).error
+        refused = await ask(bench, join_command("a", topic_regex="("))
+        assert ErrorCode.INVALID_REGULAR_EXPRESSION == refused.error
+        assert [] == kinds(bench)
+        assert ErrorCode.NONE == (await join(bench)).error
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        description = bench.groups.consumers.describe("g")
+        assert description is not None
+        assert "a" == description.members[0].member_id
+        assert bench.groups.describe("g") is None
+        assert bench.groups.consumers.describe("x") is None
+
+
+async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        joined = await join(bench)
+        before = bench.groups.consumers.describe("g")
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert before == bench.groups.consumers.describe("g")
+        assert ErrorCode.NONE == (await ask(bench, command("a", joined.epoch))).error
+        await bench.advance(SESSION_MS)
+        await bench.written()
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+
+
+async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cannot_be() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        assert ErrorCode.NONE == (await join(bench)).error
+        before = bench.groups.consumers.describe("g")
+        engine.fail_next("commit")
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench, "b")).error
+        assert before == bench.groups.consumers.describe("g")
+        assert ErrorCode.NONE == (await join(bench, "b")).error
+
+
+async def test_protocols_follow_each_other_but_never_mix_without_migration() -> None:
+    """Row 109: who comes with the other protocol is refused until the group is empty."""
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    alone = GroupConfig(consumer_migration_policy="disabled")
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
+        classic = await bench.stable(protocols=READS_T)
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
+        await bench.commit(PLACE, at(7), RequestingMember(classic.member_id, classic.generation))
+        await bench.advance(60_000)
+        assert [("g", "classic", "Empty")] == kinds(bench)
+        assert ErrorCode.NONE == (await join(bench)).error
+        assert 7 == offset_of(bench)
+        refused = await bench.groups.join(classic_join())
+        assert ErrorCode.INCONSISTENT_GROUP_PROTOCOL == refused.error
+        assert ErrorCode.UNKNOWN_MEMBER_ID == bench.groups.heartbeat("g", RequestingMember("a", 1))
+        await ask(bench, command("a", -1))
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+        await bench.stable()
+        await bench.written()
+    async with coordinator(alone, engine=engine, catalog=catalog) as bench:
+        assert [("g", "classic", "Stable")] == kinds(bench)
+        assert 7 == offset_of(bench)
+
+
+async def classic_round(bench: CoordinatorBench, member_id: str, owned: str = "") -> JoinResult:
+    """Join again as a classic member, and take the assignment."""
+    return await bench.groups.join(
+        classic_join(member_id, protocols=(("range", subscribed("t", owned=owned)),))
+    )
+
+
+async def assigned(bench: CoordinatorBench, joined: JoinResult) -> bytes:
+    told = await bench.groups.sync(sync_command(joined.member_id, joined.generation))
+    assert ErrorCode.NONE == told.error
+    return told.assignment
+
+
+async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
+    """As Apache Kafka 4.3 was seen to do it: nobody owns what another one still has."""
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=4)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        old = await bench.stable(protocols=READS_T, assignments="0123")
+        sender = RequestingMember(old.member_id, old.generation)
+        new = await join(bench)
+        assert (2, frozenset()) == (new.epoch, new.assignment)
+        assert [("g", "consumer", "Reconciling")] == kinds(bench)
+        assert bench.groups.describe("g") is None
+        assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(7), sender)
+        kept = await classic_round(bench, old.member_id, owned="0123")
+        assert (1, "consumer", "range") == (
+            kept.generation,
+            kept.protocol_type,
+            kept.protocol_name,
+        )
+        assert assignment_of("t", "01") == await assigned(bench, kept)
+        assert (await ask(bench, command("a", 2))).assignment is None
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        moved = await classic_round(bench, old.member_id, owned="01")
+        assert 2 == moved.generation
+        assert assignment_of("t", "01") == await assigned(bench, moved)
+        assert catalog.parts("t", 2, 3) == (await ask(bench, command("a", 2))).assignment
+        sender = RequestingMember(old.member_id, moved.generation)
+        assert ErrorCode.NONE == bench.groups.heartbeat("g", sender)
+        stale = RequestingMember(old.member_id, old.generation)
+        assert ErrorCode.ILLEGAL_GENERATION == bench.groups.heartbeat("g", stale)
+        assert ErrorCode.ILLEGAL_GENERATION == await bench.commit(PLACE, at(8), stale)
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        await ask(bench, command("a", -1))
+        assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 2))).error
+        assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(9), sender)
+        again = await bench.join(old.member_id, protocols=READS_T)
+        assert (3, old.member_id) == (again.generation, again.leader)
+
+
+async def test_group_of_left_over_classic_members_goes_back_after_a_restart() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=4)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        await join(bench)
+        await ask(bench, command("a", -1))
+        await bench.written()
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
+
+
+async def test_group_with_other_metadata_does_not_go_over() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=(("range", b"?"),))
+        assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
+        assert [("g", "classic", "Stable")] == kinds(bench)
+
+
+async def test_heartbeat_that_is_refused_changes_no_protocol() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        refused = await ask(bench, join_command("a", topic_regex="("))
+        assert ErrorCode.INVALID_REGULAR_EXPRESSION == refused.error
+        assert [("g", "classic", "Stable")] == kinds(bench)
+
+
+async def test_group_that_rebalances_goes_over_later() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.join(protocols=READS_T)
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+
+
+async def test_timers_of_the_old_form_do_nothing_any_more() -> None:
+    """The session of a classic member runs on in the new form alone, and ends there."""
+    async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
+        await bench.stable(protocols=READS_T, assignments="0123")
+        new = await join(bench)
+        await bench.advance(10_000)
+        await bench.written()
+        assert [("g", "consumer", "Assigning")] == kinds(bench)
+        told = await ask(bench, command("a", new.epoch))
+        assert bench_parts(4) == told.assignment
+
+
+def bench_parts(count: int) -> frozenset[TopicIdPartition]:
+    return CatalogOfTest(t=count).parts("t")
+
+
+def offset_of(bench: CoordinatorBench) -> int | None:
+    committed = bench.groups.offsets.committed("g", PLACE)
+    return None if committed is None else committed.offset
+
+
+async def test_fenced_member_cannot_commit() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        joined = await join(bench)
+        sender = RequestingMember("a", joined.epoch, uses_member_epoch=True)
+        assert ErrorCode.NONE == await bench.commit(PLACE, at(3), sender)
+        old = replace(sender, generation=joined.epoch - 1)
+        assert ErrorCode.STALE_MEMBER_EPOCH == await bench.commit(PLACE, at(4), old)
+        await bench.advance(SESSION_MS)
+        assert ErrorCode.UNKNOWN_MEMBER_ID == await bench.commit(PLACE, at(5), sender)
+        assert 3 == offset_of(bench)
+        unknown = await bench.commit(PLACE, at(1), sender, group="other")
+        assert ErrorCode.GROUP_ID_NOT_FOUND == unknown
+
+
+async def test_offsets_are_read_with_the_epoch_of_the_group() -> None:
+    async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
+        joined = await join(bench)
+        check = bench.groups.offsets.check_fetch
+        assert ErrorCode.NONE == check("g", "a", joined.epoch)
+        assert ErrorCode.STALE_MEMBER_EPOCH == check("g", "a", 9)
+        assert ErrorCode.NONE == check("other", "a", 9)
+
+
+async def test_group_is_deleted_when_it_is_empty_and_its_topics_are_kept_before() -> None:
+    engine = FaultyEngine(None)
+    catalog = CatalogOfTest(t=2)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        joined = await join(bench)
+        await bench.commit(
+            PLACE, at(3), RequestingMember("a", joined.epoch, uses_member_epoch=True)
+        )
+        assert [ErrorCode.NON_EMPTY_GROUP] == await bench.groups.offsets.delete_groups(["g"])
+        kept = await bench.groups.offsets.delete("g", [PLACE, TopicPartition("u", 0)])
+        assert (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]) == kept
+        await ask(bench, command("a", -1))
+        engine.fail_next("commit")
+        refused = await bench.groups.offsets.delete_groups(["g"])
+        assert [ErrorCode.COORDINATOR_NOT_AVAILABLE] == refused
+        assert [("g", "consumer", "Empty")] == kinds(bench)
+        assert [ErrorCode.NONE] == await bench.groups.offsets.delete_groups(["g"])
+        assert [] == kinds(bench)
+    async with coordinator(engine=engine, catalog=catalog) as bench:
+        assert [] == kinds(bench)
+
+
+async def test_limits_and_closing() -> None:
+    config = GroupConfig(groups_max=1, group_id_bytes_max=3)
+    async with coordinator(config, catalog=CatalogOfTest(t=2)) as bench:
+        too_long = await ask(bench, join_command("a", "t", group_id="long"))
+        assert ErrorCode.INVALID_GROUP_ID == too_long.error
+        assert ErrorCode.NONE == (await join(bench)).error
+        one_more = await ask(bench, join_command("a", "t", group_id="h"))
+        assert ErrorCode.POLICY_VIOLATION == one_more.error
+        assert ErrorCode.INVALID_REQUEST == (await ask(bench, command("", 1))).error
+        first, second = (bench.groups.consumers.new_member_id() for _ in range(2))
+        assert first != second
+        bench.groups.close()
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
+
+
+async def test_member_whose_leaving_failed_with_a_deletion_behind_it_is_looked_after() -> None:
+    engine = FaultyEngine(None)
+    async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
+        await join(bench)
+        engine.fail_next("commit")
+        leaving = asyncio.ensure_future(ask(bench, command("a", LEAVE_EPOCH)))
+        await asyncio.sleep(0)
+        errors = await bench.groups.offsets.delete_groups(["g"])
+        assert [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2 == [(await leaving).error, *errors]
+        assert [("g", "consumer", "Stable")] == kinds(bench)
+        await bench.advance(SESSION_MS)
+        await bench.written()
+        assert [("g", "consumer", "Empty")] == kinds(bench)

@@ -1,0 +1,92 @@
+"""Markers in partitions."""
+
+from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
+from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
+from kledger.ledger.engine.errors import StorageWriteFailed
+from kledger.offsets import TopicPartition
+from kledger.topics import TopicsError, UnknownPartition, UnknownTopic
+from kledger.topics.errors import InvalidProducerEpoch, TopicStorageFailed
+from tests.gateway.running import running_gateway
+from tests.gateway.txn_client import TxnClient, settled
+
+ME = ProducerIdAndEpoch(7, 1)
+HERE = TopicPartition("t", 0)
+
+
+async def test_partitions_that_are_gone_are_left_out() -> None:
+    async with running_gateway() as gateway:
+        topic = await gateway.create_topic(partitions=2)
+        places = [
+            TopicPartition("t", 1),
+            TopicPartition("missing", 0),
+            TopicPartition("t", 9),
+            TopicPartition("t", 0),
+        ]
+        assert {} == await TransactionMarkers(gateway.services.registry).end(places, ME, False)
+        logs = [await topic.open_partition(index) for index in range(2)]
+        assert [1, 1] == [log.high_watermark for log in logs]
+
+
+async def test_where_a_newer_epoch_has_written_nothing_is_open() -> None:
+    """Anybody can write with any epoch where the transaction has not begun; nobody waits for it."""
+    async with running_gateway() as gateway, gateway.client() as client:
+        topic = await gateway.create_topic(partitions=2)
+        producer = TxnClient(client)
+        await producer.init()
+        await producer.add(0, 1)
+        await producer.produce(partition=1)
+        newer = TxnClient(client)
+        newer.producer_id, newer.epoch = producer.producer_id, 9
+        assert 0 == await newer.produce(is_transactional=False)
+        assert 0 == await producer.end(commit=True)
+        await settled(gateway)
+        logs = [await topic.open_partition(index) for index in range(2)]
+        assert [1, 2] == [log.last_stable_offset for log in logs]
+
+
+async def test_what_the_storage_refuses_is_told() -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic()
+        markers = TransactionMarkers(gateway.services.registry)
+        gateway.engine.fail_next("commit", StorageWriteFailed("full"))
+        refused = await markers.end([HERE], ME, True)
+        assert {HERE: TopicStorageFailed} == kinds(refused)
+        assert {} == await markers.end([HERE], ME, True)
+
+
+async def test_a_partition_that_cannot_be_opened_holds_up_no_other() -> None:
+    async with running_gateway() as gateway:
+        topic = await gateway.services.registry.create("t", partitions=3)
+        logs = [await topic.open_partition(index) for index in (0, 2)]
+        gateway.engine.fail_next("commit")
+        markers = TransactionMarkers(gateway.services.registry)
+        refused = await markers.end([TopicPartition("t", index) for index in range(3)], ME, True)
+        assert {TopicPartition("t", 1): TopicStorageFailed} == kinds(refused)
+        assert [1, 1] == [log.high_watermark for log in logs]
+
+
+async def test_partitions_are_opened_and_marked_together() -> None:
+    async with running_gateway() as gateway:
+        await gateway.services.registry.create("t", partitions=5)
+        before = gateway.engine.calls["commit"]
+        markers = TransactionMarkers(gateway.services.registry)
+        assert {} == await markers.end([TopicPartition("t", index) for index in range(5)], ME, True)
+        assert 2 == gateway.engine.calls["commit"] - before
+
+
+async def test_who_writes_by_hand_is_told_everything() -> None:
+    async with running_gateway() as gateway:
+        await gateway.create_topic()
+        markers = TransactionMarkers(gateway.services.registry)
+        assert {} == await markers.write([HERE], ME, is_commit=True)
+        older = await markers.write([HERE], ProducerIdAndEpoch(7, 0), is_commit=True)
+        assert {HERE: InvalidProducerEpoch} == kinds(older)
+        gone = {
+            TopicPartition("t", 3): UnknownPartition,
+            TopicPartition("missing", 0): UnknownTopic,
+        }
+        assert gone == kinds(await markers.write(gone, ME, is_commit=True))
+
+
+def kinds(refused: dict[TopicPartition, TopicsError]) -> dict[TopicPartition, type[TopicsError]]:
+    return {topic_partition: type(error) for topic_partition, error in refused.items()}

@@ -1,0 +1,38 @@
+"""Pausing a socket: asked for again and again, and never after its end."""
+
+import asyncio
+
+from kledger.gateway.net.read_flow import ReadFlow
+
+
+class Transport(asyncio.Transport):
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+
+def test_the_transport_is_told_of_changes_only() -> None:
+    transport, reading = Transport(), ReadFlow()
+    reading.begin(transport)
+    for change in (reading.resume, reading.pause, reading.pause, reading.resume, reading.resume):
+        change()
+    assert ["pause", "resume"] == transport.calls
+    assert not reading.is_paused
+
+
+def test_behind_the_last_byte_the_transport_is_left_alone() -> None:
+    transport, reading = Transport(), ReadFlow()
+    reading.begin(transport)
+    reading.pause()
+    reading.is_eof = True
+    reading.resume()
+    reading.pause()
+    assert ["pause"] == transport.calls

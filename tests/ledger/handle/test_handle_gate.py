@@ -1,0 +1,58 @@
+"""What each state lets pass."""
+
+from collections.abc import Callable
+
+import pytest
+
+from kledger.ledger.errors import (
+    AlreadyClosed,
+    Deleted,
+    Fenced,
+    LedgerError,
+    StorageFailed,
+    Terminated,
+)
+from kledger.ledger.handle.handle_gate import HandleGate
+from kledger.ledger.handle.ledger_state import LedgerState
+
+
+def outcome(check: Callable[[], None]) -> type[LedgerError] | None:
+    try:
+        check()
+    except LedgerError as error:
+        return type(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    ("state", "write", "read", "change", "is_over"),
+    [
+        (LedgerState.LEDGER_OPENED, None, None, None, False),
+        (LedgerState.WRITE_FAILED, StorageFailed, None, StorageFailed, False),
+        (LedgerState.TERMINATED, Terminated, None, None, False),
+        (LedgerState.FENCED_FOR_DELETION, Fenced, Fenced, Fenced, False),
+        (LedgerState.FENCED, Fenced, Fenced, Fenced, True),
+        (LedgerState.CLOSED, AlreadyClosed, Fenced, AlreadyClosed, True),
+    ],
+)
+def test_states(
+    state: LedgerState,
+    write: type[LedgerError] | None,
+    read: type[LedgerError] | None,
+    change: type[LedgerError] | None,
+    is_over: bool,
+) -> None:
+    gate = HandleGate("orders")
+    gate.enter(state)
+    checks = (gate.check_writable, gate.check_readable, gate.check_changeable)
+    assert [write, read, change] == [outcome(check) for check in checks]
+    assert is_over == gate.is_over
+
+
+def test_a_deleted_one_says_so() -> None:
+    gate = HandleGate("orders")
+    gate.enter(LedgerState.CLOSED)
+    gate.is_deleted = True
+    for check in (gate.check_writable, gate.check_readable, gate.check_changeable):
+        with pytest.raises(Deleted, match="orders was deleted"):
+            check()

@@ -1,0 +1,95 @@
+"""Records: whole, byte by byte, and with trailing bytes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kledger.ledger.errors import Corrupt
+from kledger.ledger.metadata.records import (
+    LedgerRecord,
+    ManagedLedgerRecord,
+    decode_counter,
+    decode_ledger,
+    decode_managed_ledger,
+    encode_counter,
+    encode_ledger,
+    encode_managed_ledger,
+)
+from kledger.ledger.position import Position
+
+UNSIGNED = st.integers(min_value=0, max_value=(1 << 63) - 1)
+SIGNED = st.integers(min_value=-1, max_value=(1 << 63) - 1)
+
+managed_ledgers = st.builds(
+    ManagedLedgerRecord,
+    managed_ledger_id=UNSIGNED,
+    version=UNSIGNED,
+    terminated_at=st.none() | st.builds(Position, SIGNED, SIGNED),
+    properties=st.dictionaries(st.text(), st.text(), max_size=3),
+)
+ledgers = st.builds(
+    LedgerRecord,
+    ledger_id=UNSIGNED,
+    entries=UNSIGNED,
+    size=UNSIGNED,
+    closed_ms=UNSIGNED,
+    max_timestamp_ms=SIGNED,
+)
+
+
+@given(managed_ledgers)
+def test_managed_ledger_round_trip(record: ManagedLedgerRecord) -> None:
+    assert record == decode_managed_ledger(encode_managed_ledger(record))
+
+
+@given(ledgers)
+def test_ledger_round_trip(record: LedgerRecord) -> None:
+    assert record == decode_ledger(record.ledger_id, encode_ledger(record))
+
+
+@given(UNSIGNED)
+def test_counter_round_trip(value: int) -> None:
+    assert value == decode_counter(encode_counter(value))
+
+
+MANAGED = encode_managed_ledger(
+    ManagedLedgerRecord(managed_ledger_id=7, version=3, properties={"owner": "mé", "": ""})
+)
+LEDGER = encode_ledger(LedgerRecord(ledger_id=9, entries=5, size=50, closed_ms=1))
+
+
+def test_every_cut_is_noticed() -> None:
+    for row in (MANAGED[:end] for end in range(len(MANAGED))):
+        with pytest.raises(Corrupt):
+            decode_managed_ledger(row)
+    for row in (LEDGER[:end] for end in range(len(LEDGER))):
+        with pytest.raises(Corrupt):
+            decode_ledger(9, row)
+    for row in (encode_counter(5)[:end] for end in range(9)):
+        with pytest.raises(Corrupt):
+            decode_counter(row)
+
+
+def test_trailing_bytes_are_noticed() -> None:
+    with pytest.raises(Corrupt, match="1 bytes too many"):
+        decode_managed_ledger(MANAGED + b"x")
+    with pytest.raises(Corrupt):
+        decode_ledger(9, LEDGER + b"x")
+    with pytest.raises(Corrupt):
+        decode_counter(encode_counter(5) + b"x")
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(Corrupt, match="expected version 1, got 2"):
+        decode_managed_ledger(b"\x02" + MANAGED[1:])
+    with pytest.raises(Corrupt, match="expected version 1, got 0"):
+        decode_ledger(9, b"\x00" + LEDGER[1:])
+
+
+def test_a_property_that_is_no_text_is_refused() -> None:
+    with pytest.raises(Corrupt, match="not text"):
+        decode_managed_ledger(MANAGED.replace("é".encode(), b"\xff\xff"))
+
+
+def test_rows_are_small_and_stay_as_they_are() -> None:
+    assert "01000000000000000500000000000000320000000000000001ffffffffffffffff" == (LEDGER.hex())

@@ -1,0 +1,122 @@
+"""Acknowledgements on their way: grouped, confirmed, cancelled, lost."""
+
+import asyncio
+from collections.abc import Coroutine
+
+import pytest
+
+from kledger.ledger import Position
+from kledger.native.client.acknowledgement_group import AcknowledgementGroup
+from kledger.native.errors import AlreadyClosed, InvalidArgument, Unavailable
+from kledger.subscriptions.model import Acknowledgement
+from tests.native.client_builders import Rig, rig, turns
+from tests.native.recording_broker import Endings, RecordingLink
+
+
+def ack(entry_id: int) -> Acknowledgement:
+    return Acknowledgement(Position(5, entry_id), 1, 4)
+
+
+def grouped(rig_: Rig) -> tuple[AcknowledgementGroup, RecordingLink]:
+    link = RecordingLink(rig_.broker, "c", Endings())
+    return AcknowledgementGroup(link, rig_.services.supervisor), link
+
+
+def tasks(*work: Coroutine[None, None, None]) -> list[asyncio.Task[None]]:
+    return [asyncio.ensure_future(each) for each in work]
+
+
+async def test_what_comes_at_once_goes_at_once_and_the_rest_with_the_next() -> None:
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.hold = asyncio.Event()
+        first = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
+        await turns()
+        second = tasks(group.acknowledge(ack(3)), group.acknowledge(ack(4)))
+        await turns()
+        assert [("c", "acknowledge", ack(1), ack(2))] == rig_.broker.calls
+        assert not any(each.done() for each in [*first, *second])
+        link.hold.set()
+        await asyncio.gather(*first, *second)
+        assert ("c", "acknowledge", ack(3), ack(4)) == rig_.broker.calls[1]
+
+
+async def test_both_kinds_go_in_one_group_the_cumulative_one_first() -> None:
+    async with rig() as rig_:
+        group, _ = grouped(rig_)
+        await asyncio.gather(
+            group.acknowledge(ack(9)),
+            group.acknowledge_upto(ack(3)),
+            group.acknowledge_upto(ack(5)),
+        )
+        assert [
+            ("c", "acknowledge_upto", ack(5)), ("c", "acknowledge", ack(9))
+        ] == rig_.broker.calls  # fmt: skip
+
+
+async def test_refusal_is_heard_by_its_group_alone() -> None:
+    async with rig() as rig_:
+        group, _ = grouped(rig_)
+        rig_.broker.fail_next = Unavailable("no room")
+        with pytest.raises(Unavailable, match="no room"):
+            await group.acknowledge(ack(1))
+        await group.acknowledge(ack(2))
+
+
+async def test_fault_of_one_is_not_that_of_its_group() -> None:
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.refused = {ack(2)}
+        calls = [group.acknowledge(ack(n)) for n in (1, 2, 3)] + [group.acknowledge_upto(ack(0))]
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        assert [None, None, None] == [*outcomes[:1], *outcomes[2:]]
+        assert isinstance(outcomes[1], InvalidArgument)
+
+
+async def test_loss_after_a_reset_is_none() -> None:
+    """The messages were taken back: acknowledging them means nothing."""
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.hold = asyncio.Event()
+        (task,) = tasks(group.acknowledge(ack(1)))
+        await turns()
+        group.note_reset()
+        rig_.broker.fail_next = Unavailable("gone")
+        link.hold.set()
+        await task
+
+
+async def test_cancelled_waiter_harms_no_other_and_takes_nothing_back() -> None:
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.hold = asyncio.Event()
+        one, two = tasks(group.acknowledge(ack(1)), group.acknowledge(ack(2)))
+        await turns()
+        one.cancel()
+        link.hold.set()
+        await two
+        assert one.cancelled()
+        assert [("c", "acknowledge", ack(1), ack(2))] == rig_.broker.calls
+
+
+async def test_nobody_needs_to_wait() -> None:
+    async with rig() as rig_:
+        group, _ = grouped(rig_)
+        group.acknowledge_upto_nowait(ack(1))
+        rig_.broker.fail_next = Unavailable("gone")
+        await group.finish()
+        assert [("c", "acknowledge_upto", ack(1))] == rig_.broker.calls
+
+
+async def test_end_of_everything_is_heard_by_all_who_wait() -> None:
+    async with rig() as rig_:
+        group, link = grouped(rig_)
+        link.hold = asyncio.Event()
+        (one,) = tasks(group.acknowledge(ack(1)))
+        await turns()
+        (two,) = tasks(group.acknowledge(ack(2)))
+        await turns()
+        await rig_.services.supervisor.close()
+        for task in (one, two):
+            with pytest.raises(AlreadyClosed):
+                await task

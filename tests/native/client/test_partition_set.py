@@ -1,0 +1,66 @@
+"""All or none."""
+
+import asyncio
+
+import pytest
+
+from kledger.native.client.partition_set import close_all, open_all
+from tests.native.client_builders import turns
+
+
+class Part:
+    def __init__(self, *, opening: Exception | None = None, closing: Exception | None = None):
+        self._opening, self._closing = opening, closing
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.is_open = False
+        self.closes = 0
+
+    async def open(self) -> None:
+        await self.hold.wait()
+        if self._opening is not None:
+            raise self._opening
+        self.is_open = True
+
+    async def close(self) -> None:
+        self.is_open = False
+        self.closes += 1
+        if self._closing is not None:
+            raise self._closing
+
+
+async def test_one_that_cannot_be_opened_closes_all() -> None:
+    parts = [Part(), Part(opening=ValueError("no")), Part(closing=KeyError("odd"))]
+    with pytest.raises(ValueError, match="no"):
+        await open_all(parts)
+    assert [False, False, False] == [each.is_open for each in parts]
+
+
+async def test_slow_one_is_not_left_behind_open() -> None:
+    slow, failing = Part(), Part(opening=ValueError("no"))
+    slow.hold.clear()
+    task = asyncio.ensure_future(open_all([failing, slow]))
+    await turns()
+    slow.hold.set()
+    with pytest.raises(ValueError, match="no"):
+        await task
+    assert (False, 1) == (slow.is_open, slow.closes)
+
+
+async def test_cancelled_opening_closes_what_is_open() -> None:
+    slow, quick = Part(), Part()
+    slow.hold.clear()
+    task = asyncio.ensure_future(open_all([quick, slow]))
+    await turns()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [1, 1] == [quick.closes, slow.closes]
+
+
+async def test_one_that_cannot_be_closed_does_not_keep_the_others() -> None:
+    parts = [Part(), Part(closing=ValueError("no")), Part()]
+    await open_all(parts)
+    with pytest.raises(ValueError, match="no"):
+        await close_all(parts)
+    assert [1, 1, 1] == [each.closes for each in parts]

@@ -1,0 +1,20 @@
+"""A reader's place; what it promises is in the contract's tests."""
+
+from kledger.ledger import Position
+from kledger.native.broker import EARLIEST, RecordLocation, RecordPosition
+from kledger.native.client.reader import latest_positions
+from tests.native.recording_broker import RecordingBroker
+
+
+class FilledBroker(RecordingBroker):
+    """There is something in partition 1 alone."""
+
+    async def last_record(self, topic: str, partition: int) -> RecordLocation:
+        if partition == 1:
+            return RecordLocation(RecordPosition(Position(5, 7), 3), 4, 9)
+        return await super().last_record(topic, partition)
+
+
+async def test_latest_is_a_place_so_that_it_is_known_what_came_behind_it() -> None:
+    found = await latest_positions(FilledBroker(), "orders", range(3))
+    assert {0: EARLIEST, 1: RecordPosition(Position(5, 7), 3), 2: EARLIEST} == found

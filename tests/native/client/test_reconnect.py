@@ -1,0 +1,74 @@
+"""Trying again, with pauses."""
+
+import asyncio
+
+import pytest
+
+from kledger.native.client.reconnect import is_final, open_with_retries
+from kledger.native.errors import ConsumerBusy, KledgerError, TopicNotFound, Unavailable
+from tests.native.client_builders import Rig, rig, turns
+
+
+class Door:
+    """Opens after so many failures."""
+
+    def __init__(self, rig_: Rig, *failures: KledgerError) -> None:
+        self._clock = rig_.clock
+        self._failures = list(failures)
+        self.times: list[int] = []
+
+    async def open(self) -> str:
+        self.times.append(self._clock.monotonic_ms())
+        if self._failures:
+            raise self._failures.pop(0)
+        return "open"
+
+
+async def test_pauses_grow_until_it_works() -> None:
+    async with rig() as rig_:
+        door = Door(rig_, *[Unavailable("away")] * 9)
+        task = asyncio.ensure_future(open_with_retries(rig_.services, door.open, is_first=False))
+        while not task.done():
+            await rig_.pass_ms(10)
+        assert "open" == await task
+        pauses = [after - before for before, after in zip(door.times, door.times[1:], strict=False)]
+        assert 50 <= pauses[0] <= 110
+        assert 2_500 <= pauses[-1] <= 5_010
+        assert sum(pauses) > 10_000
+
+
+@pytest.mark.parametrize(
+    ("is_first", "error"), [(True, Unavailable("x")), (False, TopicNotFound("x"))]
+)
+async def test_what_does_not_help_is_raised_at_once(is_first: bool, error: KledgerError) -> None:
+    async with rig() as rig_:
+        with pytest.raises(type(error)):
+            await open_with_retries(rig_.services, Door(rig_, error).open, is_first=is_first)
+
+
+async def test_patience_ends() -> None:
+    async with rig() as rig_:
+        door = Door(rig_, *[Unavailable("away")] * 100)
+        task = asyncio.ensure_future(
+            open_with_retries(rig_.services, door.open, is_first=False, retry_ms=1_000)
+        )
+        for _ in range(40):
+            await rig_.pass_ms(100)
+        with pytest.raises(Unavailable):
+            await task
+
+
+async def test_cancelling_ends_it() -> None:
+    async with rig() as rig_:
+        door = Door(rig_, Unavailable("away"))
+        task = asyncio.ensure_future(open_with_retries(rig_.services, door.open, is_first=False))
+        await turns()
+        task.cancel()
+        await rig_.pass_ms(1_000)
+        assert 1 == len(door.times)
+
+
+def test_ends_after_which_there_is_a_way_on() -> None:
+    assert [False, False, False, True] == [
+        is_final(each) for each in (None, Unavailable("x"), ConsumerBusy("x"), TopicNotFound("x"))
+    ]

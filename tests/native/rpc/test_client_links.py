@@ -1,0 +1,386 @@
+"""Links over a real connection: order, answers, ends."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kledger.ledger import Position
+from kledger.native.broker import EARLIEST, ConsumerRequest, SendReceipt
+from kledger.native.errors import (
+    AlreadyClosed,
+    ConsumerBusy,
+    InvalidArgument,
+    KledgerError,
+    SubscriptionFenced,
+    TopicTerminated,
+    Unavailable,
+)
+from kledger.native.rpc.client_links import RpcConsumerLink, RpcProducerLink
+from kledger.subscriptions.model import Acknowledgement, RecordMask, SubscriptionType
+from tests.native.recording_broker import Deliveries, Endings, batch, delivery
+from tests.native.rpc.connected_pair import MESSAGE_BYTES_MAX, Pair, pair
+from tests.native.rpc.held_wire import HeldWire
+
+REQUEST = ConsumerRequest(
+    topic="orders",
+    partition=2,
+    subscription="bills",
+    type=SubscriptionType.SHARED,
+    start=EARLIEST,
+    consumer_name="c",
+)
+
+
+async def producer(both: Pair, ended: Endings) -> RpcProducerLink:
+    return await both.client.open_producer("orders", 2, name="p", on_ended=ended)
+
+
+async def consumer(both: Pair, taken: Deliveries, ended: Endings) -> RpcConsumerLink:
+    return await both.client.open_consumer(REQUEST, deliver=taken, on_ended=ended)
+
+
+async def test_overlapping_sends_arrive_in_order_and_get_their_own_receipts() -> None:
+    ended = Endings()
+    async with pair() as both:
+        link = await producer(both, ended)
+        batches = [batch(b"%d" % number, size=number * 300) for number in range(100)]
+        receipts = await asyncio.gather(*map(link.send, batches))
+        assert batches == both.broker.batches
+        assert [SendReceipt(Position(3, n), 10 * n) for n in range(100)] == receipts
+        await link.close()
+        await link.close()
+        assert ("p", "close") in both.broker.calls
+        with pytest.raises(AlreadyClosed):
+            await link.send(batch(b"late"))
+    assert [] == ended.seen
+
+
+async def test_send_that_is_refused_fails_alone() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        both.broker.fail_next = TopicTerminated("no more")
+        with pytest.raises(TopicTerminated, match="no more"):
+            await link.send(batch(b"a"))
+        both.broker.fail_next = RuntimeError("a mistake")
+        with pytest.raises(KledgerError, match="a mistake"):
+            await link.send(batch(b"b"))
+        assert SendReceipt(Position(3, 2), 20) == await link.send(memoryview(batch(b"c")))
+
+
+async def test_batch_beyond_what_the_server_takes_is_refused_here() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        with pytest.raises(InvalidArgument, match=str(MESSAGE_BYTES_MAX)):
+            await link.send(b"x" * MESSAGE_BYTES_MAX)
+        await link.send(b"x" * (MESSAGE_BYTES_MAX - 1024))
+
+
+async def test_consumer_gets_what_is_delivered_and_its_calls_keep_their_order() -> None:
+    taken, ended = Deliveries(), Endings()
+    acknowledgement = Acknowledgement(Position(3, 1), 0b11, 2)
+    async with pair() as both:
+        link = await consumer(both, taken, ended)
+        assert ("open_consumer", REQUEST) in both.broker.calls
+        link.add_permits(7)
+        await both.broker.happened("c", "permits", 7)
+        sent = [delivery(0), delivery(1, count=9, records=0b101), delivery(2, b"y", size=300_000)]
+        both.broker.links[0].deliver(sent)
+        assert sent == await taken.first(3)
+
+        begun = len(both.broker.calls)
+        first = asyncio.ensure_future(link.acknowledge([acknowledgement]))
+        await asyncio.sleep(0)
+        link.redeliver(None)
+        link.redeliver([RecordMask(Position(3, 2), 5), RecordMask(Position(3, 3))])
+        await link.acknowledge_upto(acknowledgement)
+        await first
+        masks = (RecordMask(Position(3, 2), 5), RecordMask(Position(3, 3)))
+        calls = [call for call in both.broker.calls[begun:] if call[1] != "permits"]
+        # What waits for an answer runs beside the rest, and begins in its own order.
+        assert sorted(calls, key=str) == sorted(
+            [
+                ("c", "acknowledge", acknowledgement),
+                ("c", "redeliver", None),
+                ("c", "redeliver", *masks),
+                ("c", "acknowledge_upto", acknowledgement),
+            ],
+            key=str,
+        )
+        both.broker.fail_next = InvalidArgument("not of this type")
+        with pytest.raises(InvalidArgument, match="not of this type"):
+            await link.acknowledge_upto(acknowledgement)
+        await link.close()
+        assert ("c", "close") == both.broker.calls[-1]
+    assert [] == ended.seen
+
+
+ONE_ACTIVE = replace(REQUEST, type=SubscriptionType.EXCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("request_", "masks"),
+    [(REQUEST, None), (ONE_ACTIVE, None), (ONE_ACTIVE, [RecordMask(Position(3, 0))])],
+)
+async def test_nothing_from_before_a_redelivery_is_delivered_after_it(
+    request_: ConsumerRequest, masks: list[RecordMask] | None
+) -> None:
+    """What waited on the server, or was on the wire, came in front of what was replayed."""
+    taken = Deliveries()
+    async with pair() as both:
+        link = await both.client.open_consumer(request_, deliver=taken, on_ended=Endings())
+        link.add_permits(10)
+        await both.broker.happened("c", "permits", 10)
+        served = both.broker.links[0]
+        # Neither the server nor the client has had a tick in which it could write or read.
+        served.deliver([delivery(0), delivery(1, count=4, records=0b1011)])
+        link.redeliver(masks)
+        await both.broker.happened("c", "redeliver", *([None] if masks is None else masks))
+        served.deliver([delivery(2)])
+        assert [delivery(2)] == await taken.first(1)
+        while served.permits < 14:
+            await both.broker.changed.wait()
+        assert 14 == served.permits, "four records were dropped, and their permits came back"
+
+
+@pytest.mark.parametrize("masks", [[], [RecordMask(Position(3, 7))]])
+async def test_redelivery_of_some_records_leaves_the_others_on_their_way(
+    masks: list[RecordMask],
+) -> None:
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, Endings())
+        both.broker.links[0].deliver([delivery(0)])
+        link.redeliver(masks)
+        assert [delivery(0)] == await taken.first(1)
+
+
+async def test_what_is_on_the_wire_when_a_redelivery_is_asked_for_is_dropped() -> None:
+    """The server has written it, and the client has not taken it yet."""
+    taken = Deliveries()
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        link = await both.client.open_consumer(ONE_ACTIVE, deliver=taken, on_ended=Endings())
+        link.add_permits(10)
+        await both.broker.happened("c", "permits", 10)
+        served = both.broker.links[0]
+        wire.hold()
+        served.deliver([delivery(0), delivery(1)])
+        await wire.reached()
+        link.redeliver(None)
+        await both.broker.happened("c", "redeliver", None)
+        served.deliver([delivery(0), delivery(1), delivery(2)])
+        wire.release()
+        assert [delivery(0), delivery(1), delivery(2)] == await taken.first(3)
+        while served.permits < 12:
+            await both.broker.changed.wait()
+        assert (3, 12) == (len(taken.seen), served.permits)
+
+
+@pytest.mark.parametrize("name", ["orders", "persistent://public/default/orders"])
+@pytest.mark.parametrize("kind", ["reset", "skip", "clear"])
+async def test_link_has_ended_when_its_own_client_has_set_the_place(name: str, kind: str) -> None:
+    """The end that the server tells of comes by the link, and may come later than the answer."""
+    taken, ended = Deliveries(), Endings()
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        link = await consumer(both, taken, ended)
+        wire.hold()
+        both.broker.links[0].deliver([delivery(0)])
+        await wire.reached()
+        acknowledging = asyncio.ensure_future(
+            link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        )
+        await asyncio.sleep(0)
+        await set_place(both, name, kind)
+        assert [None] == ended.seen
+        await acknowledging
+        wire.release()
+        await link.close()
+        await both.broker.happened("c", "close")
+    assert ([], [None]) == (taken.seen, ended.seen)
+
+
+async def test_links_outlive_resets_of_other_places_and_those_that_fail() -> None:
+    ended = Endings()
+    async with pair() as both:
+        for other in (
+            replace(REQUEST, partition=1),
+            replace(REQUEST, topic="others"),
+            replace(REQUEST, subscription="others"),
+        ):
+            await both.client.open_consumer(other, deliver=Deliveries(), on_ended=ended)
+        await producer(both, ended)
+        await set_place(both, "orders", "reset")
+        failing = await consumer(both, Deliveries(), ended)
+        both.broker.fail_next = SubscriptionFenced("somebody else is at it")
+        with pytest.raises(SubscriptionFenced):
+            await set_place(both, "orders", "reset")
+        await failing.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+    assert [] == ended.seen
+
+
+async def test_link_that_was_being_opened_when_the_place_was_set_is_to_be_opened_anew() -> None:
+    """Nobody knows whether it joined before that or behind it."""
+    async with pair() as both:
+        wire = HeldWire(both.client._connection)
+        wire.hold()
+        opening = asyncio.ensure_future(consumer(both, Deliveries(), Endings()))
+        await wire.reached()
+        await set_place(both, "orders", "reset")
+        wire.release()
+        with pytest.raises(SubscriptionFenced):
+            await opening
+        await both.broker.happened("c", "close")
+
+
+async def test_link_is_not_opened_while_its_own_client_sets_the_place() -> None:
+    ended = Endings()
+    async with pair() as both:
+        both.broker.hold_open = hold = asyncio.Event()
+        setting = asyncio.ensure_future(set_place(both, "orders", "reset"))
+        await both.broker.happened("reset_subscription", "orders", "bills", EARLIEST, 2, True)
+        opening = asyncio.ensure_future(consumer(both, Deliveries(), ended))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert ("open_consumer", REQUEST) not in both.broker.calls
+        hold.set()
+        await asyncio.gather(setting, opening)
+    assert [] == ended.seen
+
+
+async def set_place(both: Pair, topic: str, kind: str) -> None:
+    match kind:
+        case "reset":
+            await both.client.reset_subscription(
+                topic, "bills", EARLIEST, partition=2, inclusive=True
+            )
+        case "skip":
+            await both.client.skip_messages(topic, "bills", 1)
+        case _:
+            await both.client.clear_backlog(topic, "bills")
+
+
+async def test_link_that_cannot_be_opened_says_why() -> None:
+    async with pair() as both:
+        both.broker.fail_next = ConsumerBusy("taken by c")
+        with pytest.raises(ConsumerBusy, match="taken by c"):
+            await consumer(both, Deliveries(), Endings())
+        both.broker.fail_next = TopicTerminated("it is")
+        with pytest.raises(TopicTerminated):
+            await producer(both, Endings())
+        assert [] == both.broker.links
+
+
+async def test_opening_that_is_given_up_leaves_nothing_behind() -> None:
+    async with pair() as both:
+        both.broker.hold_open = asyncio.Event()
+        opening = asyncio.ensure_future(producer(both, Endings()))
+        await both.broker.happened("open_producer", "orders", 2, "p")
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        both.broker.hold_open = None
+        link = await producer(both, Endings())
+        assert SendReceipt(Position(3, 0), 0) == await link.send(batch(b"x"))
+
+
+@pytest.mark.parametrize("error", [None, ConsumerBusy("sent away"), Unavailable("not now")])
+async def test_end_by_the_broker_reaches_the_client_once(error: KledgerError | None) -> None:
+    ended = Endings()
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, ended)
+        both.broker.links[0].deliver([delivery(0)])
+        both.broker.links[0].on_ended(error)
+        found = await ended.first()
+        assert (type(error), str(error)) == (type(found), str(found))
+        # Behind a reset nothing comes that was handed out before it.
+        assert ([] if error is None else [delivery(0)]) == taken.seen
+        late = link.acknowledge([Acknowledgement(Position(3, 0), 1, 1)])
+        if error is None:
+            await late  # as in one process
+        else:
+            with pytest.raises(Unavailable):
+                await late
+        link.add_permits(1)
+        link.redeliver(None)
+        await link.close()
+        await both.broker.happened("c", "close")
+    assert 1 == len(ended.seen)
+
+
+@pytest.mark.parametrize("error", [None, ConsumerBusy("sent away")])
+async def test_end_is_told_as_it_is_whatever_crosses_it(error: KledgerError | None) -> None:
+    """What was written behind the end of the stream made a lost connection of a reset."""
+    acknowledgement = Acknowledgement(Position(3, 0), 1, 1)
+    async with pair() as both:
+        for turns in range(60):
+            ended = Endings()
+            link = await consumer(both, Deliveries(), ended)
+            acknowledging = [asyncio.ensure_future(link.acknowledge([acknowledgement]))]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            both.broker.links[-1].on_ended(error)
+            for _ in range(5):
+                acknowledging.append(asyncio.ensure_future(link.acknowledge([acknowledgement])))
+                await asyncio.sleep(0)
+            assert type(error) is type(await ended.first()), f"after {turns} turns"
+            found = await asyncio.gather(*acknowledging, return_exceptions=True)
+            if error is None:
+                assert {None} == set(found), f"after {turns} turns"
+
+
+async def test_unanswered_sends_fail_when_the_link_ends() -> None:
+    """Nobody knows whether they were appended: the producer above sends them again."""
+    ended = Endings()
+    async with pair() as both:
+        link = await producer(both, ended)
+        await link.send(batch(b"a"))
+        both.broker.links[0].hold = asyncio.Event()
+        sending = asyncio.ensure_future(link.send(batch(b"b")))
+        while len(both.broker.batches) < 2:
+            await both.broker.changed.wait()
+        both.broker.links[0].on_ended(None)
+        with pytest.raises(Unavailable):
+            await sending
+        assert [None] == ended.seen
+        both.broker.links[0].hold.set()
+
+
+async def test_close_waits_for_answers_that_are_on_their_way() -> None:
+    async with pair() as both:
+        link = await producer(both, Endings())
+        both.broker.links[0].hold = hold = asyncio.Event()
+        sending = asyncio.ensure_future(link.send(batch(b"a")))
+        while not both.broker.batches:
+            await both.broker.changed.wait()
+        closing = asyncio.ensure_future(link.close())
+        await asyncio.sleep(0)
+        hold.set()
+        await closing
+        assert SendReceipt(Position(3, 0), 0) == await sending
+
+
+async def test_nothing_is_delivered_to_a_consumer_that_closes() -> None:
+    taken = Deliveries()
+    async with pair() as both:
+        link = await consumer(both, taken, Endings())
+        closing = asyncio.ensure_future(link.close())
+        await asyncio.sleep(0)
+        both.broker.links[0].deliver([delivery(0)])
+        await closing
+    assert [] == taken.seen
+
+
+async def test_client_that_closes_closes_its_links() -> None:
+    ended = Endings()
+    async with pair() as both:
+        await producer(both, ended)
+        await consumer(both, Deliveries(), ended)
+        await both.client.close()
+        await both.broker.happened("p", "close")
+        await both.broker.happened("c", "close")
+        with pytest.raises(AlreadyClosed):
+            await producer(both, ended)
+    assert [] == ended.seen

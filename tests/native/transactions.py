@@ -1,0 +1,46 @@
+"""Transactional producers that write to a partition log, without a coordinator."""
+
+import asyncio
+from collections.abc import Callable
+
+from kledger.ledger import Position
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.results import AppendResult
+from tests.batches.words import batch
+
+
+class Writer:
+    """One producer in one partition."""
+
+    def __init__(self, log: PartitionLog, producer_id: int) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.sequence = 0
+
+    async def write(self, *values: str) -> Position:
+        """Append a batch in a transaction, which begins with it if there is none."""
+        data = batch(*values, producer=self.producer_id, sequence=self.sequence, transactional=True)
+        self.sequence += len(values)
+        return await appended(
+            lambda done: self.log.append_nowait(memoryview(data), done, is_verified=True)
+        )
+
+    async def end(self, *, commit: bool) -> Position:
+        """Append the marker."""
+        return await appended(
+            lambda done: self.log.append_marker_nowait(
+                self.producer_id, 0, done, is_commit=commit, coordinator_epoch=0
+            )
+        )
+
+
+async def appended(
+    append: Callable[[Callable[[AppendResult], None]], AppendResult | None],
+) -> Position:
+    """Append something, and say where it is."""
+    told: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+    assert append(told.set_result) is None
+    result = await told
+    assert result.error is None
+    assert result.position is not None
+    return result.position

@@ -1,0 +1,15 @@
+"""Broken: what the simulation raises when an invariant does not hold.
+
+Rule: the message says which invariant, of what, expected and got.
+Must not know: which invariants there are.
+"""
+
+
+class InvariantBroken(AssertionError):
+    """An invariant does not hold."""
+
+
+def check(holds: object, message: str) -> None:
+    """Raise unless it holds; for messages that cost nothing to make."""
+    if not holds:
+        raise InvariantBroken(message)

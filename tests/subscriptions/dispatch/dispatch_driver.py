@@ -1,0 +1,180 @@
+"""A desk: a dispatch state with a cursor of plain lists, where every step is one call.
+
+It does what the dispatcher does, but reads begin and end when the test says so.
+"""
+
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.dispatch.dispatch_state import ReplayingState, RewindCursor
+from kledger.subscriptions.dispatch.dispatcher import state_for
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.entry_view import mask_of
+from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
+from tests.subscriptions.dispatch.builders import Record, Witness, data_of, masks_of
+
+
+class Desk:
+    """`next` is the number of the entry that is read next; `number` counts revisions."""
+
+    def __init__(self, kind: SubscriptionType, options: DispatchOptions) -> None:
+        self.state = state_for(kind, options)
+        self.witness = Witness(kind, options)
+        self.entries: list[Entry] = []
+        self.next = 0
+        self.number = 0
+        self.now_ms = 1_000
+        self.reading: tuple[int, int] | None = None
+        self.replaying: tuple[int, list[Position]] | None = None
+        self.held: list[Entry] = []
+        self.is_switching = False
+        self.untold: set[Record] = set()
+
+    # What comes from outside
+
+    def append(self, keys: tuple[bytes | None, ...], delay_ms: int | None = None) -> None:
+        due_ms = None if delay_ms is None else self.now_ms + delay_ms
+        position = Position(1, len(self.entries))
+        self.entries.append(Entry(position, data_of(keys, due_ms)))
+        self.witness.appended(position, keys, due_ms)
+
+    def join(self, options: ConsumerOptions) -> int:
+        number, rewind = self.state.add(options)
+        self.witness.joined(number, options)
+        self.perform(rewind)
+        return number
+
+    def leave(self, number: int) -> None:
+        self.witness.left(number)
+        self.perform(self.state.remove(number))
+        if not self.state.consumers:
+            self.is_switching = False
+            self.held = []
+
+    def add_permits(self, number: int, count: int) -> None:
+        self.state.consumers[number].add_permits(count)
+        self.witness.people[number].permits += count
+
+    def acknowledge(self, records: set[Record]) -> None:
+        """Let the cursor take it; the state hears of it when it is durable."""
+        self.untold |= records
+        self.witness.owed -= records
+
+    def tell(self) -> None:
+        """Let the state hear what was acknowledged."""
+        records, self.untold = self.untold, set()
+        self.witness.acknowledged(records)
+        self.state.acknowledged(masks_of(sorted(records)))
+
+    def redeliver(self, number: int, records: set[Record] | None) -> None:
+        person = self.witness.people[number]
+        rewind = self.state.redeliver(
+            number, None if records is None else masks_of(sorted(records))
+        )
+        if rewind is None:
+            back = person.held if records is None else records & person.held
+            if self.state.is_limited:
+                self.witness.lost(number, back)
+        self.perform(rewind)
+
+    def reset(self, first: Position) -> None:
+        """As a subscription does: everybody leaves, then the position is set."""
+        for number in list(self.state.consumers):
+            self.leave(number)
+        self.tell()
+        self.held = []
+        self.number += 1
+        self.state.clear()
+        self.next = first.entry_id
+        self.witness.was_reset(first)
+
+    def advance(self, ms: int) -> None:
+        self.now_ms += ms
+        self.state.release_due(self.now_ms)
+
+    # What a dispatcher does
+
+    def perform(self, rewind: RewindCursor | None) -> None:
+        if rewind is None:
+            return
+        if rewind.delay_ms:
+            self.is_switching = True
+        else:
+            self.go_back()
+
+    def go_back(self) -> None:
+        self.is_switching = False
+        self.number += 1
+        self.held = []
+        owed = [position.entry_id for position, _ in self.witness.owed]
+        self.next = min(owed, default=len(self.entries))
+        self.state.rewound()
+        self.witness.went_back()
+
+    def begin_read(self) -> None:
+        self.offer()
+        if self.reading is None and not self.held and not self.state.is_rewind_due:
+            count = self.state.entries_wanted()
+            if count:
+                self.reading = self.number, count
+
+    def end_read(self) -> None:
+        if self.reading is None:
+            return
+        (number, count), self.reading = self.reading, None
+        if number == self.number:
+            while self.next < len(self.entries) and len(self.held) < count:
+                found = self.entries[self.next]
+                self.next += 1
+                if self.owed_of(found):
+                    self.held.append(found)
+            self.offer()
+
+    def offer(self) -> None:
+        self.held = [each for each in self.held if self.owed_of(each)]
+        if self.held:
+            out, taken = self.state.dispatch(self.held, self.owed_parts(self.held), self.now_ms)
+            self.held = self.held[taken:]
+            assert not (out and self.is_switching), "the next one has to wait"
+            self.witness.handed_out(out, self.now_ms)
+
+    def begin_replay(self) -> None:
+        if not isinstance(self.state, ReplayingState):
+            return
+        if self.replaying is None and not self.state.is_rewind_due:
+            positions = self.state.positions_to_replay()
+            assert positions == sorted(set(positions))
+            if positions:
+                self.replaying = self.number, positions
+
+    def end_replay(self) -> None:
+        if self.replaying is None or not isinstance(self.state, ReplayingState):
+            return
+        (number, positions), self.replaying = self.replaying, None
+        if number == self.number:
+            found = [self.entries[each.entry_id] for each in positions]
+            entries = [each for each in found if self.owed_of(each)]
+            gone = {each.position for each in found if not self.owed_of(each)}
+            out = self.state.dispatch_replayed(entries, self.owed_parts(entries), gone)
+            self.witness.handed_out(out, self.now_ms)
+
+    def owed_of(self, entry: Entry) -> int:
+        return mask_of(index for at, index in self.witness.owed if at == entry.position)
+
+    def owed_parts(self, entries: list[Entry]) -> dict[Position, int]:
+        """What of entries is owed, where it is not all."""
+        return {
+            each.position: self.owed_of(each)
+            for each in entries
+            if self.owed_of(each)
+            != mask_of(index for at, index in self.witness.keys if at == each.position)
+        }
+
+    def run(self) -> bool:
+        """Do everything that can be done; tell whether anything was."""
+        before = sum(self.witness.times.values()), self.next
+        if self.is_switching:
+            self.go_back()
+        self.begin_replay()
+        self.end_replay()
+        self.begin_read()
+        self.end_read()
+        return (sum(self.witness.times.values()), self.next) != before

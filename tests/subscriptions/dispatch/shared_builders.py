@@ -1,0 +1,75 @@
+"""Words for states of many consumers."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from kledger.ledger import Entry, Position
+from kledger.subscriptions.dispatch.dispatch_state import DeliveriesByConsumer
+from kledger.subscriptions.dispatch.key_shared_state import KeySharedState
+from kledger.subscriptions.dispatch.multiple_consumers_state import MultipleConsumersState
+from kledger.subscriptions.dispatch.shared_state import SharedState
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.model import KEY_HASH_COUNT, ConsumerOptions
+from tests.subscriptions.dispatch.builders import consumer, records_of
+
+MIDDLE = KEY_HASH_COUNT // 2
+LOW, HIGH = ((0, MIDDLE),), ((MIDDLE + 1, KEY_HASH_COUNT - 1),)
+
+State = TypeVar("State", bound=MultipleConsumersState)
+
+
+def shared(*people: ConsumerOptions, permits: int = 99, **options: int) -> SharedState:
+    return _with(SharedState(DispatchOptions(**options)), people, permits)
+
+
+def key_shared(*people: ConsumerOptions, permits: int = 99, **options: int) -> KeySharedState:
+    return _with(KeySharedState(DispatchOptions(**options)), people, permits)
+
+
+def some(count: int, **options: object) -> list[ConsumerOptions]:
+    return [consumer(f"c{number}", **options) for number in range(count)]
+
+
+def join(state: MultipleConsumersState, options: ConsumerOptions, permits: int = 99) -> int:
+    number, rewind = state.add(options)
+    if rewind is not None:
+        state.rewound()
+    if permits:
+        state.consumers[number].add_permits(permits)
+    return number
+
+
+def _with(state: State, people: Sequence[ConsumerOptions], permits: int) -> State:
+    for each in people:
+        join(state, each, permits)
+    return state
+
+
+def read(state: MultipleConsumersState, *entries: Entry, now_ms: int = 0) -> dict[int, list[str]]:
+    """Let entries be read on; return who got what, as `entry.record`."""
+    out, taken = state.dispatch(entries, {}, now_ms)
+    assert len(entries) == taken
+    return shown(out)
+
+
+def again(state: MultipleConsumersState, *entries: Entry) -> dict[int, list[str]]:
+    """Let what is wanted again be read from these entries; return who got what."""
+    wanted = state.positions_to_replay()
+    found = [each for each in entries if each.position in wanted]
+    assert wanted == [each.position for each in found]
+    return shown(state.dispatch_replayed(found, {}, ()))
+
+
+def shown(out: DeliveriesByConsumer) -> dict[int, list[str]]:
+    return {
+        number: [f"{at.entry_id}.{index}" for each in given for at, index in records_of(each)]
+        for number, given in out.items()
+    }
+
+
+def wanted(state: MultipleConsumersState) -> list[int]:
+    return [position.entry_id for position in state.positions_to_replay()]
+
+
+def counts(out: DeliveriesByConsumer, number: int) -> list[tuple[Position, int, int]]:
+    return [(each.position, each.records, each.redelivery_count) for each in out[number]]

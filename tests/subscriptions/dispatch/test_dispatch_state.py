@@ -1,0 +1,252 @@
+"""Dispatch states of all types against a witness, over reads that begin and end at any time."""
+
+from random import Random
+from unittest import TestCase
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kledger.subscriptions.dispatch_options import DispatchOptions
+from kledger.subscriptions.errors import ConsumerBusy
+from kledger.subscriptions.model import ConsumerOptions, SubscriptionType
+from tests.subscriptions.dispatch.builders import KEYS, SINGLE, Record
+from tests.subscriptions.dispatch.dispatch_driver import Desk
+
+PICKS = st.integers(0, 1 << 30)
+KEY_LISTS = st.lists(st.sampled_from(KEYS), min_size=1, max_size=4).map(tuple)
+CONSUMERS_MAX = 4
+STEPS = ("tell", "begin_read", "end_read", "begin_replay", "end_replay", "run")
+WORK = st.lists(st.sampled_from(STEPS), max_size=8)
+PEOPLE = st.builds(
+    ConsumerOptions,
+    name=st.sampled_from("abcdef"),
+    priority_level=st.integers(0, 1),
+    unacked_max=st.sampled_from([0, 1, 2, 5]),
+)
+ODDS = (8, 2, 3, 1.5, 6, 8, 1, 3, 0.3, 2, 3)
+"""How often each thing happens in a storm."""
+
+
+def a_person(random: Random) -> ConsumerOptions:
+    return ConsumerOptions(
+        name=random.choice("abcdef"),
+        priority_level=random.randrange(2),
+        unacked_max=random.choice([0, 1, 2, 5]),
+    )
+
+
+class DispatchMachine(RuleBasedStateMachine):
+    """Everything that must never be is the witness's to say; at the end nothing may be missing."""
+
+    kind: SubscriptionType
+    desk: Desk
+
+    @initialize(
+        subscription_max=st.sampled_from([0, 3, 8]),
+        delay_ms=st.sampled_from([0, 10]),
+        reads=st.sampled_from([1, 2, 5]),
+        look_ahead=st.sampled_from([1, 4, 100]),
+        turns=st.sampled_from([1, 3]),
+        people=st.lists(PEOPLE, min_size=1, max_size=3),
+        lists=st.lists(KEY_LISTS, min_size=5, max_size=20),
+        seed=st.integers(0, 1 << 32),
+        count=st.sampled_from([0, 30, 200]),
+    )
+    def begin(
+        self,
+        *,
+        subscription_max: int,
+        delay_ms: int,
+        reads: int,
+        look_ahead: int,
+        turns: int,
+        people: list[ConsumerOptions],
+        lists: list[tuple[bytes | None, ...]],
+        seed: int,
+        count: int,
+    ) -> None:
+        self.options = DispatchOptions(
+            unacked_subscription_max=subscription_max,
+            failover_delay_ms=delay_ms,
+            partition_index=1,
+            read_entries_max=reads,
+            round_robin_entries_max=turns,
+            delayed_max=3,
+            look_ahead_consumer_max=look_ahead,
+            look_ahead_max=2 * look_ahead,
+        )
+        self.desk = Desk(self.kind, self.options)
+        self.append(lists, [])
+        for options in people:
+            self.join(options, 5, ["run"])
+        self.storm(seed, count)
+
+    def someone(self, pick: int) -> int | None:
+        numbers = list(self.desk.state.consumers)
+        return numbers[pick % len(numbers)] if numbers else None
+
+    def some_of(self, records: set[Record], picks: list[int]) -> set[Record]:
+        ordered = sorted(records)
+        return {ordered[pick % len(ordered)] for pick in picks} if ordered else set()
+
+    @rule(steps=WORK)
+    def work(self, steps: list[str]) -> None:
+        for step in steps:
+            getattr(self.desk, step)()
+
+    @rule(lists=st.lists(KEY_LISTS, min_size=1, max_size=8), steps=WORK)
+    def append(self, lists: list[tuple[bytes | None, ...]], steps: list[str]) -> None:
+        for keys in lists:
+            self.desk.append(keys)
+        self.work(steps)
+
+    @rule(key=st.sampled_from(KEYS), delay_ms=st.integers(0, 20), steps=WORK)
+    def append_delayed(self, key: bytes | None, delay_ms: int, steps: list[str]) -> None:
+        self.desk.append((key,), delay_ms)
+        self.work(steps)
+
+    @rule(options=PEOPLE, count=st.integers(0, 8), steps=WORK)
+    def join(self, options: ConsumerOptions, count: int, steps: list[str]) -> None:
+        if len(self.desk.state.consumers) == CONSUMERS_MAX:
+            return
+        try:
+            number = self.desk.join(options)
+        except ConsumerBusy:
+            assert self.kind is SubscriptionType.EXCLUSIVE
+            assert self.desk.state.consumers
+            return
+        if count:
+            self.desk.add_permits(number, count)
+        self.work(steps)
+
+    @rule(pick=PICKS, steps=WORK)
+    def leave(self, pick: int, steps: list[str]) -> None:
+        number = self.someone(pick)
+        if number is not None:
+            self.desk.leave(number)
+        self.work(steps)
+
+    @rule(counts=st.lists(st.integers(0, 6), min_size=CONSUMERS_MAX), steps=WORK)
+    def add_permits(self, counts: list[int], steps: list[str]) -> None:
+        for number, count in zip(self.desk.state.consumers, counts, strict=False):
+            if count:
+                self.desk.add_permits(number, count)
+        self.work(steps)
+
+    @rule(picks=st.lists(PICKS, min_size=1, max_size=10), steps=WORK)
+    def acknowledge(self, picks: list[int], steps: list[str]) -> None:
+        self.desk.acknowledge(self.some_of(set(self.desk.witness.holder), picks))
+        self.work(steps)
+
+    @rule(picks=st.lists(PICKS, min_size=1, max_size=3), steps=WORK)
+    def acknowledge_late(self, picks: list[int], steps: list[str]) -> None:
+        """Whoever had records before acknowledges them, wherever they are now."""
+        witness = self.desk.witness
+        handed_out = {record for record in witness.owed if witness.times[record]}
+        self.desk.acknowledge(self.some_of(handed_out, picks))
+        self.work(steps)
+
+    @rule(pick=PICKS, picks=st.none() | st.lists(PICKS, min_size=1, max_size=4), steps=WORK)
+    def redeliver(self, pick: int, picks: list[int] | None, steps: list[str]) -> None:
+        number = self.someone(pick)
+        if number is not None:
+            records = None if picks is None else self.some_of(self.desk.witness.owed, picks)
+            self.desk.redeliver(number, records)
+        self.work(steps)
+
+    @rule(pick=PICKS, people=st.lists(PEOPLE, max_size=3), steps=WORK)
+    def reset(self, pick: int, people: list[ConsumerOptions], steps: list[str]) -> None:
+        """Everybody has to leave, and some come back."""
+        if self.desk.entries:
+            self.desk.reset(self.desk.entries[pick % len(self.desk.entries)].position)
+        for options in people:
+            self.join(options, 5, steps)
+
+    @rule(ms=st.integers(1, 15), steps=WORK)
+    def advance(self, ms: int, steps: list[str]) -> None:
+        self.desk.advance(ms)
+        self.work(steps)
+
+    def storm(self, seed: int, count: int) -> None:
+        """Many things in a row, most of them work."""
+        random = Random(seed)
+        for _ in range(count):
+            self.something(random)
+            self.work(random.choices(STEPS, k=random.randrange(5)))
+            self.counts_what_is_out()
+
+    def something(self, random: Random) -> None:
+        picks = [random.randrange(1 << 30) for _ in range(random.randint(1, 6))]
+        match random.choices(range(len(ODDS)), ODDS)[0]:
+            case 0:
+                self.append([tuple(random.choices(KEYS, k=random.randint(1, 4)))], [])
+            case 1:
+                self.append_delayed(random.choice(KEYS), random.randrange(20), [])
+            case 2:
+                self.join(a_person(random), random.randrange(8), [])
+            case 3:
+                self.leave(picks[0], [])
+            case 4:
+                self.add_permits([random.randrange(7) for _ in range(CONSUMERS_MAX)], [])
+            case 5:
+                self.acknowledge(picks, [])
+            case 6:
+                self.acknowledge_late(picks, [])
+            case 7:
+                self.redeliver(picks[0], None if random.random() < 0.2 else picks, [])
+            case 8:
+                self.reset(picks[0], [a_person(random) for _ in range(random.randrange(3))], [])
+            case 9:
+                self.advance(random.randint(1, 15), [])
+            case _:
+                self.switch()
+
+    @precondition(lambda self: self.desk.is_switching)
+    @rule()
+    def switch(self) -> None:
+        if self.desk.is_switching:
+            self.desk.go_back()
+
+    @invariant()
+    def counts_what_is_out(self) -> None:
+        if hasattr(self, "desk"):
+            desk = self.desk
+            assert len(desk.witness.holder) == desk.state.unacknowledged
+            for number, consumer in desk.state.consumers.items():
+                person = desk.witness.people[number]
+                assert person.permits == consumer.permits
+                if self.kind not in SINGLE:
+                    assert len(person.held) == consumer.unacked.count
+
+    def teardown(self) -> None:
+        """Whoever has room and time gets everything that is owed."""
+        if not hasattr(self, "desk"):
+            return
+        desk = self.desk
+        if not desk.state.consumers:
+            desk.join(ConsumerOptions(name="last"))
+        for number in desk.state.consumers:
+            desk.add_permits(number, 10_000)
+        desk.end_read()
+        desk.end_replay()
+        desk.advance(100)
+        while desk.run() or desk.witness.holder:
+            self.counts_what_is_out()
+            desk.acknowledge(set(desk.witness.holder))
+            desk.tell()
+            desk.advance(100)
+        assert set() == desk.witness.owed
+
+
+def machine(kind: SubscriptionType) -> type[TestCase]:
+    made: type[DispatchMachine] = type(f"{kind}", (DispatchMachine,), {"kind": kind})
+    case: type[TestCase] = made.TestCase
+    case.settings = settings(max_examples=30, stateful_step_count=10)  # type: ignore[attr-defined]
+    return case
+
+
+TestExclusive = machine(SubscriptionType.EXCLUSIVE)
+TestFailover = machine(SubscriptionType.FAILOVER)
+TestShared = machine(SubscriptionType.SHARED)
+TestKeyShared = machine(SubscriptionType.KEY_SHARED)

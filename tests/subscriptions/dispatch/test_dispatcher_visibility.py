@@ -1,0 +1,291 @@
+"""A dispatcher behind a screen: nobody gets what cannot be told of, nor what is hidden."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kledger.ledger import CursorState
+from kledger.subscriptions.dispatch.dispatcher import Dispatcher
+from kledger.subscriptions.model import RecordMask, SubscriptionType
+from tests.subscriptions.dispatch.builders import consumer
+from tests.subscriptions.dispatch.dispatcher_fixture import Scene
+from tests.subscriptions.steps import turns
+from tests.subscriptions.switchable_filter import Curtain
+
+EXCLUSIVE, FAILOVER = SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER
+SHARED, KEY_SHARED = SubscriptionType.SHARED, SubscriptionType.KEY_SHARED
+ALL_TYPES = pytest.mark.parametrize("kind", list(SubscriptionType))
+SINGLE_TYPES = pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
+SHARING_TYPES = pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
+
+
+class Stage:
+    """Entries, and a dispatcher that sees them through a curtain before one of them."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        kind: SubscriptionType,
+        *,
+        before: int,
+        hidden: Sequence[int] = (),
+        **options: int,
+    ) -> None:
+        self.scene = scene
+        self.curtain = Curtain()
+        self.curtain.at = scene.places[before]
+        self.curtain.hidden = {scene.places[each] for each in hidden}
+        self.dispatcher: Dispatcher = scene.dispatcher(kind, self.curtain, **options)
+
+    async def lift(self, before: int | None = None, *, hidden: Sequence[int] = ()) -> None:
+        places = self.scene.places
+        at = {} if before is None else {"at": places[before]}
+        self.curtain.move(**at, hidden=[places[each] for each in hidden])
+        await turns()
+
+
+async def fill(scene: Scene, count: int) -> None:
+    for _ in range(count):
+        await scene.add()
+
+
+@ALL_TYPES
+async def test_nothing_comes_before_it_is_settled_nor_what_is_behind_it(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 6)
+    stage = Stage(scene, kind, before=2)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    assert ["0.0", "1.0"] == scene.shown(number)
+    await scene.add()
+    stage.dispatcher.add_permits(number, 9)
+    await turns()
+    assert ["0.0", "1.0"] == scene.shown(number), "whatever else happens"
+    await stage.lift(4)
+    assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)
+    await stage.lift()
+    assert [f"{each}.0" for each in range(7)] == scene.shown(number)
+    assert {0} == {each.redelivery_count for each in scene.got[number]}
+
+
+@ALL_TYPES
+async def test_what_waits_is_read_once(scene: Scene, kind: SubscriptionType) -> None:
+    await fill(scene, 4)
+    stage = Stage(scene, kind, before=0)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    reads = scene.engine.calls["read"]
+    for before in (1, 2, 3):
+        await stage.lift(before)
+    assert ["0.0", "1.0", "2.0"] == scene.shown(number)
+    assert reads == scene.engine.calls["read"]
+
+
+@ALL_TYPES
+async def test_hidden_entries_are_acknowledged_and_nobody_gets_them(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 6)
+    stage = Stage(scene, kind, before=3, hidden=(0, 2))
+    number = scene.join(stage.dispatcher)
+    await turns()
+    assert ["1.0"] == scene.shown(number)
+    await stage.lift(hidden=(3, 4))
+    assert ["1.0", "5.0"] == scene.shown(number)
+    assert 2 == scene.cursor.backlog == stage.dispatcher.unacknowledged
+    await scene.acknowledge(stage.dispatcher, 1, 5)
+    assert scene.places[5] == scene.cursor.mark_delete_position
+
+
+@ALL_TYPES
+async def test_a_whole_read_of_hidden_entries_does_not_end_the_reading(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 5)
+    stage = Stage(scene, kind, before=3, hidden=(0, 1, 2, 3), read_entries_max=2)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    await stage.lift()
+    assert ["4.0"] == scene.shown(number)
+
+
+@ALL_TYPES
+async def test_hidden_entries_cost_no_permits(scene: Scene, kind: SubscriptionType) -> None:
+    await fill(scene, 5)
+    stage = Stage(scene, kind, before=4, hidden=(0, 1, 2))
+    number = scene.join(stage.dispatcher, permits=1)
+    await turns()
+    assert ["3.0"] == scene.shown(number)
+
+
+@ALL_TYPES
+async def test_who_joins_while_something_waits_gets_it_when_it_is_settled(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 3)
+    stage = Stage(scene, kind, before=1)
+    first = scene.join(stage.dispatcher)
+    await turns()
+    stage.dispatcher.remove_consumer(first)
+    second = scene.join(stage.dispatcher)
+    await turns()
+    assert ["0.0"] == scene.shown(second)
+    await stage.lift(hidden=(1,))
+    assert ["0.0", "2.0"] == scene.shown(second)
+    assert [1, 0] == [each.redelivery_count for each in scene.got[second]]
+
+
+@ALL_TYPES
+async def test_nobody_listens_when_nothing_waits(scene: Scene, kind: SubscriptionType) -> None:
+    await fill(scene, 3)
+    stage = Stage(scene, kind, before=1)
+    assert {} == stage.curtain.listeners
+    number = scene.join(stage.dispatcher)
+    await turns()
+    assert stage.curtain.listeners
+    stage.dispatcher.remove_consumer(number)
+    assert {} == stage.curtain.listeners
+    scene.join(stage.dispatcher)
+    await turns()
+    assert stage.curtain.listeners
+    await stage.dispatcher.close()
+    assert {} == stage.curtain.listeners
+
+
+@ALL_TYPES
+async def test_what_waits_is_dropped_when_the_position_is_set(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    """Back to the middle of what is settled, while the rest waits: nothing is lost or early."""
+    await fill(scene, 6)
+    stage = Stage(scene, kind, before=4)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    await scene.acknowledge(stage.dispatcher, 0, 1, 2, 3)
+    scene.cursor.revision.start()
+    await stage.lift(5, hidden=(4,))
+
+    def edit(state: CursorState) -> None:
+        state.reset(*state.reset_target(scene.places[2], force=False))
+
+    scene.revise(stage.dispatcher, edit)
+    await turns()
+    shown = ["0.0", "1.0", "2.0", "3.0"]
+    assert [*shown, "2.0", "3.0"] == scene.shown(number)
+    await stage.lift()
+    assert [*shown, "2.0", "3.0", "5.0"] == scene.shown(number)
+
+
+@ALL_TYPES
+async def test_going_into_what_waits_shows_nothing_of_it(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 5)
+    stage = Stage(scene, kind, before=1)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    scene.cursor.revision.start()
+
+    def edit(state: CursorState) -> None:
+        state.reset(*state.reset_target(scene.places[3], force=False))
+
+    scene.revise(stage.dispatcher, edit)
+    await stage.lift(3)
+    assert ["0.0"] == scene.shown(number)
+    await stage.lift(hidden=(3,))
+    assert ["0.0", "4.0"] == scene.shown(number)
+
+
+@ALL_TYPES
+async def test_what_was_skipped_while_it_waited_does_not_come(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 5)
+    stage = Stage(scene, kind, before=1)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    await scene.acknowledge(stage.dispatcher, 2, 3)
+    await stage.lift()
+    assert ["0.0", "1.0", "4.0"] == scene.shown(number)
+
+
+@SHARING_TYPES
+async def test_redelivery_goes_on_while_something_waits(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 4)
+    stage = Stage(scene, kind, before=2)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    looks = stage.curtain.looks
+    stage.dispatcher.redeliver(number, [RecordMask(scene.places[1])])
+    await turns()
+    assert ["0.0", "1.0", "1.0"] == scene.shown(number)
+    await stage.lift()
+    assert ["2.0", "3.0"] == scene.shown(number)[3:]
+    stage.dispatcher.redeliver(number, None)
+    await turns()
+    assert ["0.0", "1.0", "2.0", "3.0"] == scene.shown(number)[5:]
+    assert stage.curtain.looks <= looks + 6, "what comes again was seen before"
+
+
+@SINGLE_TYPES
+async def test_going_back_reads_through_the_screen_again(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 4)
+    stage = Stage(scene, kind, before=2)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    stage.dispatcher.redeliver(number, None)
+    await turns()
+    assert ["0.0", "1.0", "0.0", "1.0"] == scene.shown(number)
+    await stage.lift(hidden=(2,))
+    assert ["3.0"] == scene.shown(number)[4:]
+
+
+async def test_keys_stay_in_order_behind_what_waits(scene: Scene) -> None:
+    """A key of what waits is not overtaken, and what comes goes to the owner of its key."""
+    for keys in ((b"a", b"b"), (b"b", b"c"), (b"a", b"b"), (b"c",)):
+        await scene.add(*keys)
+    stage = Stage(scene, KEY_SHARED, before=1)
+    numbers = [scene.join(stage.dispatcher, consumer(name)) for name in ("x", "y")]
+    await turns()
+    assert ["0.0", "0.1"] == sorted(scene.shown(numbers[0]) + scene.shown(numbers[1]))
+    await stage.lift(hidden=(2,))
+    shown = [scene.shown(number) for number in numbers]
+    assert ["0.0", "0.1", "1.0", "1.1", "3.0"] == sorted(shown[0] + shown[1])
+    for each in shown:
+        assert ("0.1" in each) == ("1.0" in each), "key b has one consumer"
+        assert ("1.1" in each) == ("3.0" in each), "so has c"
+        assert sorted(each) == each
+
+
+@SHARING_TYPES
+async def test_delayed_records_wait_for_both(scene: Scene, kind: SubscriptionType) -> None:
+    now_ms = scene.clock.now_ms()
+    for due_ms in (now_ms + 500, now_ms + 500, None, now_ms + 500):
+        await scene.add(b"a" if due_ms else b"b", due_ms=due_ms)
+    stage = Stage(scene, kind, before=1)
+    number = scene.join(stage.dispatcher)
+    await turns()
+    assert ([], 1) == (scene.shown(number), stage.dispatcher.delayed)
+    scene.clock.advance(1_000)
+    await turns()
+    assert ["0.0"] == scene.shown(number)
+    await stage.lift(hidden=(3,))
+    assert ["0.0", "1.0", "2.0"] == scene.shown(number), "its time came while it waited"
+    assert 0 == stage.dispatcher.delayed
+
+
+@ALL_TYPES
+async def test_a_screen_that_hides_everything_leaves_nothing_owed(
+    scene: Scene, kind: SubscriptionType
+) -> None:
+    await fill(scene, 3)
+    stage = Stage(scene, kind, before=0, hidden=(0, 1, 2))
+    number = scene.join(stage.dispatcher)
+    await turns()
+    await stage.lift()
+    assert ([], 0) == (scene.shown(number), scene.cursor.backlog)

@@ -1,0 +1,27 @@
+"""Which consumer has records of a slot."""
+
+import pytest
+
+from kledger.subscriptions.dispatch.key_hash_holders_state import KeyHashHolders
+
+
+def test_slot_is_free_again_when_the_last_record_came_back() -> None:
+    holders = KeyHashHolders()
+    assert holders.is_free_for(5, 1)
+    holders.take(5, 1, 2)
+    holders.take(5, 1, 1)
+    assert (True, False) == (holders.is_free_for(5, 1), holders.is_free_for(5, 2))
+    assert not holders.release(5, 2)
+    assert not holders.is_free_for(5, 2)
+    assert holders.release(5, 1)
+    assert holders.is_free_for(5, 2)
+    assert 0 == len(holders)
+
+
+def test_slot_is_with_one_consumer() -> None:
+    holders = KeyHashHolders()
+    holders.take(5, 1, 1)
+    with pytest.raises(AssertionError, match="slot 5 is with consumer 1, not 2"):
+        holders.take(5, 2, 1)
+    holders.clear()
+    holders.take(5, 2, 1)

@@ -1,0 +1,96 @@
+"""Keys of large entries: looked up off the loop, and never for a revision that is over."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kledger.batches.builder import NewRecord, build_batch
+from kledger.ledger import EARLIEST
+from kledger.ledger.commits.store_threads import StoreThreads
+from kledger.ledger.testing import FaultyEngine, ManualClock
+from kledger.subscriptions.entry_view import DELIVER_AT
+from kledger.subscriptions.model import StartPosition, SubscriptionType
+from tests.runtime.held_pool import HeldPool
+from tests.subscriptions.partition_fixture import Client, House
+
+LARGE = 2_000
+
+
+@asynccontextmanager
+async def held_house(pool: HeldPool) -> AsyncIterator[House]:
+    made = House(FaultyEngine(None), ManualClock(1_000_000))
+    await made.open(threads=StoreThreads(compute_pool=lambda: pool))
+    try:
+        yield made
+    finally:
+        pool.release()
+        made.engine.release_waiting()
+        await made.close()
+
+
+async def add_large(house: House, *, codec: int = 0) -> list[str]:
+    values = [str(number) for number in range(LARGE)]
+    records = [NewRecord(each.encode(), b"%d" % (int(each) % 5)) for each in values]
+    await house.ledger.add_entry(bytes(build_batch(records, codec=codec)), message_count=LARGE)
+    return values
+
+
+@pytest.mark.parametrize("codec", [0, 1, 4])
+async def test_keys_of_a_large_entry_are_not_looked_up_on_the_loop(codec: int) -> None:
+    pool = HeldPool()
+    async with held_house(pool) as house:
+        values = await add_large(house, codec=codec)
+        subscription = await house.subscription()
+        pool.release()
+        clients = [
+            await Client(f"c{number}").join(
+                subscription, SubscriptionType.KEY_SHARED, permits=LARGE
+            )
+            for number in range(2)
+        ]
+        while sum(len(each.values) for each in clients) < LARGE:  # noqa: ASYNC110 (turns, no time)
+            await asyncio.sleep(0)
+        assert sorted(values) == sorted(clients[0].values + clients[1].values)
+        assert pool.threads
+        assert threading.main_thread() not in pool.threads
+
+
+async def test_what_was_looked_up_before_a_reset_is_not_handed_out_after_it() -> None:
+    pool = HeldPool()
+    async with held_house(pool) as house:
+        values = await add_large(house)
+        subscription = await house.subscription()
+        client = await Client().join(subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE)
+        while not pool.waiting_count:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        await subscription.reset(StartPosition(EARLIEST))
+        assert [] == client.values
+        pool.release()
+        again = await Client("again").join(
+            subscription, SubscriptionType.KEY_SHARED, permits=2 * LARGE
+        )
+        assert sorted(values) == sorted(await again.got(LARGE))
+        await house.quiet()
+        assert LARGE == len(again.values) + len(client.values)
+
+
+@pytest.mark.parametrize("type_", [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED])
+async def test_time_among_many_headers_is_not_looked_for_on_the_loop(
+    type_: SubscriptionType,
+) -> None:
+    pool = HeldPool()
+    async with held_house(pool) as house:
+        headers = [*[("h", b"")] * LARGE, (DELIVER_AT, b"1500")]
+        batch = bytes(build_batch([NewRecord(b"late", headers=headers)]))
+        await house.ledger.add_entry(batch, message_count=1)
+        subscription = await house.subscription()
+        client = await Client().join(subscription, type_, permits=1)
+        while not pool.waiting_count:  # noqa: ASYNC110 (turns of the loop, no time)
+            await asyncio.sleep(0)
+        assert [] == client.values
+        pool.release()
+        assert ["late"] == await client.got(1)
+        assert threading.main_thread() not in pool.threads

@@ -1,0 +1,58 @@
+"""What a cursor owes, read without moving it."""
+
+import pytest
+
+from kledger.ledger import Cursor, EntryPart, ManagedLedgerConfig
+from kledger.subscriptions import unacknowledged_entries as module
+from kledger.subscriptions.unacknowledged_entries import unacknowledged_entries
+from kledger.subscriptions.visibility_filter import ALL_VISIBLE, VisibilityFilter
+from tests.subscriptions.partition_fixture import House
+from tests.subscriptions.switchable_filter import Curtain
+
+
+async def owed(
+    house: House, cursor: Cursor, visibility_filter: VisibilityFilter = ALL_VISIBLE
+) -> list[tuple[str, int, int]]:
+    return [
+        (str(each.entry.position), each.records, each.batch_size)
+        async for each in unacknowledged_entries(cursor, house.ledger, visibility_filter)
+    ]
+
+
+@pytest.mark.parametrize("entries_max", [1, 2, 100])
+async def test_what_is_acknowledged_is_left_out_and_nothing_moves(
+    room: House, entries_max: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READ_ENTRIES_MAX", entries_max)
+    room.ledger.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=2))
+    places = [await room.add("a", "b", "c") for _ in range(7)]
+    cursor = (await room.subscription()).cursor
+    cursor.acknowledge_nowait(
+        [EntryPart(places[2], None), EntryPart(places[3], None), EntryPart(places[5], [0, 2], 3)],
+        upto=places[0],
+    )
+    before = cursor.read_position
+    expected = [(1, 0b111), (4, 0b111), (5, 0b010), (6, 0b111)]
+    assert [(str(places[i]), records, 3) for i, records in expected] == await owed(room, cursor)
+    assert before == cursor.read_position
+
+
+async def test_nothing_is_owed_of_nothing(room: House) -> None:
+    cursor = (await room.subscription()).cursor
+    assert [] == await owed(room, cursor)
+    await room.add("a")
+    await cursor.clear_backlog()
+    assert [] == await owed(room, cursor)
+
+
+async def test_what_is_hidden_has_no_records_and_what_is_not_settled_ends_it(room: House) -> None:
+    places = [await room.add("a", "b") for _ in range(5)]
+    cursor = (await room.subscription()).cursor
+    curtain = Curtain()
+    curtain.at, curtain.hidden = places[3], {places[0], places[2], places[4]}
+    expected = [(0, 0), (1, 0b11), (2, 0)]
+    assert [(str(places[i]), records, 2) for i, records in expected] == await owed(
+        room, cursor, curtain
+    )
+    curtain.at = places[0]
+    assert [] == await owed(room, cursor, curtain)

@@ -1,0 +1,150 @@
+"""Reading from memory and from storage."""
+
+import asyncio
+
+import pytest
+
+from kledger.batches.header import read_header
+from kledger.batches.reader import iterate_records
+from kledger.ledger import ManagedLedgerConfig, StoreConfig
+from kledger.ledger.engine.errors import EntryCorrupt
+from kledger.ledger.testing import FaultyEngine
+from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
+from kledger.topics.partition.partition_loader import managed_ledger_name
+from kledger.topics.partition.partition_reader import BYTES_UNKNOWN
+from kledger.topics.partition.results import ReadResult
+from tests.batches.words import batch, cleaned
+from tests.topics.words import SMALL_SEGMENTS, append, house, offsets
+
+SIZE = len(batch("x", "y"))
+
+
+def found(result: ReadResult | None) -> list[int]:
+    assert result is not None
+    return offsets(result)
+
+
+async def test_row_60_first_batch_comes_whole_and_others_within_the_limit() -> None:
+    async with house() as here:
+        log = await here.log()
+        for _ in range(3):
+            await append(log, batch("x", "y"))
+        for size, count in ((1, 2), (SIZE, 2), (2 * SIZE - 1, 2), (2 * SIZE, 4), (9999, 6)):
+            assert list(range(count)) == found(log.read_nowait(0, size))
+        assert [] == found(log.read_nowait(0, SIZE - 1, first_batch_always=False))
+        assert [0, 1] == found(log.read_nowait(0, SIZE, first_batch_always=False))
+
+
+async def test_row_62_offset_inside_a_batch_gives_the_batch() -> None:
+    async with house() as here:
+        log = await here.log()
+        await append(log, batch("a"))
+        await append(log, batch("b", "c", "d"))
+        assert [1, 2, 3] == found(log.read_nowait(2, 1))
+
+
+async def test_row_64_edges() -> None:
+    async with house() as here:
+        log = await here.log()
+        assert [] == found(log.read_nowait(0, 100))
+        await append(log, batch("a", "b"))
+        await log.delete_records(1)
+        end = log.read_nowait(2, 100)
+        assert end is not None
+        assert ([], 0, 2, 2, 1) == end[1:]
+        for offset in (3, 0, -1, 1 << 62):
+            outside = log.read_nowait(offset, 100)
+            assert outside is not None
+            assert isinstance(outside.error, OffsetOutOfRange)
+            assert ([], 0, -1, -1, -1) == outside[1:]
+
+
+async def test_chunks_are_the_stored_buffers_themselves() -> None:
+    async with house() as here:
+        log = await here.log()
+        sent = memoryview(batch("a"))
+        answers: list[object] = []
+        log.append_nowait(sent, answers.append)
+        await append(log, batch("b"))
+        result = log.read_nowait(0, 9999)
+        assert result is not None
+        assert result.chunks[0] is sent.obj
+
+
+async def test_available_bytes_are_exact_in_the_tail() -> None:
+    async with house() as here:
+        log = await here.log(configs=SMALL_SEGMENTS)
+        for _ in range(3):
+            await append(log, batch("x", "y"))
+        assert [3 * SIZE, 3 * SIZE, 2 * SIZE, 0] == [
+            log.available_bytes(o, 6) for o in (0, 1, 2, 6)
+        ]
+        assert [SIZE, SIZE, 2 * SIZE] == [log.available_bytes(0, upto) for upto in (1, 2, 3)]
+        for _ in range(20):
+            await append(log, batch("x", "y"))
+    async with house(here.engine) as again:
+        log = await again.log()
+        assert BYTES_UNKNOWN == log.available_bytes(0, 6)
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
+async def test_cold_readers_go_on_by_hint(cache_bytes: int) -> None:
+    async with house() as here:
+        log = await here.log(configs={"internal.segment.bytes": "3000"})
+        for index in range(60):
+            await append(log, batch(f"{index}", "x" * 50))
+    async with house(
+        here.engine, store_config=StoreConfig(durability="os", cache_bytes=cache_bytes)
+    ) as again:
+        log = await again.log()
+        assert log.read_nowait(5, 100) is None
+        offset, seen = 0, []
+        while offset < 120:
+            result = await log.read(offset, 500)
+            seen += offsets(result)
+            offset = seen[-1] + 1
+        assert list(range(120)) == seen
+
+
+async def test_storage_that_fails_is_an_error_of_the_partition() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        await append(await here.log(), batch("a"))
+    async with house(engine) as again:
+        log = await again.log()
+        engine.fail_next("read", EntryCorrupt(1, 0, "bad block"))
+        assert isinstance((await log.read(0, 100)).error, TopicStorageFailed)
+        result = await log.read(0, 100)
+        assert [b"a"] == [r.value for chunk in result.chunks for r in iterate_records(chunk)]
+
+
+async def test_row_77_log_start_that_moves_during_a_read_is_respected() -> None:
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        for value in "abc":
+            await append(log, batch(value))
+    async with house(engine) as again:
+        log = await again.log()
+        hold = engine.hold_next("read")
+        reading = asyncio.ensure_future(log.read(0, 100))
+        await hold.reached()
+        await log.delete_records(2)
+        hold.release()
+        assert isinstance((await reading).error, OffsetOutOfRange)
+
+
+async def test_row_78_an_offset_that_is_gone_gives_the_next_batch() -> None:
+    async with house() as here:
+        topic = await here.registry.create("compacted", partitions=1)
+        name = managed_ledger_name("compacted", topic.id, 0)
+        ledger = await here.store.open_managed_ledger(name, config=ManagedLedgerConfig())
+        for entry, count in ((cleaned(0, 3), 3), (cleaned(7, 2, is_empty=True), 2)):
+            await ledger.add_entry(entry, message_count=count)
+        await ledger.add_entry(cleaned(9, 1), message_count=1)
+        log = await topic.open_partition(0)
+        expected = {0: 0, 2: 0, 3: 7, 6: 7, 7: 7, 8: 7, 9: 9}
+        for offset, base in expected.items():
+            for result in (log.read_nowait(offset, 1), await log.read(offset, 1)):
+                assert result is not None
+                assert [base] == [read_header(chunk).base_offset for chunk in result.chunks]

@@ -1,0 +1,262 @@
+"""Every configuration name that a topic of Apache Kafka 4.3 has, and what only ours have.
+
+Rule: names, types, defaults, allowed values and broker-level synonyms are Kafka's; the sentences
+are ours and say what the setting does *here*. A setting that Kafka does not have is called
+`kledger.…`. A name that is not in the table is refused.
+Must not know: which values are in force anywhere.
+"""
+
+from dataclasses import dataclass
+
+from kledger.topics.config.config_values import (
+    INT_MAX,
+    LONG_MAX,
+    REPLICAS,
+    Allowed,
+    ConfigType,
+    at_least,
+    between,
+    gzip_level,
+    one_of,
+    some_of,
+)
+
+BOOLEAN, STRING, INT = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT
+LONG, DOUBLE, LIST = ConfigType.LONG, ConfigType.DOUBLE, ConfigType.LIST
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+WAITS_FOR = "kledger.retention.waits.for"
+SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
+NO_EFFECT = "Accepted and reported; it changes nothing here, because "
+"""How the sentence about a setting begins that is kept and nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker-level name for the default of a topic setting, and the unit it counts in."""
+
+    name: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One setting of a topic."""
+
+    name: str
+    type: ConfigType
+    default: str
+    documentation: str
+    allowed: Allowed | None = None
+    synonyms: tuple[Synonym, ...] = ()
+    is_internal: bool = False
+
+
+def _key(
+    name: str,
+    kind: ConfigType,
+    default: str | int,
+    documentation: str,
+    *,
+    allowed: Allowed | None = None,
+    broker: str | tuple[Synonym, ...] = (),
+    is_internal: bool = False,
+) -> ConfigKey:
+    synonyms = (Synonym(broker),) if isinstance(broker, str) else broker
+    return ConfigKey(name, kind, str(default), documentation, allowed, synonyms, is_internal)
+
+
+def _times(*names: str) -> tuple[Synonym, ...]:
+    factors = {"hours": HOUR_MS, "minutes": MINUTE_MS, "ms": 1}
+    return tuple(Synonym(name, factors[name.rpartition(".")[2]]) for name in names)
+
+
+_RETENTION = (
+    _key(
+        "cleanup.policy", LIST, "delete",
+        "delete: old ledgers go by age and size; compact: records need keys and nothing goes by"
+        " age or size; empty: everything stays.",
+        allowed=some_of("compact", "delete"), broker="log.cleanup.policy",
+    ),
+    _key(
+        "retention.ms", LONG, 7 * DAY_MS,
+        "How long records stay at least, by their largest timestamp in a ledger; -1 is for ever.",
+        allowed=at_least(-1),
+        broker=_times("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ),
+    _key(
+        "retention.bytes", LONG, -1,
+        "How many bytes a partition keeps at least before its oldest ledgers go; -1 is no limit.",
+        broker="log.retention.bytes",
+    ),
+    _key(
+        "segment.bytes", INT, 1 << 30,
+        "A partition begins a new ledger when the current one holds this many bytes.",
+        allowed=at_least(1 << 20), broker="log.segment.bytes",
+    ),
+    _key(
+        "segment.ms", LONG, 7 * DAY_MS,
+        "A partition begins a new ledger when the current one is this old, so that old records"
+        " can go even where few are written.",
+        allowed=at_least(1), broker=_times("log.roll.ms", "log.roll.hours"),
+    ),
+    _key(
+        "segment.jitter.ms", LONG, 0,
+        NO_EFFECT + "ledgers of different partitions roll cheaply at one time.",
+        allowed=at_least(0), broker=_times("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ),
+    _key(
+        "file.delete.delay.ms", LONG, MINUTE_MS,
+        NO_EFFECT + "space in the entry log is given back when a whole log file is dead.",
+        allowed=at_least(0), broker="log.segment.delete.delay.ms",
+    ),
+    _key(
+        WAITS_FOR, LIST, SUBSCRIPTIONS,
+        "For whom records stay that are old or many enough to go: subscriptions, until each durable"
+        " one has acknowledged them; groups, until each that has committed an offset has committed"
+        " one behind them; empty: for nobody, as in Apache Kafka. Deleted records wait for nobody.",
+        allowed=some_of(SUBSCRIPTIONS, GROUPS), broker=WAITS_FOR,
+    ),
+    _key(
+        "local.retention.ms", LONG, -2,
+        NO_EFFECT + "there is no tiered storage.",
+        allowed=at_least(-2), broker="log.local.retention.ms",
+    ),
+    _key(
+        "local.retention.bytes", LONG, -2,
+        NO_EFFECT + "there is no tiered storage.",
+        allowed=at_least(-2), broker="log.local.retention.bytes",
+    ),
+)  # fmt: skip
+
+_MESSAGES = (
+    _key(
+        "max.message.bytes", INT, 1_048_588,
+        "The largest record batch that is taken, compressed and with its header.",
+        allowed=at_least(0), broker="message.max.bytes",
+    ),
+    _key(
+        "message.timestamp.type", STRING, "CreateTime",
+        "Whether a record keeps the time its producer gave it, or gets the time of the append.",
+        allowed=one_of("CreateTime", "LogAppendTime"), broker="log.message.timestamp.type",
+    ),
+    _key(
+        "message.timestamp.before.max.ms", LONG, LONG_MAX,
+        "How far a producer's timestamp may lie in the past; ignored under LogAppendTime.",
+        allowed=at_least(0), broker="log.message.timestamp.before.max.ms",
+    ),
+    _key(
+        "message.timestamp.after.max.ms", LONG, HOUR_MS,
+        "How far a producer's timestamp may lie in the future; ignored under LogAppendTime.",
+        allowed=at_least(0), broker="log.message.timestamp.after.max.ms",
+    ),
+    _key(
+        "compression.type", STRING, "producer",
+        NO_EFFECT + "batches stay as their producer compressed them.",
+        allowed=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        broker="compression.type",
+    ),
+    _key(
+        "compression.gzip.level", INT, -1, NO_EFFECT + "nothing is compressed again.",
+        allowed=Allowed("1 to 9, or -1", gzip_level), broker="compression.gzip.level",
+    ),
+    _key(
+        "compression.lz4.level", INT, 9, NO_EFFECT + "nothing is compressed again.",
+        allowed=between(1, 17), broker="compression.lz4.level",
+    ),
+    _key(
+        "compression.zstd.level", INT, 3, NO_EFFECT + "nothing is compressed again.",
+        allowed=between(-131_072, 22), broker="compression.zstd.level",
+    ),
+)  # fmt: skip
+
+_COMPACTION = (
+    _key(
+        "delete.retention.ms", LONG, DAY_MS,
+        NO_EFFECT + "nothing is compacted yet.",
+        allowed=at_least(0), broker="log.cleaner.delete.retention.ms",
+    ),
+    _key(
+        "min.compaction.lag.ms", LONG, 0,
+        NO_EFFECT + "nothing is compacted yet.",
+        allowed=at_least(0), broker="log.cleaner.min.compaction.lag.ms",
+    ),
+    _key(
+        "max.compaction.lag.ms", LONG, LONG_MAX,
+        "With cleanup.policy compact, a partition begins a new ledger when the current one is this"
+        " old, if that is before segment.ms; nothing is compacted yet.",
+        allowed=at_least(1), broker="log.cleaner.max.compaction.lag.ms",
+    ),
+    _key(
+        "min.cleanable.dirty.ratio", DOUBLE, "0.5",
+        NO_EFFECT + "nothing is compacted yet.",
+        allowed=between(0, 1), broker="log.cleaner.min.cleanable.ratio",
+    ),
+)  # fmt: skip
+
+_STORAGE = (
+    _key(
+        "flush.messages", LONG, LONG_MAX,
+        NO_EFFECT + "the durability of the store decides when appends are synced.",
+        allowed=at_least(1), broker="log.flush.interval.messages",
+    ),
+    _key(
+        "flush.ms", LONG, LONG_MAX,
+        NO_EFFECT + "the durability of the store decides when appends are synced.",
+        allowed=at_least(0),
+        broker=_times("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    ),
+    _key(
+        "index.interval.bytes", INT, 4096,
+        NO_EFFECT + "the offset index chooses its own distance.",
+        allowed=at_least(0), broker="log.index.interval.bytes",
+    ),
+    _key(
+        "segment.index.bytes", INT, 10 << 20,
+        NO_EFFECT + "the offset index is kept in rows, not in files of a fixed size.",
+        allowed=at_least(4), broker="log.index.size.max.bytes",
+    ),
+    _key(
+        "preallocate", BOOLEAN, "false", NO_EFFECT + "all partitions share one entry log.",
+        broker="log.preallocate",
+    ),
+    _key(
+        "min.insync.replicas", INT, 1, NO_EFFECT + "there is one node.",
+        allowed=at_least(1), broker="min.insync.replicas",
+    ),
+    _key(
+        "unclean.leader.election.enable", BOOLEAN, "false", NO_EFFECT + "there is one node.",
+        broker="unclean.leader.election.enable",
+    ),
+    _key(
+        "leader.replication.throttled.replicas", LIST, "", NO_EFFECT + "there is one node.",
+        allowed=REPLICAS,
+    ),
+    _key(
+        "follower.replication.throttled.replicas", LIST, "", NO_EFFECT + "there is one node.",
+        allowed=REPLICAS,
+    ),
+    _key(
+        "remote.storage.enable", BOOLEAN, "false",
+        NO_EFFECT + "only false is accepted: there is no tiered storage.",
+        allowed=Allowed("false", lambda value: value is False),
+    ),
+    _key(
+        "remote.log.copy.disable", BOOLEAN, "false", NO_EFFECT + "there is no tiered storage.",
+    ),
+    _key(
+        "remote.log.delete.on.disable", BOOLEAN, "false",
+        NO_EFFECT + "there is no tiered storage.",
+    ),
+    _key(
+        "internal.segment.bytes", INT, 0,
+        "Like segment.bytes, without its lower limit; for tests.",
+        allowed=between(0, INT_MAX), is_internal=True,
+    ),
+)  # fmt: skip
+
+CONFIG_KEYS: dict[str, ConfigKey] = {
+    key.name: key
+    for key in sorted(_RETENTION + _MESSAGES + _COMPACTION + _STORAGE, key=lambda each: each.name)
+}

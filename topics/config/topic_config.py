@@ -1,0 +1,264 @@
+"""The configuration of one topic: what was set, what holds, and where each value comes from.
+
+Rule: texts are checked when they are set, against the table of names; afterwards only typed,
+effective values are used. Topic value before broker value before Kafka's default.
+Must not know: how configurations are stored or asked for on the wire.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import lru_cache
+
+from kledger.batches.validation import RecordRules
+from kledger.topics.config.config_keys import (
+    CONFIG_KEYS,
+    GROUPS,
+    SUBSCRIPTIONS,
+    WAITS_FOR,
+    ConfigKey,
+)
+from kledger.topics.config.config_values import ConfigType, ConfigValue, normal_text, parse
+from kledger.topics.errors import InvalidConfig
+
+KEPT_MAX = 256
+"""Different sets of settings whose outcome is kept; topics with the same ones share it."""
+TIMESTAMP_MIN = -(1 << 63)
+TIMESTAMP_MAX = (1 << 63) - 1
+
+
+class ConfigSource(Enum):
+    """Where a value in force was set."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A place that sets, or could set, a value; the first one in a list is in force."""
+
+    name: str
+    value: str
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One setting of a topic, as it is shown to people and tools."""
+
+    name: str
+    value: str
+    type: ConfigType
+    source: ConfigSource
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What holds for topics that do not say otherwise."""
+
+    num_partitions: int = 1
+    """Partitions of a topic that is created without a number."""
+    configs: Mapping[str, str] = field(default_factory=dict)
+    """Settings by broker-level name (`log.retention.hours`, `message.max.bytes`, …)."""
+    batch_validation: str = "header"
+    """`header`: the head of every batch is checked, its records only on compacted topics; `full`:
+    all records are walked, in every topic."""
+    producer_id_expiration_ms: int = 86_400_000
+    """How long an idle producer is remembered in a partition."""
+    producers_max: int = 10_000
+    """How many producers a partition remembers; the longest idle go first."""
+
+    def __post_init__(self) -> None:
+        if self.batch_validation not in ("header", "full"):
+            raise InvalidConfig(
+                f"batch.validation: expected header or full, got {self.batch_validation!r}"
+            )
+        if self.num_partitions < 1:
+            raise InvalidConfig(f"num.partitions: expected at least 1, got {self.num_partitions}")
+        for key in CONFIG_KEYS.values():
+            _broker_value(key, self.configs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """The typed values in force that the room acts upon; read on the hot path.
+
+    Attributes:
+        is_log_append_time: records get the time of the append.
+        is_compacted, is_deleted_by_age: the parts of cleanup.policy.
+        is_walked: records of every batch are checked one by one.
+        waits_for_subscriptions, waits_for_groups: retention leaves alone what these are owed.
+        producer_id_expiration_ms: how long an idle producer is remembered.
+    """
+
+    size_max: int
+    is_log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    is_compacted: bool
+    is_deleted_by_age: bool
+    is_walked: bool
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    waits_for_subscriptions: bool
+    waits_for_groups: bool
+    producer_id_expiration_ms: int
+
+    def record_rules(self, now_ms: int) -> RecordRules:
+        """What each record has to keep at this time."""
+        if self.is_log_append_time:
+            return RecordRules(self.is_compacted)
+        return RecordRules(
+            self.is_compacted,
+            max(now_ms - self.timestamp_before_max_ms, TIMESTAMP_MIN),
+            min(now_ms + self.timestamp_after_max_ms, TIMESTAMP_MAX),
+        )
+
+    @property
+    def is_anything_deleted(self) -> bool:
+        """Whether records go by age or size at all."""
+        return self.is_deleted_by_age and (self.retention_ms >= 0 or self.retention_bytes >= 0)
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Check that every name is one that a topic of Kafka has. Raises InvalidConfig."""
+    for name in names:
+        if name not in CONFIG_KEYS:
+            raise InvalidConfig(f"Unknown topic config name: {name}")
+
+
+def check_configs(configs: Mapping[str, str]) -> None:
+    """Check the settings of a topic as they are to be stored.
+
+    Raises:
+        InvalidConfig: a name is unknown, a value is not allowed, or two values contradict.
+    """
+    check_names(configs)
+    for name, text in configs.items():
+        key = CONFIG_KEYS[name]
+        parse(name, key.type, text, key.allowed)
+
+
+def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
+    """Work out what holds for a topic with these settings.
+
+    Most topics of a server have the same ones, and there may be thousands.
+
+    Raises:
+        InvalidConfig: two values contradict each other.
+    """
+    return _effective_config(
+        frozenset(configs.items()),
+        frozenset(defaults.configs.items()),
+        defaults.batch_validation,
+        defaults.producer_id_expiration_ms,
+    )
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _effective_config(
+    topic: frozenset[tuple[str, str]],
+    broker: frozenset[tuple[str, str]],
+    batch_validation: str,
+    producer_id_expiration_ms: int,
+) -> TopicConfig:
+    configs, broker_configs = dict(topic), dict(broker)
+
+    def number(name: str) -> int:
+        value = _value(name, configs, broker_configs)
+        assert isinstance(value, int), f"{name} is {value!r}"
+        return value
+
+    if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
+        raise InvalidConfig(
+            f"min.compaction.lag.ms: expected at most {number('max.compaction.lag.ms')}, which is"
+            f" max.compaction.lag.ms, got {number('min.compaction.lag.ms')}"
+        )
+    policy = _value("cleanup.policy", configs, broker_configs)
+    assert isinstance(policy, tuple), f"cleanup.policy is {policy!r}"
+    is_compacted = "compact" in policy
+    segment_ms = number("segment.ms")
+    waited_for = _value(WAITS_FOR, configs, broker_configs)
+    assert isinstance(waited_for, tuple), f"{WAITS_FOR} is {waited_for!r}"
+    return TopicConfig(
+        size_max=number("max.message.bytes"),
+        is_log_append_time=_value("message.timestamp.type", configs, broker_configs)
+        == "LogAppendTime",
+        timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        is_compacted=is_compacted,
+        is_deleted_by_age="delete" in policy,
+        is_walked=is_compacted or batch_validation == "full",
+        retention_ms=number("retention.ms"),
+        retention_bytes=number("retention.bytes"),
+        segment_bytes=number("internal.segment.bytes") or number("segment.bytes"),
+        segment_ms=min(segment_ms, number("max.compaction.lag.ms")) if is_compacted else segment_ms,
+        waits_for_subscriptions=SUBSCRIPTIONS in waited_for,
+        waits_for_groups=GROUPS in waited_for,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )
+
+
+def describe(configs: Mapping[str, str], defaults: TopicDefaults) -> list[ConfigEntry]:
+    """List every setting of a topic, sorted by name, with where its value comes from."""
+    return list(_entries(frozenset(configs.items()), frozenset(defaults.configs.items())))
+
+
+@lru_cache(maxsize=KEPT_MAX)
+def _entries(
+    topic: frozenset[tuple[str, str]], broker: frozenset[tuple[str, str]]
+) -> tuple[ConfigEntry, ...]:
+    configs, broker_configs = dict(topic), dict(broker)
+    keys = (key for key in CONFIG_KEYS.values() if not key.is_internal)
+    return tuple(_entry(key, configs, broker_configs) for key in keys)
+
+
+def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
+    """Show one setting; a default that has several broker-level names, or none, is no place."""
+    places = []
+    if key.name in configs:
+        text = normal_text(_value(key.name, configs, broker))
+        places.append(ConfigSynonym(key.name, text, ConfigSource.TOPIC))
+    for synonym in key.synonyms:
+        if synonym.name in broker:
+            text = broker[synonym.name].strip()
+            places.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
+    if len(key.synonyms) == 1:
+        places.append(ConfigSynonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT))
+    source = places[0].source if places else ConfigSource.DEFAULT
+    value = places[0].value if source is ConfigSource.TOPIC else key.default
+    if source is ConfigSource.BROKER:
+        value = _broker_value(key, broker) or key.default
+    return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(places))
+
+
+def _value(name: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigValue:
+    key = CONFIG_KEYS[name]
+    text = configs.get(name)
+    if text is None:
+        text = _broker_value(key, broker)
+    if text is None:
+        text = key.default
+    return parse(name, key.type, text, key.allowed)
+
+
+def _broker_value(key: ConfigKey, configs: Mapping[str, str]) -> str | None:
+    """The first synonym that is set, checked and in the unit of the topic setting."""
+    for synonym in key.synonyms:
+        text = configs.get(synonym.name)
+        if text is None:
+            continue
+        if synonym.factor != 1:
+            number = parse(synonym.name, ConfigType.INT, text, None)
+            assert isinstance(number, int), "parsed as INT"
+            # A negative number of hours or minutes stands for no limit, not for a product.
+            text = str(number * synonym.factor if number >= 0 else -1)
+        parse(synonym.name, key.type, text, key.allowed)
+        return text
+    return None

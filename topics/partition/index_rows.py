@@ -1,0 +1,93 @@
+"""Index rows: the stored intervals of a partition, found one by one. A shell.
+
+Rule: a row is true by itself, whichever of its neighbours are there; entries that no row describes
+are left to who asks. A search within a ledger halves and looks at one row per step, so it costs the
+logarithm of the ledger's entries, and nothing is kept in memory for it. Rows may have to come from
+a disk, so searches and walks read them in a thread.
+Must not know: entries, what is searched for.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from kledger.ledger import LedgerStore
+from kledger.topics.keys import PartitionKeys, ids_after
+from kledger.topics.partition import records
+from kledger.topics.partition.offset_index import Interval
+
+WALK_ROWS = 16
+"""Rows fetched at once where they are looked at one after the other."""
+
+
+class Neighbours(NamedTuple):
+    """The last interval before some place and the first at or behind it, as far as they exist."""
+
+    before: Interval | None
+    behind: Interval | None
+
+
+class IndexRows:
+    """The rows of one partition's intervals."""
+
+    def __init__(self, store: LedgerStore, keys: PartitionKeys) -> None:
+        self._store = store
+        self._keys = keys
+
+    async def around(
+        self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
+    ) -> Neighbours:
+        """Find where `is_before`, true for the first intervals only, becomes false.
+
+        Args:
+            ledger_id: the ledger.
+            end_entry: the entry behind its last one.
+            is_before: whether an interval lies before the place that is searched for; called in a
+                thread.
+
+        Raises:
+            LedgerError: a row cannot be read.
+        """
+        return await self._store.run_blocking(self._around, ledger_id, end_entry, is_before)
+
+    def _around(
+        self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
+    ) -> Neighbours:
+        before = behind = None
+        low, high = 0, end_entry  # where the row that is searched for may begin
+        while low < high:
+            middle = (low + high) // 2
+            row = self.last_from(ledger_id, middle)
+            if row is None or row.first_entry < low:
+                low = middle + 1
+            elif is_before(row):
+                before, low = row, max(row.end_entry, middle + 1)
+            else:
+                behind, high = row, row.first_entry
+        return Neighbours(before, behind)
+
+    def last_from(self, ledger_id: int, entry_id: int) -> Interval | None:
+        """The last interval that begins at an entry or before it."""
+        start = self._keys.ledger_intervals(ledger_id)
+        end = self._keys.interval(ledger_id, entry_id + 1)
+        rows = self._store.scan_rows_between(start, end, reverse=True, limit=1)
+        return self._decode(ledger_id, *rows[0]) if rows else None
+
+    async def walk(self, ledger_id: int, first_entry: int) -> AsyncIterator[Interval]:
+        """The intervals that begin at an entry or behind it, in order."""
+        while True:
+            found = await self._store.run_blocking(self._next_rows, ledger_id, first_entry)
+            for row in found:
+                yield row
+            if len(found) < WALK_ROWS:
+                return
+            first_entry = found[-1].first_entry + 1
+
+    def _next_rows(self, ledger_id: int, first_entry: int) -> list[Interval]:
+        start = self._keys.interval(ledger_id, first_entry)
+        end = self._keys.ledger_intervals(ledger_id + 1)
+        rows = self._store.scan_rows_between(start, end, limit=WALK_ROWS)
+        return [self._decode(ledger_id, *row) for row in rows]
+
+    def _decode(self, ledger_id: int, key: bytes, row: bytes) -> Interval:
+        (first_entry,) = ids_after(key, self._keys.ledger_intervals(ledger_id))
+        return records.decode_interval(first_entry, row)

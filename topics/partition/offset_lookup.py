@@ -1,0 +1,230 @@
+"""Offset lookup: finds the entry of an offset, and the record of a time, in the stored log.
+
+Rule: the offset index says where to look, the headers and records found there decide. The answer
+to a time is the first record in offset order that is not older, with its own timestamp, also inside
+a compressed batch and when times are out of order. A batch whose header states a smaller max
+timestamp than its records have is taken at its word: it is looked into by that time only.
+What is read does not grow with the log: one interval of entries, of which one batch is opened.
+Must not know: appends, who asks.
+"""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import closing
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+from kledger.batches.errors import CorruptBatch
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.pacing import Pause, no_pause
+from kledger.batches.reader import iterate_times
+from kledger.ledger import LATEST, AlreadyClosed, Entry, LedgerStore, ManagedLedger, Position
+from kledger.runtime.blocking import PoolClosed
+from kledger.topics.partition.index_rows import IndexRows
+from kledger.topics.partition.offset_index import TIMESTAMP_NONE, UNKNOWN, OffsetIndex
+
+SEARCH_ENTRIES = 256
+SEARCH_BYTES = 1 << 20
+
+
+class TimestampedOffset(NamedTuple):
+    """Where a record is, and its time."""
+
+    timestamp: int
+    offset: int
+
+
+class SearchRange(NamedTuple):
+    """Entries to look at, and the largest time that they may have."""
+
+    ledger_id: int
+    first_entry: int
+    end_entry: int
+    max_timestamp: int
+
+
+class OffsetLookup:
+    """Searches in one partition."""
+
+    def __init__(
+        self, store: LedgerStore, ledger: ManagedLedger, rows: IndexRows, index: OffsetIndex
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._rows = rows
+        self._index = index
+
+    async def find(self, offset: int) -> Position:
+        """Position of the first entry that ends at or behind the offset.
+
+        Raises:
+            LedgerError: the entries to look at cannot be read.
+        """
+        ledger_id = self._index.find_ledger(offset)
+        if ledger_id is None:
+            return self._ledger.next_valid_position(self._ledger.first_position)
+        end = self._entries_in(ledger_id)
+        found = await self._rows.around(ledger_id, end, lambda row: row.first_offset <= offset)
+        first = 0
+        if found.before is not None:
+            is_inside = offset < found.before.next_offset
+            first = found.before.first_entry if is_inside else found.before.end_entry
+        if found.behind is not None:
+            end = found.behind.first_entry
+        async for entry, header in self._headers(SearchRange(ledger_id, first, end, UNKNOWN)):
+            if header.last_offset >= offset:
+                return entry.position
+        return Position(ledger_id, end)
+
+    async def first_at_time(
+        self, timestamp: int, *, start_offset: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        """The first record, in offset order, within the bounds, whose time is not before."""
+        for ledger_summary in list(self._index.summaries_since(timestamp, start_offset)):
+            found = await self._first_in(
+                ledger_summary.ledger_id, timestamp, start_offset, end_offset
+            )
+            if found is not None:
+                return found
+        return None
+
+    async def newest(self, *, start_offset: int, end_offset: int) -> TimestampedOffset | None:
+        """The first of the records within the bounds that have the largest time.
+
+        Two cases: mostly the newest ledger has a record of the time that is stated for it, which
+        is a search by time; where that one lies before the start, or nowhere, all its intervals are
+        tried, those that state the largest time first.
+        """
+        best: TimestampedOffset | None = None
+        ledger_summaries = self._index.summaries_since(TIMESTAMP_NONE, start_offset)
+        for ledger_summary in sorted(
+            ledger_summaries, key=lambda each: (-each.max_timestamp, each.first_offset)
+        ):
+            newest = ledger_summary.max_timestamp
+            if best is not None and (best.timestamp, -best.offset) > (
+                newest,
+                -ledger_summary.first_offset,
+            ):
+                break
+            found = await self._first_in(ledger_summary.ledger_id, newest, start_offset, end_offset)
+            if found is None:
+                found = await self._newest_in(ledger_summary.ledger_id, start_offset, end_offset)
+            best = _newer(best, found)
+        return best
+
+    async def _first_in(
+        self, ledger_id: int, timestamp: int, start_offset: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        async for run in self._ranges_since(ledger_id, timestamp, start_offset):
+            async for entry, header in self._headers(run):
+                if header.base_offset >= end_offset:
+                    return None
+                if header.max_timestamp >= timestamp and header.last_offset >= start_offset:
+                    look = partial(_first_since, entry, start_offset, timestamp)
+                    found = await self._look_into(entry, header, look)
+                    if found is not None:
+                        return found
+        return None
+
+    async def _newest_in(
+        self, ledger_id: int, start_offset: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        best: TimestampedOffset | None = None
+        every = self._ranges_since(ledger_id, TIMESTAMP_NONE, start_offset)
+        search_ranges = [run async for run in every]
+        for run in sorted(search_ranges, key=lambda each: -each.max_timestamp):
+            if best is not None and run.max_timestamp < best.timestamp:
+                break
+            async for entry, header in self._headers(run):
+                if header.base_offset >= end_offset or header.last_offset < start_offset:
+                    continue
+                if best is None or header.max_timestamp >= best.timestamp:
+                    look = partial(_newest_since, entry, start_offset)
+                    best = _newer(best, await self._look_into(entry, header, look))
+        return best
+
+    async def _look_into(
+        self,
+        entry: Entry,
+        header: BatchHeader,
+        look: Callable[[Pause], TimestampedOffset | None],
+    ) -> TimestampedOffset | None:
+        """Walk the records of one batch where it does not hold up the loop."""
+        compute_pool = self._store.compute_pool
+        if not header.codec and compute_pool.fits_in_tick(len(entry.buffer)):
+            return look(no_pause)
+        try:
+            return await compute_pool.run(look, compute_pool.yield_gil)
+        except PoolClosed:
+            raise AlreadyClosed("the store was closed during a look-up") from None
+
+    def _entries_in(self, ledger_id: int) -> int:
+        first, last = Position(ledger_id, 0), Position(ledger_id, LATEST.entry_id)
+        return self._ledger.number_of_entries(first, last)
+
+    async def _ranges_since(
+        self, ledger_id: int, timestamp: int, start_offset: int
+    ) -> AsyncIterator[SearchRange]:
+        """What may hold a record that new at or behind an offset, in order.
+
+        Mostly the first one does. It does not where a newer record lies before `start_offset`: then
+        the rows from there on are looked at one by one.
+        """
+        rows, end = self._rows, self._entries_in(ledger_id)
+        found = await rows.around(ledger_id, end, lambda row: row.max_timestamp_so_far < timestamp)
+        if found.behind is not None and found.behind.next_offset <= start_offset:
+            found = await rows.around(ledger_id, end, lambda row: row.next_offset <= start_offset)
+        at = 0 if found.before is None else found.before.end_entry
+        async for row in rows.walk(ledger_id, at):
+            if row.first_entry > at:  # nothing is known of these entries
+                yield SearchRange(ledger_id, at, row.first_entry, UNKNOWN)
+            if row.max_timestamp >= timestamp:
+                yield SearchRange(ledger_id, row.first_entry, row.end_entry, row.max_timestamp)
+            at = row.end_entry
+        if at < end:
+            yield SearchRange(ledger_id, at, end, UNKNOWN)
+
+    async def _headers(self, run: SearchRange) -> AsyncIterator[tuple[Entry, BatchHeader]]:
+        """Read the entries of a run, a piece at a time."""
+        position = Position(run.ledger_id, run.first_entry)
+        last = Position(run.ledger_id, run.end_entry - 1)
+        while position <= last:
+            entries = await self._ledger.read_entries(
+                position, SEARCH_ENTRIES, last, bytes_max=SEARCH_BYTES
+            )
+            if not entries:
+                return
+            for entry in entries:
+                yield entry, read_header(entry.buffer)
+            position = entries[-1].position.successor
+
+
+def _times(
+    entry: Entry, start_offset: int, pause: Pause
+) -> Generator[TimestampedOffset, None, None]:
+    """The records of a batch from an offset on; one that cannot be read ends the batch."""
+    try:
+        for each in iterate_times(entry.buffer, pause=pause):
+            if each.offset >= start_offset:
+                yield TimestampedOffset(each.timestamp, each.offset)
+    except CorruptBatch:
+        return
+
+
+def _first_since(
+    entry: Entry, start_offset: int, timestamp: int, pause: Pause
+) -> TimestampedOffset | None:
+    with closing(_times(entry, start_offset, pause)) as times:
+        return next((each for each in times if each.timestamp >= timestamp), None)
+
+
+def _newest_since(entry: Entry, start_offset: int, pause: Pause) -> TimestampedOffset | None:
+    return max(_times(entry, start_offset, pause), key=attrgetter("timestamp"), default=None)
+
+
+def _newer(
+    one: TimestampedOffset | None, other: TimestampedOffset | None
+) -> TimestampedOffset | None:
+    """The newer of two, or the first when they are of one time."""
+    found = [each for each in (one, other) if each is not None]
+    return max(found, key=lambda each: (each.timestamp, -each.offset), default=None)

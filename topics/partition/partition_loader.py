@@ -1,0 +1,308 @@
+"""Opening a partition: works out from log and rows what was known when it was last written to.
+
+Rule: the log decides. The log end is the end of its last batch; rows only say where reading may
+begin, and what they claim beyond the log is not believed. Reading is bounded by the distance of
+checkpoints and index intervals.
+Must not know: why the partition was closed.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import BatchError
+from kledger.batches.header import BatchHeader, read_header
+from kledger.batches.reader import read_is_commit
+from kledger.ledger import (
+    EARLIEST,
+    LedgerError,
+    LedgerInfo,
+    LedgerStore,
+    ManagedLedger,
+    ManagedLedgerConfig,
+    Position,
+)
+from kledger.runtime.clock import Clock
+from kledger.runtime.tasks import Supervisor
+from kledger.topics.config.topic_config import TopicConfig, TopicDefaults
+from kledger.topics.errors import TopicStorageFailed
+from kledger.topics.keys import PartitionKeys, ids_after
+from kledger.topics.partition import records
+from kledger.topics.partition.index_rows import IndexRows
+from kledger.topics.partition.offset_index import IndexRow, OffsetIndex, interval_bytes
+from kledger.topics.partition.offset_lookup import OffsetLookup
+from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
+from kledger.topics.partition.partition_locator import PartitionLocator
+from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_state import PartitionState
+from kledger.topics.partition.producer_state import ProducerTable
+from kledger.topics.partition.results import from_ledger_error
+from kledger.topics.partition.tail_state import TailState
+from kledger.topics.partition.transaction_state import AbortedTransaction
+
+logger = logging.getLogger(__name__)
+
+REPLAY_ENTRIES = 512
+REPLAY_BYTES = 4 << 20
+
+
+def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
+    """Name of a partition's managed ledger; a topic made again under its name gets new ones."""
+    return f"{topic}-{index}/{topic_id.hex}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionContext:
+    """Which partition is opened, and what it works with.
+
+    Attributes:
+        config: what holds in the topic now.
+        supervisor: keeps what goes on when the one who asked for it does not wait any more.
+    """
+
+    store: LedgerStore
+    topic: str
+    topic_id: UUID
+    index: int
+    config: TopicConfig
+    defaults: TopicDefaults
+    clock: Clock
+    supervisor: Supervisor
+
+    @property
+    def name(self) -> str:
+        """Name of its managed ledger."""
+        return managed_ledger_name(self.topic, self.topic_id, self.index)
+
+    @property
+    def ledger_config(self) -> ManagedLedgerConfig:
+        """Settings of its managed ledger, with Pulsar's name of a partition."""
+        return ledger_config(self.config, shown_as=f"{self.topic}-partition-{self.index}")
+
+
+def create_partition(
+    context: PartitionContext, lost: Callable[[LedgerError], None]
+) -> PartitionLog | None:
+    """Make the log of a partition of which nothing is stored; it waits for nothing.
+
+    Args:
+        context: which one.
+        lost: called if the log could not be stored, before those hear of it who appended.
+
+    Returns:
+        None if something is stored, or is just being changed: `open_partition` waits for that.
+
+    Raises:
+        TopicStorageFailed: the store has stopped.
+    """
+    try:
+        ledger = context.store.create_managed_ledger_nowait(
+            context.name, config=context.ledger_config, lost=lost
+        )
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    return None if ledger is None else _PartitionLoader(context, ledger).make_log()
+
+
+async def open_partition(context: PartitionContext) -> PartitionLog:
+    """Open a partition, or make it.
+
+    Raises:
+        TopicStorageFailed: its managed ledger or its rows cannot be read.
+    """
+    try:
+        ledger = await context.store.open_managed_ledger(context.name, config=context.ledger_config)
+        opening = _PartitionLoader(context, ledger)
+        opening.load_rows()
+        await opening.replay(context.clock.now_ms())
+        log = opening.make_log()
+        await opening.checkpointer.remove_stale_rows()
+        await _move_cursors_to_log_start(opening.checkpointer, context.name)
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    except BatchError as error:
+        name = f"{context.topic}-{context.index}"
+        raise TopicStorageFailed(f"{name}: stored entry is no batch: {error}") from error
+    return log
+
+
+async def _move_cursors_to_log_start(checkpointer: PartitionCheckpointer, name: str) -> None:
+    """Do what a crash may have kept DeleteRecords from; who cannot read owes nothing anyway."""
+    try:
+        await checkpointer.move_cursors_to_log_start()
+    except (LedgerError, BatchError) as error:
+        logger.warning("cursors of %s stay before its log start: %s", name, error)
+
+
+class _PartitionLoader:
+    """What is found step by step."""
+
+    def __init__(self, context: PartitionContext, ledger: ManagedLedger) -> None:
+        config, defaults = context.config, context.defaults
+        self.context = context
+        self.store = context.store
+        self.ledger = ledger
+        self.keys = PartitionKeys(context.topic_id, context.index)
+        self.index = OffsetIndex(interval_bytes(config.segment_bytes))
+        self.rows = IndexRows(self.store, self.keys)
+        self.tail = TailState()
+        self.producers = ProducerTable(
+            expiration_ms=config.producer_id_expiration_ms, count_max=defaults.producers_max
+        )
+        self.state = PartitionState(producers=self.producers, log_start_offset=0, next_offset=0)
+        self.checkpoint_at = EARLIEST
+        self.indexed_from = EARLIEST
+        self.index_rows: list[IndexRow] = []
+        self.aborted: list[AbortedTransaction] = []
+        self.entries = 0
+        self.size = 0
+        self.last = Position(-1, -1)
+        self.checkpointer: PartitionCheckpointer
+
+    def load_rows(self) -> None:
+        """Take from the rows what the log confirms."""
+        checkpoint = self._load_checkpoint()
+        log_start_row = self.store.get_row(self.keys.log_start)
+        log_start = records.decode_log_start(log_start_row) if log_start_row else 0
+        next_offset = log_start
+        if checkpoint is not None:
+            next_offset = max(next_offset, checkpoint.next_offset)
+            self.last = self.checkpoint_at
+        self._load_index()
+        self.state = PartitionState(
+            producers=self.producers,
+            log_start_offset=min(log_start, next_offset),
+            next_offset=next_offset,
+        )
+        if checkpoint is not None:
+            self.state.restore(checkpoint.producers.items())
+            self._load_aborted(checkpoint.next_offset)
+
+    def _load_aborted(self, end_offset: int) -> None:
+        """Take over the aborted transactions whose markers lie before an offset.
+
+        In a log that is over some have none, and stand behind its end.
+        """
+        for key, row in self.store.scan_rows(self.keys.aborted):
+            (last_offset,) = ids_after(key, self.keys.aborted)
+            if last_offset < end_offset or self.ledger.is_terminated:
+                aborted = records.decode_aborted(last_offset, row)
+                self.state.transactions.aborted.add(aborted)
+
+    def _load_checkpoint(self) -> records.Checkpoint | None:
+        row = self.store.get_row(self.keys.checkpoint)
+        if row is None:
+            return None
+        checkpoint = records.decode_checkpoint(row)
+        position = Position(checkpoint.ledger_id, checkpoint.entry_id)
+        if position > self.ledger.last_confirmed_entry:
+            logger.warning(
+                "checkpoint of %s at %s lies beyond its log end %s; the log is read instead",
+                self.ledger.name, position, self.ledger.last_confirmed_entry,
+            )  # fmt: skip
+            return None
+        self.checkpoint_at = position
+        return checkpoint
+
+    def _load_index(self) -> None:
+        """Take over the spans up to the first ledger without one, and where its intervals end."""
+        ledger_summaries = {}
+        for key, row in self.store.scan_rows(self.keys.ledger_summaries):
+            (ledger_id,) = ids_after(key, self.keys.ledger_summaries)
+            ledger_summaries[ledger_id] = records.decode_ledger_summary(ledger_id, row)
+        for info in self.ledger.ledgers:
+            if not info.entries:
+                continue
+            ledger_summary = ledger_summaries.get(info.ledger_id)
+            if ledger_summary is None:
+                self._resume_index(info)
+                return
+            self.index.add_summary(ledger_summary)
+            self.indexed_from = Position(info.ledger_id + 1, 0)
+
+    def _resume_index(self, info: LedgerInfo) -> None:
+        """Go on behind the last interval of a ledger that lies within what the ledger has."""
+        ledger_id, entries = info.ledger_id, info.entries
+        first = self.rows.last_from(ledger_id, 0)
+        newest = self.rows.last_from(ledger_id, entries)
+        while newest is not None and newest.end_entry > entries and newest.first_entry:
+            newest = self.rows.last_from(ledger_id, newest.first_entry - 1)
+        self.indexed_from = Position(ledger_id, 0)
+        if first is not None and newest is not None and newest.end_entry <= entries:
+            self.index.resume(ledger_id, first.first_offset, newest)
+            self.indexed_from = Position(ledger_id, newest.end_entry)
+
+    async def replay(self, now_ms: int) -> None:
+        """Read the headers that neither checkpoint nor index cover."""
+        position = min(self.checkpoint_at.successor, self.indexed_from)
+        while True:
+            entries = await self.ledger.read_entries(
+                position, REPLAY_ENTRIES, bytes_max=REPLAY_BYTES
+            )
+            if not entries:
+                return
+            for at, buffer in entries:
+                self._take(at, read_header(buffer), buffer, now_ms)
+            position = entries[-1].position.successor
+
+    def _take(self, at: Position, header: BatchHeader, batch: Buffer, now_ms: int) -> None:
+        next_offset, size = header.last_offset + 1, len(batch)
+        self.tail.append(header.base_offset, size, header.max_timestamp, at[0], at[1])
+        if at >= self.indexed_from:
+            self.index_rows += self.index.note(
+                at[0],
+                at[1],
+                base_offset=header.base_offset,
+                next_offset=next_offset,
+                size=size,
+                max_timestamp=header.max_timestamp,
+            )
+        if at > self.checkpoint_at:
+            if header.is_control:
+                is_commit = read_is_commit(batch)
+                aborted = self.state.replay_marker(header, now_ms, is_commit=is_commit)
+                if aborted is not None:
+                    self.aborted.append(aborted)
+            else:
+                self.state.replay(header, now_ms)
+            self.entries += 1
+            self.size += size
+            self.last = at
+
+    def make_log(self) -> PartitionLog:
+        """Hand over to what keeps log and rows from now on."""
+        context, state = self.context, self.state
+        ledger_summaries = self.index.all_summaries()
+        # Without entries the log begins where it ends; else not before its first entry.
+        first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
+        state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
+        lookup = OffsetLookup(self.store, self.ledger, self.rows, self.index)
+        locator = PartitionLocator(state=state, tail=self.tail, ledger=self.ledger, lookup=lookup)
+        self.checkpointer = PartitionCheckpointer(
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=state,
+            index=self.index,
+            locator=locator,
+            supervisor=context.supervisor,
+        )
+        self.checkpointer.resume(self.last, entries=self.entries, size=self.size)
+        self.checkpointer.write_rows(self.index_rows, self.aborted)
+        return PartitionLog(
+            topic=context.topic,
+            topic_id=context.topic_id,
+            index=context.index,
+            ledger=self.ledger,
+            state=state,
+            tail=self.tail,
+            checkpointer=self.checkpointer,
+            lookup=lookup,
+            locator=locator,
+            config=context.config,
+            clock=context.clock,
+            containment=context.supervisor.containment,
+            compute_pool=self.store.compute_pool,
+        )

@@ -1,0 +1,256 @@
+"""Partition state: what may be appended, and which offsets it gets.
+
+Rule: offsets are given out when an append begins and taken back when it fails, so a failed append
+consumes none. The high watermark moves only when an append is confirmed; appends are confirmed in
+the order in which they began, and when one fails, all later ones fail with it. A transaction
+begins with a batch whose place in it somebody has verified, and ends with a marker.
+Must not know: storage, callbacks, clocks; it says what was pending, the shell tells who waits.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kledger.batches.header import TRANSACTIONAL_BIT, BatchHeader
+from kledger.topics.errors import InvalidTransactionState
+from kledger.topics.partition.producer_state import (
+    NO_TRANSACTION,
+    SEQUENCE_MASK,
+    BatchRange,
+    ProducerEntry,
+    ProducerTable,
+    last_sequence,
+)
+from kledger.topics.partition.transaction_state import AbortedTransaction, TransactionState
+
+_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
+
+
+class PendingAppend(NamedTuple):
+    """An append whose outcome is not known yet, with what it takes to undo it."""
+
+    base_offset: int
+    next_offset: int
+    producer_id: int
+    previous: ProducerEntry | None
+
+
+class PartitionState:
+    """Offsets, producers and transactions of one partition."""
+
+    __slots__ = (
+        "high_watermark",
+        "log_start_offset",
+        "next_offset",
+        "pending",
+        "producers",
+        "transactions",
+    )
+
+    def __init__(
+        self, *, producers: ProducerTable, log_start_offset: int, next_offset: int
+    ) -> None:
+        assert 0 <= log_start_offset <= next_offset, f"{log_start_offset} > {next_offset}"
+        self.producers = producers
+        self.log_start_offset = log_start_offset
+        self.high_watermark = next_offset
+        self.next_offset = next_offset
+        self.pending: deque[PendingAppend] = deque()
+        self.transactions = TransactionState()
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The offset up to which every transaction has ended, and everything is durable.
+
+        It is never below the log start: of what was removed, nothing is waited for.
+        """
+        stable = self.transactions.stable_offset(self.high_watermark)
+        return max(self.log_start_offset, stable)
+
+    def has_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of that producer is open here: its batches may be appended."""
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.epoch == epoch and self.transactions.is_open(producer_id)
+
+    def admit(
+        self, header: BatchHeader, now_ms: int, *, is_verified: bool = False
+    ) -> BatchRange | None:
+        """Decide about a checked batch; nothing changes.
+
+        Args:
+            header: of the batch.
+            now_ms: wall time.
+            is_verified: its producer's transaction is known to include this partition.
+
+        Returns:
+            None: append it. A range: it is there, or on its way there, already.
+
+        Raises:
+            InvalidProducerEpoch, OutOfOrderSequence: see `ProducerTable.admit`.
+            InvalidTransactionState: it belongs to no transaction that is open here, or does not
+                belong to the one that is.
+        """
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return None
+        duplicate = self.producers.admit(
+            producer_id, header.producer_epoch, header.base_sequence, header.record_count, now_ms
+        )
+        if duplicate is None and header.attributes & TRANSACTIONAL_BIT:
+            if not is_verified and not self.has_transaction(producer_id, header.producer_epoch):
+                raise InvalidTransactionState(
+                    f"transactional batch of producer {producer_id}, which has no transaction here"
+                )
+        elif duplicate is None and self.transactions.is_open(producer_id):
+            raise InvalidTransactionState(
+                f"batch outside of the transaction that producer {producer_id} has open here"
+            )
+        return duplicate
+
+    def begin(self, header: BatchHeader, log_append_time_ms: int, now_ms: int) -> int:
+        """Give out offsets for an admitted batch and remember it.
+
+        Returns:
+            The offset of its first record.
+        """
+        base_offset = self.next_offset
+        count = header.record_count
+        next_offset = base_offset + count
+        producer_id = header.producer_id
+        previous = None
+        if producer_id >= 0:
+            first = header.base_sequence
+            last = (first + count - 1) & SEQUENCE_MASK
+            batch = _new_tuple(
+                BatchRange, (first, last, base_offset, next_offset, log_append_time_ms)
+            )
+            start = NO_TRANSACTION
+            if header.attributes & TRANSACTIONAL_BIT:
+                start = self.transactions.begin(producer_id, base_offset)
+            previous = self.producers.append(
+                producer_id, header.producer_epoch, batch, now_ms, start
+            )
+        self.pending.append(
+            _new_tuple(PendingAppend, (base_offset, next_offset, producer_id, previous))
+        )
+        self.next_offset = next_offset
+        return base_offset
+
+    def begin_marker(self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool) -> int:
+        """Give out the offset for the marker that ends a producer's transaction.
+
+        Raises:
+            InvalidProducerEpoch: a newer epoch has written; nothing has changed.
+        """
+        self.producers.admit_marker(producer_id, epoch)
+        offset = self.next_offset
+        self.next_offset = offset + 1
+        self.transactions.end(producer_id, offset, is_commit=is_commit)
+        previous = self.producers.end_transaction(producer_id, epoch, now_ms)
+        self.pending.append(PendingAppend(offset, offset + 1, producer_id, previous))
+        return offset
+
+    def end_without_marker(
+        self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool
+    ) -> AbortedTransaction | None:
+        """End a producer's transaction in a log that takes no marker any more.
+
+        Returns:
+            The transaction that was aborted by it.
+
+        Raises:
+            InvalidProducerEpoch: a newer epoch has written; nothing has changed.
+        """
+        assert not self.pending, "appends are on their way into a log that is over"
+        self.producers.admit_marker(producer_id, epoch)
+        self.producers.end_transaction(producer_id, epoch, now_ms)
+        return self.transactions.end_without_marker(
+            producer_id, self.high_watermark, is_commit=is_commit
+        )
+
+    def confirm(self) -> AbortedTransaction | None:
+        """The oldest pending append is durable: it becomes visible.
+
+        Returns:
+            The transaction that it has aborted, if it was the marker of one.
+        """
+        high_watermark = self.pending.popleft()[1]
+        self.high_watermark = high_watermark
+        return self.transactions.confirm(high_watermark)
+
+    def fail_from(self, base_offset: int) -> int:
+        """Undo the append at that offset and all that began later, newest first.
+
+        Returns:
+            How many were undone.
+        """
+        count = 0
+        pending = self.pending
+        while pending and pending[-1].base_offset >= base_offset:
+            append = pending.pop()
+            if append.producer_id >= 0:
+                self.producers.restore(append.producer_id, append.previous)
+                self.transactions.undo(append.producer_id, append.base_offset)
+            self.next_offset = append.base_offset
+            count += 1
+        assert self.next_offset >= self.high_watermark, "undid a durable append"
+        return count
+
+    def is_pending(self, base_offset: int) -> bool:
+        """Whether the append at that offset waits for its outcome."""
+        return base_offset >= self.high_watermark
+
+    def raise_log_start(self, offset: int) -> bool:
+        """Move the log start up to a durable offset; return whether it moved."""
+        assert offset <= self.high_watermark, f"log start {offset} > {self.high_watermark}"
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        return True
+
+    def replay(self, header: BatchHeader, now_ms: int) -> None:
+        """Take in a batch that was found in the log at the start, whatever it says."""
+        next_offset = header.last_offset + 1
+        producer_id = header.producer_id
+        if producer_id >= 0 and header.base_sequence >= 0:
+            start = NO_TRANSACTION
+            if header.is_transactional:
+                start = self.transactions.begin(producer_id, header.base_offset)
+            count = header.last_offset_delta + 1
+            batch = BatchRange(
+                header.base_sequence,
+                last_sequence(header.base_sequence, count),
+                header.base_offset,
+                next_offset,
+                header.max_timestamp if header.is_log_append_time else -1,
+            )
+            self.producers.append(producer_id, header.producer_epoch, batch, now_ms, start)
+        self.next_offset = self.high_watermark = next_offset
+
+    def replay_marker(
+        self, header: BatchHeader, now_ms: int, *, is_commit: bool
+    ) -> AbortedTransaction | None:
+        """Take in a marker that was found in the log; return the transaction that it aborted."""
+        self.transactions.end(header.producer_id, header.base_offset, is_commit=is_commit)
+        self.producers.end_transaction(header.producer_id, header.producer_epoch, now_ms)
+        self.next_offset = self.high_watermark = header.base_offset + 1
+        return self.transactions.confirm(self.high_watermark)
+
+    def restore(self, producers: Iterable[tuple[int, ProducerEntry]]) -> None:
+        """Take over the producers of a checkpoint, with their open transactions."""
+        for producer_id, entry in producers:
+            self.producers.restore(producer_id, entry)
+            if entry.transaction_start != NO_TRANSACTION:
+                self.transactions.begin(producer_id, entry.transaction_start)
+
+    def confirmed_producers(self) -> dict[int, ProducerEntry]:
+        """The producers as they are in the durable part of the log."""
+        entries = dict(self.producers.items())
+        for append in reversed(self.pending):
+            if append.producer_id < 0:
+                continue
+            if append.previous is None:
+                entries.pop(append.producer_id, None)
+            else:
+                entries[append.producer_id] = append.previous
+        return entries

@@ -1,0 +1,80 @@
+"""Results of appending to and reading from a partition, and the ledger's errors in our words.
+
+Rule: an error of one partition is a value in its result; no offset is stated beside an error.
+Must not know: how results come about.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from kledger.batches.buffers import Buffer
+from kledger.batches.errors import BatchError
+from kledger.ledger import AlreadyClosed, LedgerError, Position, Terminated
+from kledger.topics.errors import (
+    PartitionTerminated,
+    TopicsError,
+    TopicStorageFailed,
+    UnknownPartition,
+)
+
+NO_OFFSET = -1
+
+
+class AppendResult(NamedTuple):
+    """What became of a batch.
+
+    Attributes:
+        log_append_time_ms: the time its records got, -1 under CreateTime.
+        position: its entry; None of a batch that was sent again where nobody remembers it.
+    """
+
+    error: TopicsError | None
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    position: Position | None = None
+
+
+class ReadResult(NamedTuple):
+    """Whole stored batches, the first of which holds the offset that was asked for."""
+
+    error: TopicsError | None
+    chunks: list[Buffer]
+    size: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+AppendDone = Callable[[AppendResult], None]
+
+
+def rejected(error: TopicsError, log_start_offset: int) -> AppendResult:
+    """The result of an append that did not happen."""
+    return AppendResult(error, NO_OFFSET, -1, log_start_offset)
+
+
+def failed_read(error: TopicsError) -> ReadResult:
+    """The result of a read that found nothing out about the partition."""
+    return ReadResult(error, [], 0, NO_OFFSET, NO_OFFSET, NO_OFFSET)
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Let the errors of ledger and batches leave a block in this room's words."""
+    try:
+        yield
+    except LedgerError as error:
+        raise from_ledger_error(error) from error
+    except BatchError as error:
+        raise TopicStorageFailed(f"stored entry is no batch: {error}") from error
+
+
+def from_ledger_error(error: LedgerError) -> TopicsError:
+    """Say in this room's words what the ledger refused."""
+    if isinstance(error, AlreadyClosed):
+        return UnknownPartition(str(error))
+    if isinstance(error, Terminated):
+        return PartitionTerminated(str(error))
+    return TopicStorageFailed(str(error))
