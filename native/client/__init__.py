@@ -1,1 +1,5 @@
-"""TODO face of native/client."""
+"""The native client: producers, consumers and readers over `native.broker.Broker`.
+
+Rule: the same code runs embedded and remote.
+Must not know: how a broker is reached, the server.
+"""

@@ -193,8 +193,7 @@ class Client(ClientAdmin):
         Raises:
             ConsumerBusy: another consumer excludes this one, or is of another type.
             ConsumerAssign: key ranges overlap those of another consumer.
-            Timeout: it took longer than `operation_timeout_ms`, as while others reset the
-                subscription again and again; trying again may help.
+            Timeout: it took longer than `operation_timeout_ms`; trying again may help.
             TopicNotFound, InvalidArgument: it cannot be.
         """
         services = self._open_services()
@@ -212,15 +211,14 @@ class Client(ClientAdmin):
             key_ranges=ranges_of(key_ranges),
             failover_delay_ms=failover_delay_ms,
             negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-            ack_timeout_ms=ack_timeout_ms,
-            dead_letter=dead_letter,
-        )
+            ack_timeout_ms=ack_timeout_ms, dead_letter=dead_letter,
+        )  # fmt: skip
         async with services.operations.run(f"subscribe to {topic}") as operation:
             info = await services.broker.lookup(topic, create=True)
-            made = self.create_producer
             consumer = Consumer(
-                services, info, options, create_producer=made, on_closed=self._on_closed
-            )
+                services, info, options,
+                create_producer=self.create_producer, on_closed=self._on_closed,
+            )  # fmt: skip
             return await self._open_consumer(consumer, operation)
 
     async def create_reader(

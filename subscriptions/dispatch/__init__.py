@@ -1,1 +1,5 @@
-"""TODO face of subscriptions/dispatch."""
+"""Dispatchers: which consumer of a subscription gets which message.
+
+Rule: states are pure, one for each subscription type; the dispatcher performs what they return.
+Must not know: topics, connections, how messages travel.
+"""

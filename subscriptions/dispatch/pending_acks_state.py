@@ -73,8 +73,10 @@ class PendingAcks:
         for held in self._held.get(position, ()):
             if held.consumer == consumer:
                 taken = held.records & records
-                held = PendingRecords(consumer, held.records & ~records)  # noqa: PLW2901 - what is left
-            if held.records:
+                kept = held.records & ~records
+                if kept:
+                    left.append(PendingRecords(consumer, kept))
+            else:
                 left.append(held)
         if taken:
             self._keep(position, tuple(left))

@@ -136,7 +136,9 @@ def test_an_unknown_group_has_nothing_and_loses_nothing() -> None:
     state.drop_pending("h", T0)
     state.drop_pending("g", T0)
     assert ({}, {}, []) == (
-        dict(state.all_committed("h")), state.pending_at("h", T0), state.pending_topic_partitions("h")
+        dict(state.all_committed("h")),
+        state.pending_at("h", T0),
+        state.pending_topic_partitions("h"),
     )  # fmt: skip
     state.add_pending(9, "g", {T0: at(5)})
     state.drop_pending("g", T1)

@@ -65,6 +65,11 @@ def parsed(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+def class_names(text: str) -> list[str]:
+    """Return the names of the classes that a module has at its top."""
+    return [node.name for node in parsed(text).body if isinstance(node, ast.ClassDef)]
+
+
 def imported_names(tree: ast.Module) -> dict[str, str]:
     """Return what every local name that an import binds stands for, in full."""
     bound: dict[str, str] = {}

@@ -8,7 +8,8 @@ from tests.tidy.sources import expect_none, parsed, violations
 LINE_LENGTH_MAX = 100
 FUNCTION_LINES_MAX = 70
 HANDLER_LINES_MAX = 200
-FILE_LINES_MAX = 500
+# One noun a file; what one noun needs is not torn for its length.
+FILE_LINES_MAX = 900
 
 
 def too_long(path: PurePosixPath, text: str) -> list[str]:
@@ -48,4 +49,4 @@ def test_planted_long_files_are_found() -> None:
     planted, handler = "x = 1\n" * 201, PurePosixPath("gateway/handlers/k00_produce.py")
     assert ["201 lines, at most 200"] == too_long(handler, planted)
     assert [] == too_long(PurePosixPath("gateway/handlers/__init__.py"), planted)
-    assert ["501 lines, at most 500"] == too_long(PurePosixPath("a.py"), "x = 1\n" * 501)
+    assert ["901 lines, at most 900"] == too_long(PurePosixPath("a.py"), "x = 1\n" * 901)

@@ -48,7 +48,7 @@ async def test_deletion_is_answered_though_what_follows_its_failure_fails(
     async with coordinator(engine=engine) as bench:
         await bench.commit(T0, at(1))
         hold = engine.hold_next("commit")
-        fail_once(monkeypatch, GroupTable, "bring_back")
+        fail_once(monkeypatch, GroupTable, "restore")
         deletion = await bench.start(bench.groups.offsets.delete_groups(["g"]))
         await hold.reached()
         hold.fail()
