@@ -40,5 +40,5 @@ def test_collector_works_again_once_settled() -> None:
     assert ["False", "True", "(700,", "5,", "5)"] == run(
         "import gc, kledger.quick_start as q\n"
         "q.prepare(); print(gc.isenabled())\n"
-        "q.settled((700, 5, 5)); print(gc.isenabled(), gc.get_threshold())"
+        "q.freeze_objects((700, 5, 5)); print(gc.isenabled(), gc.get_threshold())"
     )

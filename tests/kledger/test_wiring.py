@@ -83,11 +83,11 @@ def test_grpc_is_loaded_only_when_native_clients_are_served() -> None:
     program = """
 import asyncio, sys
 from kledger.settings import load
-from kledger.wiring import Server
+from kledger.wiring import BrokerServer
 
 async def start(**more):
     flags = {"server.memory": True, "server.kafka": "127.0.0.1:0", **more}
-    server = Server(load(flags=flags), on_crash=print)
+    server = BrokerServer(load(flags=flags), on_crash=print)
     await server.start()
     await server.stop()
     return "grpc" in sys.modules

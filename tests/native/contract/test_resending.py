@@ -36,11 +36,11 @@ class Answers:
         self._broker.open_producer = open_producer  # type: ignore[method-assign]
 
     async def _open_producer(
-        self, topic: str, partition: int, *, name: str, ended: Callable[..., None]
+        self, topic: str, partition: int, *, name: str, on_ended: Callable[..., None]
     ) -> "LosingLink":
         self.links += 1
-        link = await self._open(topic, partition, name=name, on_ended=ended)
-        return LosingLink(self, link, ended)
+        link = await self._open(topic, partition, name=name, on_ended=on_ended)
+        return LosingLink(self, link, on_ended)
 
 
 class LosingLink:

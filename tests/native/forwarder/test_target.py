@@ -106,9 +106,9 @@ class LostLinks:
         self.batches: list[bytes] = []
 
     async def open_producer(
-        self, topic: str, partition: int, *, name: str, ended: OnEnded
+        self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> "LostLinks":
-        self.on_ended.append(ended)
+        self.on_ended.append(on_ended)
         return self
 
     async def send(self, batch: Buffer) -> SendReceipt:
