@@ -374,7 +374,9 @@ class LogRocksdbEngine:
         try:
             with self._files.use(read_range.file) as descriptor:
                 size = os.preadv(descriptor, [content], read_range.start, _NO_WAIT)
-        except OSError:  # not there, not supported, or damaged: the careful way says which
+        except OSError:  # missing, not supported, or damaged: a read in a thread says which
+            return None
+        except NotImplementedError:  # portable builds of Python lack the flag
             return None
         return content if size == len(content) else None
 

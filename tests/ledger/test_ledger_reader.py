@@ -1,6 +1,7 @@
 """The cursorless read, rule by rule (PIP-480), from memory and from the storage."""
 
 import asyncio
+import os
 from itertools import product
 from pathlib import Path
 
@@ -320,8 +321,9 @@ async def test_reading_on_is_read_in_advance_on_disk_only(
     for engine in (None, FaultyEngine(None), FaultyEngine(tmp_path / "faulty")):
         store = await open_store(engine=engine, config=COLD)
         assert 0 == await read_in_advance(store)
-    async with LedgerStore.open(tmp_path / "memory", config=COLD) as store:
-        assert 0 == await read_in_advance(store)
+    if hasattr(os, "RWF_NOWAIT"):  # else nothing is read from the page cache on the loop
+        async with LedgerStore.open(tmp_path / "memory", config=COLD) as store:
+            assert 0 == await read_in_advance(store)
     disk = NothingResident(tmp_path / "disk")
     async with LedgerStore.open(None, engine=disk, config=COLD) as store:
         assert 25 == await read_in_advance(store)

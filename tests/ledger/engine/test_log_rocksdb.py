@@ -168,10 +168,26 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
         probe.flush()
         try:
             os.preadv(probe.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
-        except OSError:
+        except (AttributeError, OSError):
             pytest.skip("no RWF_NOWAIT here")
     (folder / "probe").unlink()
     return folder
+
+
+def test_python_built_without_the_flag_reads_nothing_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interpreters that uv installs raise NotImplementedError, which ended the server."""
+
+    def preadv(*_: object) -> int:
+        raise NotImplementedError("preadv2: flags unavailable on this platform")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    engine = LogRocksdbEngine(tmp_path)
+    store(engine, group_of(0), sync=False)
+    engine.read(7, 0, 1, 1 << 20)
+    assert engine.read_resident(7, 0, 1, 1 << 20) is None
+    engine.close()
 
 
 def test_resident_read_needs_every_byte_in_memory(disk: Path) -> None:
