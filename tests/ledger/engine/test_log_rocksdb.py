@@ -24,7 +24,7 @@ from kledger.ledger.engine.errors import (
     SyncFailed,
 )
 from kledger.ledger.engine.index import log_index
-from kledger.ledger.engine.index.index_batch import FRAME_WEIGHT
+from kledger.ledger.engine.index.log_index import FRAME_WEIGHT
 from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine
 from tests.ledger.engine.words import (
     entry_count,

@@ -9,9 +9,8 @@ import pytest
 
 from kledger.ledger.engine.base import CommitGroup, Move
 from kledger.ledger.engine.index import log_index
-from kledger.ledger.engine.index.index_batch import FRAME_WEIGHT
 from kledger.ledger.engine.index.index_keys import SPACE_END, SPACE_PREFIX, decode_space
-from kledger.ledger.engine.index.log_index import LogIndex
+from kledger.ledger.engine.index.log_index import FRAME_WEIGHT, LogIndex
 from kledger.ledger.engine.index.rocksdb_table import RocksdbTable
 from kledger.ledger.engine.log.entry_log import LogEnd, PlacedGroup
 from kledger.ledger.engine.log.frames import HEADER_SIZE

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from kledger.ledger.engine.base import CommitGroup, Row
-from kledger.ledger.engine.index.index_batch import FRAME_WEIGHT, IndexBatch
 from kledger.ledger.engine.index.index_keys import (
     ROW_PREFIX,
     SPACE_END,
@@ -15,6 +14,7 @@ from kledger.ledger.engine.index.index_keys import (
     decode_space,
     decode_watermark,
 )
+from kledger.ledger.engine.index.log_index import FRAME_WEIGHT, IndexBatch
 from kledger.ledger.engine.index.rocksdb_table import RocksdbTable
 from kledger.ledger.engine.index.space_plan import LogSpace
 from kledger.ledger.engine.log.entry_log import LogEnd, PlacedGroup
