@@ -21,7 +21,7 @@ _SAMPLES_PER_S = 250
 _LOADS = (("produce-1k", OS), ("produce-1k", FSYNC), ("request-100b", OS), ("consume-1k", OS))
 _ROWS = 12
 # Threads that wait for work look busy to the profiler; nothing else ends in these frames.
-_WAITING = {"futures/thread.py _worker", "ledger/commits/commit_thread.py CommitThread._run"}
+_WAITING = {"futures/thread.py _worker", "ledger/commits/committer.py CommitThread._run"}
 _LOOP = "asyncio/runners.py Runner.run"
 _FRAME = re.compile(r"(?P<function>.+) \((?P<file>[^():]+)(?::\d+)?\)$")
 _STOP_TIMEOUT_S = 20

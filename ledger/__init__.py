@@ -5,7 +5,7 @@ from `ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 
-from kledger.ledger.commits.operations import AppendDone, Row, RowsDone
+from kledger.ledger.commits.committer import AppendDone, Row, RowsDone
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
@@ -35,7 +35,7 @@ from kledger.ledger.errors import (
     Terminated,
     TooManyRequests,
 )
-from kledger.ledger.handle.ledger_state import LedgerState
+from kledger.ledger.handle.handle_state import LedgerState
 from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo
 from kledger.ledger.position import EARLIEST, LATEST, Position

@@ -11,12 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 
-from kledger.ledger.commits.operations import Row, submitted
+from kledger.ledger.commits.committer import Row, submitted
 from kledger.ledger.config import ManagedLedgerConfig
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.errors import Fenced, LedgerError
-from kledger.ledger.handle.managed_ledger import ManagedLedger
-from kledger.ledger.handle.metadata_change import change_rows
+from kledger.ledger.handle.managed_ledger import ManagedLedger, change_rows
 from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange
 from kledger.ledger.name_set import NameSet
 from kledger.ledger.recovery import (

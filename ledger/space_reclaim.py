@@ -22,8 +22,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from kledger.ledger.commits.committer import Committer
-from kledger.ledger.commits.operations import RowsDone, submitted
+from kledger.ledger.commits.committer import Committer, RowsDone, submitted
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.errors import LedgerError, from_engine

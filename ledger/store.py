@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-from kledger.ledger.commits.committer import Committer
-from kledger.ledger.commits.operations import Row, RowsDone, submitted
+from kledger.ledger.commits.committer import Committer, Row, RowsDone, submitted
 from kledger.ledger.commits.store_threads import LOOP_COST_PER_TICK_MAX, StoreThreads
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
 from kledger.ledger.engine.base import StorageEngine

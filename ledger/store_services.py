@@ -7,8 +7,7 @@ Must not know: managed ledgers.
 
 from dataclasses import dataclass, field
 
-from kledger.ledger.commits.committer import Committer
-from kledger.ledger.commits.operations import Row
+from kledger.ledger.commits.committer import Committer, Row
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import StorageEngine
 from kledger.ledger.metadata import keys

@@ -19,19 +19,35 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from queue import SimpleQueue
+from threading import Thread
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from kledger.ledger.commits.commit_thread import CommitThread
-from kledger.ledger.commits.operations import Operation, Row, RowsDone, RowsSubmitter, Submitter
-from kledger.ledger.commits.store_threads import CommitRunner, StartCommits
-from kledger.ledger.engine.base import Buffer, CommitGroup, Move, StorageEngine
+from kledger.ledger.engine.base import Buffer, CommitGroup, Move, Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.errors import Fenced, LedgerError, from_engine
 from kledger.ledger.position import EARLIEST, Position
 from kledger.ledger.storage_health import StorageHealth
 from kledger.runtime.blocking import BlockingRunner
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import NamedUnit, unit_of
+from kledger.runtime.containment import FaultUnit, NamedUnit, unit_of
 from kledger.runtime.tasks import Supervisor
+
+__all__ = [
+    "AppendDone",
+    "CommitFinished",
+    "CommitRunner",
+    "CommitThread",
+    "Committer",
+    "Operation",
+    "Row",
+    "RowsDone",
+    "RowsSubmitter",
+    "StartCommits",
+    "Submitter",
+    "ignore_outcome",
+    "submitted",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +57,127 @@ SLOW_COMMIT_MS = 2
 """A commit on the loop that took longer sends the next group to the helper thread."""
 _SPACE = NamedUnit("background work", "on space and checkpoints")
 _STOP = NamedUnit("completion", "of a store that stops")
+
+Token = TypeVar("Token")
+Token_contra = TypeVar("Token_contra", contravariant=True)
+CommitFinished: TypeAlias = Callable[[Token, Exception | None], None]
+
+AppendDone: TypeAlias = Callable[[Position, LedgerError | None], None]
+RowsDone: TypeAlias = Callable[[LedgerError | None], None]
+Operation: TypeAlias = tuple["Submitter", Position, int, Buffer, AppendDone]
+"""Who submitted it, and four values that only the submitter understands: a plain tuple, as one is
+made for every append."""
+
+
+class Submitter(FaultUnit, Protocol):
+    """Who learns what became of operations. `revert` may come more than once for one failure.
+
+    A fault of one of these methods closes the submitter; the others are told all the same.
+    """
+
+    def confirm(self, operation: Operation) -> None:
+        """The operation is as durable as the store promises."""
+        ...
+
+    def group_confirmed(self) -> None:
+        """All operations of a group were confirmed, at least one of them of this submitter."""
+        ...
+
+    def revert(self) -> None:
+        """Nothing unconfirmed of this submitter exists; take nothing new until `resume`."""
+        ...
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller of one operation; called in the order of submission, after `revert`."""
+        ...
+
+    def resume(self) -> None:
+        """Every failure was told; go on."""
+        ...
+
+
+class CommitRunner(Protocol[Token_contra]):
+    """What the committer knows of its thread; see `CommitThread`."""
+
+    def submit(self, group: CommitGroup, token: Token_contra) -> None:
+        """Commit a group behind those submitted before."""
+        ...
+
+    def stop(self) -> None:
+        """End after what is in hand; blocks until then. May be repeated."""
+        ...
+
+    def abandon(self) -> None:
+        """End after what has begun; blocks until then."""
+        ...
+
+
+class StartCommits(Protocol):
+    """Makes an idle commit thread."""
+
+    def __call__(
+        self, engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
+    ) -> CommitRunner[Token]:
+        """Return it; the arguments are those of `CommitThread`."""
+        ...
+
+
+class CommitThread(Generic[Token]):
+    """Commits one group after the other; starts with the first."""
+
+    def __init__(
+        self, engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
+    ) -> None:
+        """Make an idle one.
+
+        Args:
+            engine: where to commit.
+            sync: passed on to every commit.
+            on_finished: called in the thread with the token of a group and its error, if it has
+                one.
+        """
+        self._engine = engine
+        self._sync = sync
+        self._on_finished = on_finished
+        self._queue: SimpleQueue[tuple[CommitGroup, Token] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+        self._is_abandoned = False
+
+    def submit(self, group: CommitGroup, token: Token) -> None:
+        """Commit a group behind those submitted before."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="committer", daemon=True)
+            self._thread.start()
+        self._queue.put((group, token))
+
+    def stop(self) -> None:
+        """End the thread after what it has in hand; blocks until then. May be repeated."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """End the thread after what it has begun; what it has not begun is never committed."""
+        self._is_abandoned = True
+        self.stop()
+
+    def _run(self) -> None:
+        get, commit, sync, on_finished = (
+            self._queue.get,
+            self._engine.commit,
+            self._sync,
+            self._on_finished,
+        )
+        while (job := get()) is not None:
+            if self._is_abandoned:
+                continue
+            group, token = job
+            try:
+                commit(group, sync=sync)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the loop decides on it
+                on_finished(token, error)
+            else:
+                on_finished(token, None)
 
 
 @dataclass(slots=True)
@@ -464,6 +601,68 @@ class Committer:
         finally:
             self._checkpointing = None
         self._containment.run(_SPACE, self.on_space)
+
+
+class RowsSubmitter:
+    """The submitter of one operation without an entry; with no rows at all it is a barrier."""
+
+    __slots__ = ("_done",)
+    unit_kind = "completion"
+
+    def __init__(self, done: RowsDone) -> None:
+        self._done = done
+
+    @property
+    def unit_name(self) -> str:
+        """The callback, for the log."""
+        return unit_of(self._done, self.unit_kind).unit_name
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Nothing to close: rows have no state."""
+
+    def confirm(self, operation: Operation) -> None:
+        """Tell the caller."""
+        self._done(None)
+
+    def group_confirmed(self) -> None:
+        """Nothing to do: the caller was told."""
+
+    def revert(self) -> None:
+        """Nothing to do: rows have no state."""
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller."""
+        self._done(error)
+
+    def resume(self) -> None:
+        """Nothing to do."""
+
+
+async def submitted(submit: Callable[[RowsDone], None]) -> None:
+    """Submit something and wait until it is durable.
+
+    Args:
+        submit: submits it, with the callback that it is given.
+
+    Raises:
+        LedgerError: what became of it instead.
+    """
+    outcome = asyncio.get_running_loop().create_future()
+
+    def resolve(error: LedgerError | None) -> None:
+        if outcome.done():
+            return
+        if error is None:
+            outcome.set_result(None)
+        else:
+            outcome.set_exception(error)
+
+    submit(resolve)
+    await outcome
+
+
+def ignore_outcome(error: LedgerError | None) -> None:
+    """Be the `done` of what nobody waits for: what was not stored is wanted again later."""
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:

@@ -7,10 +7,8 @@ Must not know: what the work is.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
-from kledger.ledger.commits.commit_thread import CommitFinished, CommitThread
-from kledger.ledger.engine.base import CommitGroup, StorageEngine
+from kledger.ledger.commits.committer import CommitThread, StartCommits
 from kledger.runtime.blocking import BlockingPool, BlockingRunner
 
 COMPUTE_THREADS_MAX = 2
@@ -18,35 +16,6 @@ COMPUTE_THREADS_MAX = 2
 LOOP_COST_PER_TICK_MAX = 4096
 """Bytes of records that are looked at on the loop in one tick. Those that cost most, headers of two
 bytes, take 0.2 to 0.4 us a byte: so it is about a millisecond, and for usual records a tenth."""
-
-Token = TypeVar("Token")
-Token_contra = TypeVar("Token_contra", contravariant=True)
-
-
-class CommitRunner(Protocol[Token_contra]):
-    """What the committer knows of its thread; see `CommitThread`."""
-
-    def submit(self, group: CommitGroup, token: Token_contra) -> None:
-        """Commit a group behind those submitted before."""
-        ...
-
-    def stop(self) -> None:
-        """End after what is in hand; blocks until then. May be repeated."""
-        ...
-
-    def abandon(self) -> None:
-        """End after what has begun; blocks until then."""
-        ...
-
-
-class StartCommits(Protocol):
-    """Makes an idle commit thread."""
-
-    def __call__(
-        self, engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
-    ) -> CommitRunner[Token]:
-        """Return it; the arguments are those of `CommitThread`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kledger.ledger.commits.operations import RowsDone, submitted
+from kledger.ledger.commits.committer import RowsDone, submitted
 from kledger.ledger.cursors.cursor_reads import CursorReads, ReadLimits
 from kledger.ledger.cursors.cursor_revision_state import NOT_POSSIBLE
 from kledger.ledger.cursors.cursor_state import CursorState

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from kledger.ledger.commits.operations import ignore_outcome, submitted
+from kledger.ledger.commits.committer import ignore_outcome, submitted
 from kledger.ledger.cursors.cursor import Cursor, CursorHost
 from kledger.ledger.cursors.cursor_metrics import CursorMetrics
 from kledger.ledger.cursors.cursor_records import encode_cursor

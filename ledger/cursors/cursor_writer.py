@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from kledger.ledger.commits.operations import Row, RowsDone, ignore_outcome, submitted
+from kledger.ledger.commits.committer import Row, RowsDone, ignore_outcome, submitted
 from kledger.ledger.cursors.cursor_records import encode_cursor
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_state import CursorState

@@ -9,7 +9,7 @@ Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds afte
 import asyncio
 from typing import Protocol
 
-from kledger.ledger.commits.operations import AppendDone
+from kledger.ledger.commits.committer import AppendDone
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.errors import LedgerError, StorageFailed
 from kledger.ledger.position import Position

@@ -9,10 +9,13 @@ Must not know: what entries mean, Kafka.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Protocol
 
-from kledger.ledger.commits.operations import (
+from kledger.ledger.commits.committer import (
     AppendDone,
     Operation,
     Row,
@@ -21,31 +24,47 @@ from kledger.ledger.commits.operations import (
     submitted,
 )
 from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
-from kledger.ledger.cursors.cursor_holder import CursorHolder
+from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
+from kledger.ledger.cursors.entry_part import EntryPart
 from kledger.ledger.engine.base import Buffer
-from kledger.ledger.errors import Fenced, InvalidArgument, LedgerError
+from kledger.ledger.entry import Entry
+from kledger.ledger.errors import CursorNotFound, Fenced, InvalidArgument, LedgerError
 from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
-from kledger.ledger.handle.handle_gate import HandleGate
-from kledger.ledger.handle.ledger_state import LedgerState
-from kledger.ledger.handle.ledger_view import LedgerView
-from kledger.ledger.handle.metadata_change import ChangeSubmitter, change_rows
+from kledger.ledger.handle.handle_state import HandleState, LedgerState
 from kledger.ledger.handle.rollover_timer import RETRY_MS, RolloverTimer
 from kledger.ledger.handle.write_tail_state import TailDue, WriteTailState
 from kledger.ledger.ledger_reader import LedgerReader
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.ledger_list_state import LedgerInfo, LedgerListState, MetadataChange
-from kledger.ledger.metadata.records import LedgerRecord, ManagedLedgerRecord, encode_ledger
+from kledger.ledger.metadata.records import (
+    LedgerRecord,
+    ManagedLedgerRecord,
+    encode_ledger,
+    encode_managed_ledger,
+)
 from kledger.ledger.metadata.retention_plan import plan_trim, plan_trim_before, plan_truncate
-from kledger.ledger.position import Position
+from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.store_services import StoreServices
+from kledger.runtime.containment import FaultUnit
+from kledger.runtime.listeners import Listener, Listeners
+
+CLOCK_SKEW_MS = 10_000
+"""Between the clocks that date entries and the clock that dates closed ledgers; as in Pulsar."""
 
 _new_tuple = tuple.__new__
 
 
-class ManagedLedger(LedgerView, CursorHolder):
-    """A handle; made by `LedgerStore.open_managed_ledger`. Methods without await never block."""
+class ManagedLedger:
+    """A handle; made by `LedgerStore.open_managed_ledger`. Methods without await never block.
+
+    Attributes:
+        name: the name it was opened by.
+        has_failed: a fault has closed the handle; its user opens a new one.
+    """
+
+    unit_kind = "partition"
 
     def __init__(
         self,
@@ -57,9 +76,14 @@ class ManagedLedger(LedgerView, CursorHolder):
         *,
         cursors: Iterable[StoredCursor] = (),
     ) -> None:
-        self._gate = HandleGate(name)
-        reader = LedgerReader(state, services, self._gate.check_readable, config.shown_as or name)
-        super().__init__(name, state, reader, services.supervisor.containment)
+        self._gate = HandleState(name)
+        self.name = name
+        self.has_failed = False
+        self._list = state
+        self._reader = LedgerReader(
+            state, services, self._gate.check_readable, config.shown_as or name
+        )
+        self._listeners = Listeners(services.supervisor.containment)
         self.message_count = 0
         """Messages appended through this handle, confirmed or not; a statistic."""
         self._config = config
@@ -189,57 +213,76 @@ class ManagedLedger(LedgerView, CursorHolder):
             case TailDue.NOTHING:
                 pass
 
-    # What became of operations: the committer's Submitter
+    # Reading
 
-    def confirm(self, operation: Operation) -> None:
-        """An append of this handle is durable."""
-        _, position, size, data, done = operation
-        try:
-            self._list.advance(position, size)
-            self._cached_ledger.append(data)
-        except Exception as fault:  # noqa: BLE001 - whatever it is, the caller hears of it
-            self._services.supervisor.containment.failed(self, fault)
-            done(position, Fenced(f"managed ledger {self.name} was closed after a fault"))
-            return
-        done(position, None)
+    async def read_entries(
+        self,
+        start: Position,
+        count: int,
+        max_position: Position = LATEST,
+        *,
+        bytes_max: int | None = None,
+    ) -> list[Entry]:
+        """Read entries in order; never waits for entries to come.
 
-    def group_confirmed(self) -> None:
-        """Entries were confirmed: note when, and tell the listeners, once for all of them."""
-        self._tail.active_ms = self._committer.tick_ms
-        self.changed()
+        Args:
+            start: the first one, or the next that exists.
+            count: at most so many.
+            max_position: none behind this.
+            bytes_max: stop before more than this, but not before the first entry.
 
-    def revert(self) -> None:
-        """Nothing unconfirmed exists any more."""
-        tail, open_id = self._tail, self._list.open_id
-        self._head = self._list.head
-        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
-            self._services.versions.reset(self.name, self._head.version)
-        is_ending = self._gate.state is LedgerState.TERMINATED and not self.is_terminated
-        if self._gate.is_writable or is_ending:
-            self._set_state(LedgerState.WRITE_FAILED)
-        if open_id is None:
-            return
-        entries = self._list.entries_in(open_id)
-        if (tail.ledger_id, tail.next_entry) != (open_id, entries):
-            self._has_lost_appends, self._is_ready = True, False
-        tail.rewind(
-            open_id,
-            entries=entries,
-            size=self._list.open_size,
-            lac=self._list.lac,
-            opened_ms=self._opened_ms,
-        )
+        Raises:
+            Fenced: the handle is closed or fenced. Checked first.
+            InvalidArgument: a position is missing, or the count is not positive.
+            NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
 
-    def fail(self, operation: Operation, error: LedgerError) -> None:
-        """An append of this handle was not stored, or nobody knows."""
-        operation[4](operation[1], error)
+        Source: PIP-480; managed ledger contract for cursorless reads.
+        """
+        return await self._reader.read_entries(start, count, bytes_max, max_position)
 
-    def resume(self) -> None:
-        """Everyone was told: accept appends again, those that are sent again first."""
-        if self._gate.state is LedgerState.WRITE_FAILED:
-            self._set_state(LedgerState.LEDGER_OPENED)
-            self._rollover_timer.restart(delay_ms=RETRY_MS)
-        self._append_retries.send()
+    def read_cached(
+        self,
+        start: Position,
+        count: int,
+        bytes_max: int | None = None,
+        max_position: Position = LATEST,
+    ) -> list[Entry] | None:
+        """Do what `read_entries` does if memory has all of it, else return None."""
+        return self._reader.read_cached(start, count, bytes_max, max_position)
+
+    async def read_entry(self, position: Position) -> Entry:
+        """Read one entry. Raises InvalidPosition when there is none, else as `read_entries`."""
+        return await self._reader.read_entry(position)
+
+    async def find_newest_matching(self, predicate: Callable[[Entry], bool]) -> Position | None:
+        """Search for the newest entry that matches; all before it must, none behind it may.
+
+        Entries that are damaged, or trimmed meanwhile, are passed over.
+
+        Raises:
+            Fenced, StorageFailed: as for `read_entries`.
+        """
+        return await self._reader.search.newest_matching(predicate)
+
+    async def find_newest_before(
+        self,
+        timestamp_ms: int,
+        time_of: Callable[[Entry], int],
+        *,
+        clock_skew_ms: int | None = CLOCK_SKEW_MS,
+    ) -> Position | None:
+        """Search for the newest entry of before a time; a reset to that time goes behind it.
+
+        Args:
+            timestamp_ms: entries of this time or later are too new.
+            time_of: gives an entry's time; times rise along the log.
+            clock_skew_ms: how far times may be off the clock by which ledgers are closed, which
+                narrows the search; None when they come from somewhere else altogether.
+
+        Raises:
+            Fenced, StorageFailed: as for `read_entries`.
+        """
+        return await self._reader.search.newest_before(timestamp_ms, time_of, clock_skew_ms)
 
     # Looking
 
@@ -261,6 +304,185 @@ class ManagedLedger(LedgerView, CursorHolder):
     def config(self) -> ManagedLedgerConfig:
         """The settings in force."""
         return self._config
+
+    @property
+    def last_confirmed_entry(self) -> Position:
+        """The newest entry that readers may see; it stays when its ledger is deleted."""
+        return self._list.lac
+
+    @property
+    def first_position(self) -> Position:
+        """The place before the first entry."""
+        return self._list.first_position
+
+    @property
+    def ledgers(self) -> tuple[LedgerInfo, ...]:
+        """Every ledger, oldest first."""
+        return self._list.infos()
+
+    @property
+    def total_size(self) -> int:
+        """Confirmed bytes."""
+        return self._list.total_size
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The durable properties."""
+        return MappingProxyType(self._list.head.properties)
+
+    def next_valid_position(self, position: Position) -> Position:
+        """Return the next position that exists, or the next to be written."""
+        return self._list.next_valid(position)
+
+    def previous_position(self, position: Position) -> Position:
+        """Return the position before; entry -1 when there is none."""
+        return self._list.previous(position)
+
+    def is_valid_position(self, position: Position) -> bool:
+        """Tell whether the position exists or is the next to be written."""
+        return self._list.is_valid(position)
+
+    def has_entries_from(self, position: Position) -> bool:
+        """Tell whether the position is not behind the last confirmed entry."""
+        return self._list.has_entries_from(position)
+
+    def number_of_entries(self, start: Position, end: Position) -> int:
+        """Count the entries from `start` to `end`, both included."""
+        return self._list.number_of_entries(start, end)
+
+    def estimated_backlog_bytes(self, position: Position) -> int:
+        """Estimate the bytes from `position` on."""
+        return self._list.estimated_backlog_bytes(position)
+
+    # Listening
+
+    def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
+        """Call back on the loop after every change: entries, ledgers deleted, state.
+
+        It comes once for what was confirmed together, and does not say what it was. A fault of the
+        listener closes `unit`.
+        """
+        self._listeners.add(listener, unit)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Stop calling back; nothing if it was not there."""
+        self._listeners.remove(listener)
+
+    def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
+        """Add a listener, and return what removes it."""
+        return self._listeners.listen(listener, unit)
+
+    # Cursors
+
+    async def open_cursor(self, name: str, *, initial: Position = LATEST) -> Cursor:
+        """Open a durable cursor, or make one.
+
+        Args:
+            name: unique in this managed ledger.
+            initial: where a new one begins: EARLIEST or LATEST; of no meaning for one that exists.
+
+        Raises:
+            Fenced, AlreadyClosed: the handle cannot be used any more.
+            StorageFailed: it was not made.
+        """
+        return await self._cursors.open(name, initial)
+
+    async def open_cursor_at(
+        self,
+        name: str,
+        position: Position,
+        *,
+        acknowledged: Collection[int] = (),
+        batch_size: int = 0,
+    ) -> Cursor:
+        """Open a durable cursor, or make one that stands where `Cursor.reset` would put it.
+
+        A new one is durable with its place, or not there.
+
+        Args:
+            name: unique in this managed ledger.
+            position: of a new one, the next entry to be read.
+            acknowledged: records of that entry that it is not owed.
+            batch_size: how many records it has.
+
+        Raises:
+            InvalidArgument: a record is not within the batch.
+            Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
+        """
+        return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
+
+    async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
+        """Make a cursor that lives in memory and holds back nothing.
+
+        Args:
+            start: its mark-delete position: reading begins behind it. EARLIEST is before the first
+                entry; LATEST, None, and what is beyond the last confirmed entry is that.
+        """
+        return self._cursors.make_non_durable(start)
+
+    async def delete_cursor(self, name: str) -> None:
+        """Delete a durable cursor. Raises CursorNotFound, else as `open_cursor`."""
+        await self._cursors.delete(name)
+
+    async def change_cursors(
+        self, *, added: Iterable[str] = (), removed: Iterable[str] = ()
+    ) -> None:
+        """Make durable cursors at the first entry and delete others, without opening any.
+
+        Those that are there, or are not, stay as they are. Raises as `open_cursor`.
+        """
+        for name in sorted(added):
+            await self._cursors.open(name, EARLIEST)
+        for name in sorted(removed):
+            with suppress(CursorNotFound):
+                await self._cursors.delete(name)
+
+    def acknowledge_before(
+        self, position: Position, *, records: int = 0, batch_size: int = 0
+    ) -> None:
+        """Owe nobody what lies before a position: the log begins there for its readers.
+
+        Every cursor moves, at once in memory and soon in the storage.
+
+        Args:
+            position: the first entry of which something remains.
+            records: how many of its records, from the first one on, do not.
+            batch_size: how many it has.
+        """
+        self._cursors.acknowledge_before(position, records, batch_size)
+
+    def show_user_metric(
+        self, cursor: Cursor, metric: str, read: Callable[[], int], about: str
+    ) -> None:
+        """Show a number of whoever uses a cursor beside the cursor's own, as long as those are.
+
+        Args:
+            cursor: of this managed ledger.
+            metric: the name of the number.
+            read: tells it at the time of a view.
+            about: what is counted, in a few words.
+        """
+        self._cursors.metrics.show_user_metric(cursor, metric, read, about)
+
+    @property
+    def slowest_position(self) -> Position | None:
+        """Up to where nothing is owed to any durable cursor, whatever crashes; None without one."""
+        return self._cursors.slowest
+
+    @property
+    def has_cursors(self) -> bool:
+        """Whether there is any cursor, durable or not."""
+        return self._cursors.is_any
+
+    @property
+    def cursor_names(self) -> frozenset[str]:
+        """The names of the durable cursors."""
+        return frozenset(self._cursors.durable)
+
+    @property
+    def cursors(self) -> Mapping[str, Cursor]:
+        """The durable cursors by name."""
+        return self._cursors.durable
 
     # Changing
 
@@ -358,6 +580,67 @@ class ManagedLedger(LedgerView, CursorHolder):
         self.fence()
         self._append_retries.send()
 
+    # What became of operations: the committer's Submitter
+
+    def confirm(self, operation: Operation) -> None:
+        """An append of this handle is durable."""
+        _, position, size, data, done = operation
+        try:
+            self._list.advance(position, size)
+            self._cached_ledger.append(data)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, the caller hears of it
+            self._services.supervisor.containment.failed(self, fault)
+            done(position, Fenced(f"managed ledger {self.name} was closed after a fault"))
+            return
+        done(position, None)
+
+    def group_confirmed(self) -> None:
+        """Entries were confirmed: note when, and tell the listeners, once for all of them."""
+        self._tail.active_ms = self._committer.tick_ms
+        self.changed()
+
+    def revert(self) -> None:
+        """Nothing unconfirmed exists any more."""
+        tail, open_id = self._tail, self._list.open_id
+        self._head = self._list.head
+        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+            self._services.versions.reset(self.name, self._head.version)
+        is_ending = self._gate.state is LedgerState.TERMINATED and not self.is_terminated
+        if self._gate.is_writable or is_ending:
+            self._set_state(LedgerState.WRITE_FAILED)
+        if open_id is None:
+            return
+        entries = self._list.entries_in(open_id)
+        if (tail.ledger_id, tail.next_entry) != (open_id, entries):
+            self._has_lost_appends, self._is_ready = True, False
+        tail.rewind(
+            open_id,
+            entries=entries,
+            size=self._list.open_size,
+            lac=self._list.lac,
+            opened_ms=self._opened_ms,
+        )
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """An append of this handle was not stored, or nobody knows."""
+        operation[4](operation[1], error)
+
+    def resume(self) -> None:
+        """Everyone was told: accept appends again, those that are sent again first."""
+        if self._gate.state is LedgerState.WRITE_FAILED:
+            self._set_state(LedgerState.LEDGER_OPENED)
+            self._rollover_timer.restart(delay_ms=RETRY_MS)
+        self._append_retries.send()
+
+    @property
+    def unit_name(self) -> str:
+        """See `runtime.containment.FaultUnit`."""
+        return self.name
+
+    def changed(self) -> None:
+        """Tell the listeners; one that raises does not keep the others from hearing."""
+        self._listeners.notify()
+
     # For the store
 
     def fence(self) -> None:
@@ -406,7 +689,7 @@ class ManagedLedger(LedgerView, CursorHolder):
         gate = self._gate
         gate.enter(state)
         self._is_ready = gate.is_writable and not self._has_lost_appends
-        if gate.is_over:
+        if gate.is_final:
             self._rollover_timer.end()
             self._cursors.unlink()
         elif not gate.is_writable and state is not LedgerState.WRITE_FAILED:
@@ -492,3 +775,79 @@ class ManagedLedger(LedgerView, CursorHolder):
         except LedgerError:
             # The next rollover trims again, and whoever closed or fenced the handle knows.
             return
+
+
+class ChangeOwner(FaultUnit, Protocol):
+    """The handle whose metadata changes."""
+
+    def apply(self, change: MetadataChange) -> None:
+        """The change is durable."""
+        ...
+
+    def changed(self) -> None:
+        """All changes of a group took effect."""
+        ...
+
+    def revert(self) -> None:
+        """See `Submitter`."""
+        ...
+
+    def resume(self) -> None:
+        """See `Submitter`."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class ChangeSubmitter:
+    """The submitter of one change: it acts for its owner."""
+
+    owner: ChangeOwner
+    change: MetadataChange
+    done: RowsDone
+
+    @property
+    def unit_kind(self) -> str:
+        """The owner's."""
+        return self.owner.unit_kind
+
+    @property
+    def unit_name(self) -> str:
+        """The owner's."""
+        return self.owner.unit_name
+
+    def close_after_fault(self, error: Exception) -> None:
+        """Close the owner: nobody knows which change it holds to."""
+        self.owner.close_after_fault(error)
+
+    def confirm(self, operation: Operation) -> None:
+        """Take the change over, then tell the caller."""
+        self.owner.apply(self.change)
+        self.done(None)
+
+    def group_confirmed(self) -> None:
+        """Let the owner tell its listeners."""
+        self.owner.changed()
+
+    def revert(self) -> None:
+        """The change never happened."""
+        self.owner.revert()
+
+    def fail(self, operation: Operation, error: LedgerError) -> None:
+        """Tell the caller."""
+        self.done(error)
+
+    def resume(self) -> None:
+        """The owner goes on."""
+        self.owner.resume()
+
+
+def change_rows(name: str, change: MetadataChange) -> list[Row]:
+    """Return the rows that make a change durable."""
+    managed_ledger_id = change.head.managed_ledger_id
+    rows: list[Row] = [(keys.managed_ledger_key(name), encode_managed_ledger(change.head))]
+    rows += [
+        (keys.ledger_key(managed_ledger_id, record.ledger_id), encode_ledger(record))
+        for record in change.put
+    ]
+    rows += [(keys.ledger_key(managed_ledger_id, ledger_id), None) for ledger_id in change.removed]
+    return rows

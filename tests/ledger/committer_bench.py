@@ -4,8 +4,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from kledger.ledger.commits.committer import Committer
-from kledger.ledger.commits.operations import Operation
+from kledger.ledger.commits.committer import Committer, Operation
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.errors import LedgerError

@@ -21,8 +21,7 @@ from kledger.ledger import (
     Position,
     recovery,
 )
-from kledger.ledger.commits.committer import Committer
-from kledger.ledger.commits.operations import Operation, Row, RowsSubmitter, Submitter
+from kledger.ledger.commits.committer import Committer, Operation, Row, RowsSubmitter, Submitter
 from kledger.ledger.cursors.cursor_changes import CursorChanges
 from kledger.ledger.cursors.cursor_reads import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState

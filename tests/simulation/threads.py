@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from kledger.ledger.commits.commit_thread import CommitFinished
+from kledger.ledger.commits.committer import CommitFinished
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.runtime.blocking import Arguments, Result

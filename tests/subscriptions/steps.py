@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from kledger.ledger.commits.commit_thread import CommitFinished
+from kledger.ledger.commits.committer import CommitFinished
 from kledger.ledger.commits.store_threads import StoreThreads
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.runtime.blocking import Arguments, Result

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.ledger.commits.operations import AppendDone
+from kledger.ledger.commits.committer import AppendDone
 from kledger.ledger.engine.base import Buffer
 from kledger.ledger.errors import Fenced, LedgerError, StorageFailed
 from kledger.ledger.handle.append_retries import RETRIES_MAX, AppendRetries, AppendRetry

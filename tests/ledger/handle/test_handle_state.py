@@ -1,4 +1,4 @@
-"""What each state lets pass."""
+"""What each state accepts, and the errors of what it refuses."""
 
 from collections.abc import Callable
 
@@ -12,8 +12,7 @@ from kledger.ledger.errors import (
     StorageFailed,
     Terminated,
 )
-from kledger.ledger.handle.handle_gate import HandleGate
-from kledger.ledger.handle.ledger_state import LedgerState
+from kledger.ledger.handle.handle_state import HandleState, LedgerState
 
 
 def outcome(check: Callable[[], None]) -> type[LedgerError] | None:
@@ -25,7 +24,7 @@ def outcome(check: Callable[[], None]) -> type[LedgerError] | None:
 
 
 @pytest.mark.parametrize(
-    ("state", "write", "read", "change", "is_over"),
+    ("state", "write", "read", "change", "is_final"),
     [
         (LedgerState.LEDGER_OPENED, None, None, None, False),
         (LedgerState.WRITE_FAILED, StorageFailed, None, StorageFailed, False),
@@ -40,17 +39,24 @@ def test_states(
     write: type[LedgerError] | None,
     read: type[LedgerError] | None,
     change: type[LedgerError] | None,
-    is_over: bool,
+    is_final: bool,
 ) -> None:
-    gate = HandleGate("orders")
+    gate = HandleState("orders")
     gate.enter(state)
     checks = (gate.check_writable, gate.check_readable, gate.check_changeable)
     assert [write, read, change] == [outcome(check) for check in checks]
-    assert is_over == gate.is_over
+    assert is_final == gate.is_final
+
+
+def test_the_names_are_pulsars() -> None:
+    names = "NONE LEDGER_OPENED CLOSING_LEDGER CLOSED_LEDGER CREATING_LEDGER CLOSED FENCED"
+    assert {*names.split(), "FENCED_FOR_DELETION", "TERMINATED", "WRITE_FAILED"} == {
+        state.name for state in LedgerState
+    }
 
 
 def test_a_deleted_one_says_so() -> None:
-    gate = HandleGate("orders")
+    gate = HandleState("orders")
     gate.enter(LedgerState.CLOSED)
     gate.is_deleted = True
     for check in (gate.check_writable, gate.check_readable, gate.check_changeable):

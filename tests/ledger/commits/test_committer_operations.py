@@ -2,7 +2,7 @@
 
 import pytest
 
-from kledger.ledger.commits.operations import Operation, RowsSubmitter, submitted
+from kledger.ledger.commits.committer import Operation, RowsSubmitter, submitted
 from kledger.ledger.errors import Fenced, LedgerError
 from kledger.ledger.position import EARLIEST
 

@@ -3,7 +3,7 @@
 import threading
 from queue import SimpleQueue
 
-from kledger.ledger.commits.commit_thread import CommitThread
+from kledger.ledger.commits.committer import CommitThread
 from kledger.ledger.engine.base import CommitGroup
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.engine.faulty import FaultInjectingEngine
