@@ -11,9 +11,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 
-from kledger.ledger.commits.committer import Row, submitted
+from kledger.ledger.commits.committer import submitted
 from kledger.ledger.config import ManagedLedgerConfig
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
+from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import Fenced, LedgerError
 from kledger.ledger.handle.managed_ledger import ManagedLedger, change_rows
 from kledger.ledger.metadata.ledger_list_state import LedgerListState, MetadataChange

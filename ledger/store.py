@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Any, Self
 from weakref import WeakValueDictionary
 
-from kledger.ledger.commits.committer import Committer, Row, RowsDone, submitted
+from kledger.ledger.commits.committer import Committer, RowsDone, submitted
 from kledger.ledger.commits.store_threads import LOOP_COST_PER_TICK_MAX, StoreThreads
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
-from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.errors import AlreadyClosed, Fenced, InvalidArgument, LedgerError, from_engine
 from kledger.ledger.handle.managed_ledger import ManagedLedger
 from kledger.ledger.metadata import keys

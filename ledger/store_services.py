@@ -7,9 +7,9 @@ Must not know: managed ledgers.
 
 from dataclasses import dataclass, field
 
-from kledger.ledger.commits.committer import Committer, Row
+from kledger.ledger.commits.committer import Committer
 from kledger.ledger.config import StoreConfig
-from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.metadata import keys
 from kledger.ledger.metadata.records import encode_counter
 from kledger.ledger.reads.cold_reads import ColdReads

@@ -1,17 +1,18 @@
-"""Committer: turns what the managed ledgers submit in one loop turn into one group of the engine.
+"""Committer: commits what the managed ledgers submit in one tick as one group of the engine.
 
-Rule: everything is confirmed, or fails, in the order in which it was submitted. One group is under
-way at a time; what comes meanwhile makes up the next. A group that was not written fails together
-with all that was submitted behind it, before anything new is accepted. A sync that failed leaves an
-unknown state: the committer stops for good, and nothing is ever tried again. What a submitter
-raises closes that submitter; what goes wrong between two groups stops the committer.
+Rule: operations are confirmed, or fail, in the order in which they were submitted, each once. One
+group is in flight at a time; operations that are submitted meanwhile form the next one. A group
+that was not written fails together with everything submitted after it, before the committer accepts
+anything new. A failed sync leaves an unknown state: the committer stops for good and retries
+nothing. A fault of a submitter closes that submitter; a fault between two groups stops the
+committer.
 Must not know: managed ledgers; it sees operations of a Submitter, in order.
 
 | where a group is committed | when                                                               |
 |----------------------------|--------------------------------------------------------------------|
-| on the loop                | it is below `on_loop_bytes_max`, the group before was not slow,    |
-|                            | it moves nothing, and the engine is not behind with its index      |
-| in the helper thread       | otherwise; with a sync always                                      |
+| on the event loop          | it is below `on_loop_bytes_max`, the previous one was not slow,    |
+|                            | it has no moves, and the index of the engine is not behind         |
+| in the commit thread       | otherwise; always if it is synced                                  |
 """
 
 import asyncio
@@ -33,28 +34,12 @@ from kledger.runtime.clock import Clock
 from kledger.runtime.containment import FaultUnit, NamedUnit, unit_of
 from kledger.runtime.tasks import Supervisor
 
-__all__ = [
-    "AppendDone",
-    "CommitFinished",
-    "CommitRunner",
-    "CommitThread",
-    "Committer",
-    "Operation",
-    "Row",
-    "RowsDone",
-    "RowsSubmitter",
-    "StartCommits",
-    "Submitter",
-    "ignore_outcome",
-    "submitted",
-]
-
 logger = logging.getLogger(__name__)
 
 LAZY_ROWS_MAX = 8
-"""Rows that may wait for a group to come; who reads what they describe does without them."""
+"""How many rows may wait for a group that something else needs."""
 SLOW_COMMIT_MS = 2
-"""A commit on the loop that took longer sends the next group to the helper thread."""
+"""After a commit on the event loop that took longer, the next group goes to the commit thread."""
 _SPACE = NamedUnit("background work", "on space and checkpoints")
 _STOP = NamedUnit("completion", "of a store that stops")
 
@@ -65,50 +50,53 @@ CommitFinished: TypeAlias = Callable[[Token, Exception | None], None]
 AppendDone: TypeAlias = Callable[[Position, LedgerError | None], None]
 RowsDone: TypeAlias = Callable[[LedgerError | None], None]
 Operation: TypeAlias = tuple["Submitter", Position, int, Buffer, AppendDone]
-"""Who submitted it, and four values that only the submitter understands: a plain tuple, as one is
-made for every append."""
+"""The submitter, and four values that only the submitter understands. It is a plain tuple because
+every append makes one."""
 
 
 class Submitter(FaultUnit, Protocol):
-    """Who learns what became of operations. `revert` may come more than once for one failure.
+    """The owner of operations, which learns their outcome.
 
-    A fault of one of these methods closes the submitter; the others are told all the same.
+    A fault of one of these methods closes the submitter; other submitters are not affected.
     """
 
     def confirm(self, operation: Operation) -> None:
-        """The operation is as durable as the store promises."""
+        """Complete an operation: it is as durable as the store promises."""
         ...
 
     def group_confirmed(self) -> None:
-        """All operations of a group were confirmed, at least one of them of this submitter."""
+        """Finish a group: all its operations, at least one of this submitter, are confirmed."""
         ...
 
     def revert(self) -> None:
-        """Nothing unconfirmed of this submitter exists; take nothing new until `resume`."""
+        """Forget everything unconfirmed, and submit nothing until `resume`.
+
+        May be called more than once for one failure.
+        """
         ...
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        """Tell the caller of one operation; called in the order of submission, after `revert`."""
+        """Fail one operation; called in the order of submission, after `revert`."""
         ...
 
     def resume(self) -> None:
-        """Every failure was told; go on."""
+        """Submit again: every failed operation of every submitter has been reported."""
         ...
 
 
 class CommitRunner(Protocol[Token_contra]):
-    """What the committer knows of its thread; see `CommitThread`."""
+    """What the committer uses of its `CommitThread`."""
 
     def submit(self, group: CommitGroup, token: Token_contra) -> None:
-        """Commit a group behind those submitted before."""
+        """Commit a group after those submitted before."""
         ...
 
     def stop(self) -> None:
-        """End after what is in hand; blocks until then. May be repeated."""
+        """End after all submitted groups; blocks until then. May be repeated."""
         ...
 
     def abandon(self) -> None:
-        """End after what has begun; blocks until then."""
+        """End after the present group; blocks until then."""
         ...
 
 
@@ -118,12 +106,16 @@ class StartCommits(Protocol):
     def __call__(
         self, engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
     ) -> CommitRunner[Token]:
-        """Return it; the arguments are those of `CommitThread`."""
+        """Return one; the arguments are those of `CommitThread`."""
         ...
 
 
 class CommitThread(Generic[Token]):
-    """Commits one group after the other; starts with the first."""
+    """The thread in which groups are written and synced, one after the other.
+
+    It runs as little Python as possible, because each line takes the interpreter from the event
+    loop. It starts with the first group.
+    """
 
     def __init__(
         self, engine: StorageEngine, *, sync: bool, on_finished: CommitFinished[Token]
@@ -133,8 +125,7 @@ class CommitThread(Generic[Token]):
         Args:
             engine: where to commit.
             sync: passed on to every commit.
-            on_finished: called in the thread with the token of a group and its error, if it has
-                one.
+            on_finished: called in the thread with the token of a group and its error or None.
         """
         self._engine = engine
         self._sync = sync
@@ -144,20 +135,20 @@ class CommitThread(Generic[Token]):
         self._is_abandoned = False
 
     def submit(self, group: CommitGroup, token: Token) -> None:
-        """Commit a group behind those submitted before."""
+        """Commit a group after those submitted before."""
         if self._thread is None:
             self._thread = Thread(target=self._run, name="committer", daemon=True)
             self._thread.start()
         self._queue.put((group, token))
 
     def stop(self) -> None:
-        """End the thread after what it has in hand; blocks until then. May be repeated."""
+        """End the thread after all submitted groups; blocks until then. May be repeated."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
 
     def abandon(self) -> None:
-        """End the thread after what it has begun; what it has not begun is never committed."""
+        """End the thread after the present group; groups that have not begun are not committed."""
         self._is_abandoned = True
         self.stop()
 
@@ -174,7 +165,7 @@ class CommitThread(Generic[Token]):
             group, token = job
             try:
                 commit(group, sync=sync)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the loop decides on it
+            except Exception as error:  # noqa: BLE001 - the event loop decides on any error
                 on_finished(token, error)
             else:
                 on_finished(token, None)
@@ -182,21 +173,20 @@ class CommitThread(Generic[Token]):
 
 @dataclass(slots=True)
 class _CommitBatch:
-    """A group under way, or being collected."""
+    """A group that is committed or indexed, with its operations."""
 
     group: CommitGroup
     operations: list[Operation]
     size: int
-    is_written: bool = False  # told by the thread, before it tells the loop
+    is_written: bool = False  # set by the thread, before it calls the event loop
 
 
 class Committer:
     """The only writer of an engine.
 
-    `entries`, `rows`, `drops`, `operations` and `size` are the group being collected. They are
-    open to the append path of managed ledgers, which adds to them itself (rows by `add_rows`) and
-    then calls `schedule_commit` unless `is_commit_scheduled`; everyone else calls `submit_rows`.
-    What nobody called `schedule_commit` for waits for a group that somebody else needs.
+    `entries`, `rows`, `drops`, `operations` and `size` are the group being collected. The append
+    path of managed ledgers adds to them directly (to rows with `add_rows`) and then calls
+    `schedule_commit` unless `is_commit_scheduled`; other callers use the `submit_` methods.
     """
 
     def __init__(
@@ -217,17 +207,17 @@ class Committer:
         """Make an idle one, for the running loop.
 
         Args:
-            engine: nobody else writes to it.
+            engine: has no other writer.
             sync: whether confirmed means synced.
-            on_loop_bytes_max: groups below this are committed on the loop.
+            on_loop_bytes_max: groups below this are committed on the event loop.
             queue_bytes_max: see `is_saturated`.
             queue_count_max: see `is_saturated`.
-            clock: tells the time of a turn.
+            clock: gives the time of a tick.
             pool: where checkpoints run.
             supervisor: of the checkpoints.
-            on_fatal: called once, when the committer stops and before the unconfirmed hear of it.
-            health: hears what becomes of writes.
-            start_commits: makes the helper thread.
+            on_fatal: called once, when the committer stops, before unconfirmed operations fail.
+            health: gets the outcome of every write.
+            start_commits: makes the commit thread.
         """
         self.entries: list[tuple[int, int, Buffer]] = []
         self.rows: list[Row] = []
@@ -237,10 +227,10 @@ class Committer:
         self.is_commit_scheduled = False
         self.tick_ms = 0
         self.tick_count = 0
-        """Turns of the loop in which something was submitted."""
+        """Ticks of the event loop in which something was submitted."""
         self.fatal: LedgerError | None = None
         self.on_space: Callable[[], None] = _ignore_space
-        """Called when ledgers were dropped, and after a checkpoint: space may have become free."""
+        """Called after ledgers were dropped and after a checkpoint: files may be removable."""
         self._moves: list[Move] = []
         self._seals = False
         self._engine = engine
@@ -259,22 +249,22 @@ class Committer:
         )
         self._sync = sync
         self._batch_in_flight: _CommitBatch | None = None
-        self._is_due = False  # a turn ended behind a group under way: the next one is wanted
+        self._is_due = False  # a tick ended while a group was in flight: start the next after it
         self._was_slow = False
         self._checkpointing: asyncio.Task[None] | None = None
         self._drained: list[Callable[[], None]] = []
 
-    # Taking in
+    # Submitting
 
     def schedule_commit(self) -> None:
-        """Commit what is collected at the end of this loop turn; note the turn's time."""
+        """Commit what is collected at the end of this tick; note the time of the tick."""
         self.is_commit_scheduled = True
         self.tick_count += 1
         self.tick_ms = self._clock.monotonic_ms()
         self._loop.call_soon(self._tick_ended)
 
     def submit_rows(self, rows: Iterable[Row], done: RowsDone, drops: Iterable[int] = ()) -> None:
-        """Commit rows, in order with everything else. A key stands in stored form.
+        """Commit rows, in order with everything else. Keys are in stored form.
 
         Raises:
             Fenced: the committer has stopped; `done` is not called.
@@ -282,9 +272,9 @@ class Committer:
         self.submit_for(RowsSubmitter(done), rows, drops)
 
     def submit_rows_lazily(self, rows: Iterable[Row], done: RowsDone) -> None:
-        """Commit rows with the next group that is needed anyway: they cost no sync of their own.
+        """Commit rows with the next group that something else needs, to save a sync.
 
-        When more than LAZY_ROWS_MAX rows wait, that group is needed.
+        More than LAZY_ROWS_MAX waiting rows are a group of their own.
 
         Raises:
             Fenced: the committer has stopped; `done` is not called.
@@ -296,7 +286,7 @@ class Committer:
     def submit_for(
         self, submitter: Submitter, rows: Iterable[Row], drops: Iterable[int] = ()
     ) -> None:
-        """Commit rows for a submitter that needs to know in which order they are confirmed.
+        """Commit rows as an operation of a submitter, and drop ledgers with them.
 
         Raises:
             Fenced: the committer has stopped.
@@ -312,7 +302,7 @@ class Committer:
         self.operations.append((submitter, EARLIEST, 0, b"", _ignore))
 
     def submit_group(self, group: CommitGroup, done: RowsDone) -> None:
-        """Commit what the engine wants to be moved, with everything else that is collected.
+        """Commit entries that the engine moves, with everything else that is collected.
 
         Raises:
             Fenced: the committer has stopped; `done` is not called.
@@ -335,7 +325,7 @@ class Committer:
             raise Fenced(str(self.fatal))
 
     async def flush(self) -> None:
-        """Wait until all that was submitted so far is confirmed or has failed."""
+        """Wait until everything submitted so far is confirmed or has failed."""
         if self.fatal is not None or (self._batch_in_flight is None and not self.operations):
             return
         waiter = self._loop.create_future()
@@ -351,12 +341,12 @@ class Committer:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of all entries and rows that are not confirmed yet."""
+        """Bytes of all unconfirmed entries and rows."""
         return self.size + (self._batch_in_flight.size if self._batch_in_flight else 0)
 
     @property
     def queued_count(self) -> int:
-        """The same as a number of operations."""
+        """Number of unconfirmed operations."""
         return len(self.operations) + (
             len(self._batch_in_flight.operations) if self._batch_in_flight else 0
         )
@@ -369,7 +359,10 @@ class Committer:
         )
 
     def on_drained(self, callback: Callable[[], None]) -> None:
-        """Call back once, on the loop, when at most half of the limits is in use, or never will."""
+        """Call back once, on the event loop, when at most half of the limits is used.
+
+        A committer that stops calls back, too.
+        """
         self._drained.append(callback)
         if self.fatal is not None or (
             self._batch_in_flight is None and not self.is_commit_scheduled
@@ -377,7 +370,7 @@ class Committer:
             self._loop.call_soon(self._maybe_drained)
 
     def _maybe_drained(self) -> None:
-        # Nothing is accepted any more by one that has stopped, so who waits must not wait for room.
+        # A stopped committer accepts nothing, so its callers must not wait for room.
         if self.fatal is None and (
             self.queued_bytes > self._queue_bytes_max // 2
             or self.queued_count > self._queue_count_max // 2
@@ -387,7 +380,7 @@ class Committer:
         for callback in callbacks:
             self._containment.run(unit_of(callback, "completion"), callback)
 
-    # A group's way
+    # Committing a group
 
     def _tick_ended(self) -> None:
         self.is_commit_scheduled = False
@@ -397,7 +390,7 @@ class Committer:
             self._try_start()
 
     def _try_start(self) -> None:
-        """Start the next group; where that fails, nobody knows how far it has come."""
+        """Start the next group; an error here leaves an unknown state, so it stops everything."""
         try:
             self._start()
         except Exception as error:
@@ -450,7 +443,7 @@ class Committer:
         try:
             self._loop.call_soon_threadsafe(self._commit_finished, batch, error)
         except RuntimeError:
-            # The loop was closed over a group under way: nobody is left to tell.
+            # The loop was closed while the group was in flight: no caller is left.
             logger.warning(
                 "the event loop closed before a group of %d entries was confirmed",
                 len(batch.group.entries),
@@ -460,8 +453,8 @@ class Committer:
         """Continue with a group whose commit has ended.
 
         Three cases:
-        1. written: index it, send the next group on its way, confirm;
-        2. not written: fail it and all behind it, go on;
+        1. written: index it, start the next group, confirm this one;
+        2. not written: fail it and everything submitted after it, go on;
         3. anything else: the state is unknown, stop for good.
         """
         self._batch_in_flight = None
@@ -479,7 +472,7 @@ class Committer:
             self.stop(from_engine(error), batch)
 
     def _confirm_batch(self, batch: _CommitBatch) -> None:
-        """Confirm a group, with the next one on its way already."""
+        """Confirm a group, after starting the next one."""
         if self._is_due and not self.is_commit_scheduled:
             self._start_next()
         self._confirm(batch.operations)
@@ -492,8 +485,8 @@ class Committer:
     def _start_next(self) -> None:
         """Start the group that was collected meanwhile.
 
-        It is in the thread before this returns. What would be confirmed on the loop waits for the
-        end of the turn: it must not overtake the group before.
+        A synced group is in the thread before this returns. A group that the event loop would
+        commit waits for the end of the tick: it must not be confirmed before the previous one.
         """
         if self._sync and self._on_loop_bytes_max == 0 and not self._is_nothing_collected:
             self._try_start()
@@ -503,8 +496,8 @@ class Committer:
     def _try_index(self, group: CommitGroup) -> Exception | None:
         try:
             self._engine.index(group)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nothing may go on
-            # The log has the group, the index does not: only a restart can tell.
+        except Exception as error:  # noqa: BLE001 - any error stops the store
+            # The log has the group and the index lacks it: only a restart can repair that.
             return Fenced(f"a durable group could not be indexed: {error!r}")
         return None
 
@@ -528,11 +521,11 @@ class Committer:
             self._maybe_drained()
 
     def _failure(self, cause: Exception) -> LedgerError:
-        """Return an error of its own for one caller: what is raised collects a traceback."""
+        """Return a new error for one caller, as a raised error collects a traceback."""
         return from_engine(cause) if self.fatal is None else Fenced(str(cause))
 
     def _fail(self, operations: Sequence[Operation], cause: Exception) -> None:
-        """Fail operations in three rounds: all states go back, all callers hear, all go on."""
+        """Fail operations in three rounds: revert all submitters, fail all operations, resume."""
         submitters, run = _submitters(operations), self._containment.run
         for submitter in submitters:
             run(submitter, submitter.revert)
@@ -544,14 +537,14 @@ class Committer:
     # Stopping
 
     def stop(self, error: LedgerError, batch: _CommitBatch | None = None) -> None:
-        """Fence: fail everything unconfirmed, now and for ever; the thread may still be busy."""
+        """Fence: fail everything unconfirmed and accept nothing; the thread may still be busy."""
         if self.fatal is not None:
             return
         self.fatal = error = Fenced(str(error))
         logger.error("the ledger store stops: %s", error)
         operations = self._take_collected().operations
         if batch := batch or self._batch_in_flight:
-            # A group still in the thread has nobody to tell any more when it lands.
+            # A group that is still in the thread has no operations left to confirm.
             operations, batch.operations = batch.operations + operations, []
         self._containment.run(_STOP, self._on_fatal, error)
         self._fail(operations, error)
@@ -559,10 +552,10 @@ class Committer:
             self._loop.call_soon(self._maybe_drained)
 
     async def detach(self) -> None:
-        """Fence, and let go of an engine that somebody else goes on with.
+        """Fence, and leave the engine to another store.
 
-        What is under way ends first, and what was written of it is indexed: the engine is then as
-        if it had just been opened.
+        Waits for the group in flight and indexes it if it was written: the engine is then as if it
+        had just been opened.
         """
         self.stop(Fenced("the engine was taken over"))
         batch = self._batch_in_flight
@@ -577,7 +570,7 @@ class Committer:
         self._thread.abandon()
 
     async def close(self) -> None:
-        """Wait for what is under way, then end the thread. May be repeated."""
+        """Wait for everything submitted and for a checkpoint, then end the thread; repeatable."""
         await self.flush()
         if self._checkpointing is not None:
             await asyncio.wait([self._checkpointing])
@@ -596,7 +589,7 @@ class Committer:
             await self._pool.run(self._engine.checkpoint)
         except StorageWriteFailed as error:
             self._health.failed(error, "writing a checkpoint of the index")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the state is unknown
+        except Exception as error:  # noqa: BLE001 - after any other error the state is unknown
             self.stop(from_engine(error))
         finally:
             self._checkpointing = None
@@ -614,38 +607,38 @@ class RowsSubmitter:
 
     @property
     def unit_name(self) -> str:
-        """The callback, for the log."""
+        """Name of the callback, for the log."""
         return unit_of(self._done, self.unit_kind).unit_name
 
     def close_after_fault(self, error: Exception) -> None:
-        """Nothing to close: rows have no state."""
+        """Do nothing: rows have no state."""
 
     def confirm(self, operation: Operation) -> None:
-        """Tell the caller."""
+        """Call `done`."""
         self._done(None)
 
     def group_confirmed(self) -> None:
-        """Nothing to do: the caller was told."""
+        """Do nothing: `done` was called."""
 
     def revert(self) -> None:
-        """Nothing to do: rows have no state."""
+        """Do nothing: rows have no state."""
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        """Tell the caller."""
+        """Call `done` with the error."""
         self._done(error)
 
     def resume(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 async def submitted(submit: Callable[[RowsDone], None]) -> None:
-    """Submit something and wait until it is durable.
+    """Submit an operation and wait until it is durable.
 
     Args:
-        submit: submits it, with the callback that it is given.
+        submit: called once; submits the operation with the given callback.
 
     Raises:
-        LedgerError: what became of it instead.
+        LedgerError: the operation failed.
     """
     outcome = asyncio.get_running_loop().create_future()
 
@@ -662,17 +655,17 @@ async def submitted(submit: Callable[[RowsDone], None]) -> None:
 
 
 def ignore_outcome(error: LedgerError | None) -> None:
-    """Be the `done` of what nobody waits for: what was not stored is wanted again later."""
+    """Ignore the outcome: the `done` of rows that are written again later if they were lost."""
 
 
 def _submitters(operations: Sequence[Operation]) -> list[Submitter]:
-    """Return everyone who submitted one of the operations, once, in order of the first."""
+    """Return the submitters of operations, each once, in order of its first operation."""
     return list(dict.fromkeys(map(itemgetter(0), operations)))
 
 
 def _ignore_space() -> None:
-    """Whoever wants to know about space sets `on_space`."""
+    """Stand for `on_space` until it is set."""
 
 
 def _ignore(position: Position, error: LedgerError | None) -> None:
-    """The end of an operation whose submitter tells its caller itself."""
+    """Stand for the `done` of an operation whose submitter calls its own."""

@@ -1,7 +1,7 @@
-"""Threads: who does the blocking work of a store.
+"""Store threads: the threads that do the blocking work of a store.
 
-Rule: a store takes its threads from here and starts none itself, so that a simulation, which has
-one thread and one order, can put its own in their place.
+Rule: a store gets its threads from here and starts none itself, so that a simulation can run the
+same work in one thread and one order.
 Must not know: what the work is.
 """
 
@@ -12,15 +12,15 @@ from kledger.ledger.commits.committer import CommitThread, StartCommits
 from kledger.runtime.blocking import BlockingPool, BlockingRunner
 
 COMPUTE_THREADS_MAX = 2
-"""Calls that compute for long, at a time: each may take 128 MiB, and a share of the interpreter."""
+"""Long computations at a time: each may use 128 MiB, and takes time from the event loop."""
 LOOP_COST_PER_TICK_MAX = 4096
-"""Bytes of records that are looked at on the loop in one tick. Those that cost most, headers of two
-bytes, take 0.2 to 0.4 us a byte: so it is about a millisecond, and for usual records a tenth."""
+"""Bytes of records that the event loop decodes in one tick. The worst ones, headers of two bytes,
+take 0.2 to 0.4 us a byte, so a tick takes about a millisecond; usual records take a tenth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreThreads:
-    """What one store starts: a pool for what may block, one for what computes, a commit thread."""
+    """The threads of one store: a pool for blocking calls, one for computing, a commit thread."""
 
     pool: Callable[[], BlockingRunner] = BlockingPool
     compute_pool: Callable[[], BlockingRunner] = lambda: BlockingPool(COMPUTE_THREADS_MAX)

@@ -19,11 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from kledger.ledger.commits.committer import Row, RowsDone, ignore_outcome, submitted
+from kledger.ledger.commits.committer import RowsDone, ignore_outcome, submitted
 from kledger.ledger.cursors.cursor_records import encode_cursor
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_state import CursorState
 from kledger.ledger.cursors.persist_pace_state import PersistPaceState
+from kledger.ledger.engine.base import Row
 from kledger.ledger.errors import AlreadyClosed, LedgerError, StorageFailed
 from kledger.ledger.metadata import keys
 from kledger.ledger.position import Position

@@ -1,10 +1,11 @@
 """ManagedLedger: one unbounded log made of ledgers; the handle that owns it.
 
-Rule: the shell around four owners. `LedgerListState` is what is confirmed, `WriteTailState` what is
-submitted, `LedgerState` what is allowed, `LedgerView` answers. An append takes its id at once,
-without waiting, also across a rollover: closing a ledger and creating the next are rows in the same
-ordered stream. After a failed write the tail goes back to what is confirmed; that is where its
-ledger ends, and what comes next begins a new one: no id ever stands for two entries.
+Rule: this is the shell around three states: `LedgerListState` has what is confirmed,
+`WriteTailState` what is submitted, `HandleState` what is allowed. Readers see confirmed entries
+only. An append gets its position at once, even across a rollover, because closing a ledger and
+creating the next one are rows of the same ordered stream. After a failed write the tail is rewound
+to the last confirmed entry, its ledger ends there, and the next append begins a new ledger: no
+position ever stands for two entries. Changes of metadata take effect when they are durable.
 Must not know: what entries mean, Kafka.
 """
 
@@ -18,7 +19,6 @@ from typing import Protocol
 from kledger.ledger.commits.committer import (
     AppendDone,
     Operation,
-    Row,
     RowsDone,
     ignore_outcome,
     submitted,
@@ -28,7 +28,7 @@ from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
 from kledger.ledger.cursors.entry_part import EntryPart
-from kledger.ledger.engine.base import Buffer
+from kledger.ledger.engine.base import Buffer, Row
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import CursorNotFound, Fenced, InvalidArgument, LedgerError
 from kledger.ledger.handle.append_retries import AppendRetries, AppendRetry
@@ -76,12 +76,12 @@ class ManagedLedger:
         *,
         cursors: Iterable[StoredCursor] = (),
     ) -> None:
-        self._gate = HandleState(name)
+        self._handle_state = HandleState(name)
         self.name = name
         self.has_failed = False
         self._list = state
         self._reader = LedgerReader(
-            state, services, self._gate.check_readable, config.shown_as or name
+            state, services, self._handle_state.check_readable, config.shown_as or name
         )
         self._listeners = Listeners(services.supervisor.containment)
         self.message_count = 0
@@ -105,7 +105,7 @@ class ManagedLedger:
             ledgers=state,
             reader=self._reader,
             services=services,
-            check=self._gate.check_changeable,
+            check=self._handle_state.check_changeable,
             listen=self._listeners.listen,
             on_progress=self._schedule_trim,
         )
@@ -126,8 +126,8 @@ class ManagedLedger:
     ) -> Position:
         """Append an entry; return when it is as durable as the store promises.
 
-        A group that was not written is sent again a few times, so that the caller only hears of a
-        storage that stays broken or has no space left.
+        An append that was not written is retried a few times, so the caller gets an error only from
+        a storage that stays broken or has no space left.
 
         Raises:
             Fenced, AlreadyClosed, Terminated: the handle cannot append any more.
@@ -153,15 +153,15 @@ class ManagedLedger:
         done: AppendDone,
         rows: Iterable[Row] = (),
     ) -> Position:
-        """Append an entry; the position is its own at once, unless `done` says that it failed.
+        """Append an entry and return its position; the append may still fail, see `done`.
 
         Args:
-            data: kept as it is; nobody may change it from now on.
+            data: kept as it is, so the caller must not change it any more.
             message_count: for statistics only.
-            max_timestamp_ms: the largest time stamp in it.
-            done: called on the loop, in the order of appends, when the last confirmed entry has
-                reached this one, or with the error. After StorageFailed every append submitted
-                and unconfirmed has failed, and the next one begins a new ledger.
+            max_timestamp_ms: the largest timestamp in the entry.
+            done: called on the event loop, in the order of appends, when the entry is confirmed, or
+                with the error. After StorageFailed every unconfirmed append has failed, and the
+                next one begins a new ledger.
             rows: rows of the store that become durable with the entry, or not at all.
 
         Raises:
@@ -196,8 +196,8 @@ class ManagedLedger:
         return position
 
     def _open_for_append(self) -> None:
-        """Refuse an append, or let it begin a new ledger, as some before it were not written."""
-        self._gate.check_writable()
+        """Refuse an append, or begin a new ledger for it because earlier appends were lost."""
+        self._handle_state.check_writable()
         self._submit_roll(ignore_outcome)
 
     def _roll_or_mark(self) -> None:
@@ -223,17 +223,18 @@ class ManagedLedger:
         *,
         bytes_max: int | None = None,
     ) -> list[Entry]:
-        """Read entries in order; never waits for entries to come.
+        """Read entries in order; never waits for new entries.
 
         Args:
-            start: the first one, or the next that exists.
-            count: at most so many.
-            max_position: none behind this.
-            bytes_max: stop before more than this, but not before the first entry.
+            start: position of the first entry; if it does not exist, the next one that does.
+            count: how many entries at most.
+            max_position: the last position that may be returned.
+            bytes_max: total size at most; the first entry is returned whatever its size.
 
         Raises:
             Fenced: the handle is closed or fenced. Checked first.
             InvalidArgument: a position is missing, or the count is not positive.
+            TooManyRequests: too many reads wait for the storage.
             NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
 
         Source: PIP-480; managed ledger contract for cursorless reads.
@@ -247,7 +248,7 @@ class ManagedLedger:
         bytes_max: int | None = None,
         max_position: Position = LATEST,
     ) -> list[Entry] | None:
-        """Do what `read_entries` does if memory has all of it, else return None."""
+        """Do the same as `read_entries` if all entries are in memory, else return None."""
         return self._reader.read_cached(start, count, bytes_max, max_position)
 
     async def read_entry(self, position: Position) -> Entry:
@@ -255,9 +256,9 @@ class ManagedLedger:
         return await self._reader.read_entry(position)
 
     async def find_newest_matching(self, predicate: Callable[[Entry], bool]) -> Position | None:
-        """Search for the newest entry that matches; all before it must, none behind it may.
+        """Search for the newest entry that matches; all earlier ones must match, no later one may.
 
-        Entries that are damaged, or trimmed meanwhile, are passed over.
+        Entries that are damaged, or trimmed during the search, are skipped.
 
         Raises:
             Fenced, StorageFailed: as for `read_entries`.
@@ -271,34 +272,34 @@ class ManagedLedger:
         *,
         clock_skew_ms: int | None = CLOCK_SKEW_MS,
     ) -> Position | None:
-        """Search for the newest entry of before a time; a reset to that time goes behind it.
+        """Search for the newest entry that is older than a time; a reset goes to the next one.
 
         Args:
-            timestamp_ms: entries of this time or later are too new.
-            time_of: gives an entry's time; times rise along the log.
-            clock_skew_ms: how far times may be off the clock by which ledgers are closed, which
-                narrows the search; None when they come from somewhere else altogether.
+            timestamp_ms: the time that the entry must be before.
+            time_of: returns the time of an entry; times rise along the log.
+            clock_skew_ms: how far these times may differ from the clock that dates closed ledgers,
+                which narrows the search; None if the two are unrelated.
 
         Raises:
             Fenced, StorageFailed: as for `read_entries`.
         """
         return await self._reader.search.newest_before(timestamp_ms, time_of, clock_skew_ms)
 
-    # Looking
+    # State
 
     @property
     def is_terminated(self) -> bool:
-        """Whether the last entry is there for good; a termination on its way may still fail."""
+        """Whether a termination is durable."""
         return self._list.is_terminated
 
     @property
     def state(self) -> LedgerState:
-        """What the handle may do, and what is happening to the ledger that is written to."""
+        """What the handle accepts, and whether a rollover is in flight."""
         is_rolling = self._tail.ledger_id != self._list.open_id
-        if self._gate.state is LedgerState.LEDGER_OPENED and is_rolling:
+        if self._handle_state.state is LedgerState.LEDGER_OPENED and is_rolling:
             is_whole = self._list.lac == self._tail.before
             return LedgerState.CREATING_LEDGER if is_whole else LedgerState.CLOSING_LEDGER
-        return self._gate.state
+        return self._handle_state.state
 
     @property
     def config(self) -> ManagedLedgerConfig:
@@ -307,12 +308,12 @@ class ManagedLedger:
 
     @property
     def last_confirmed_entry(self) -> Position:
-        """The newest entry that readers may see; it stays when its ledger is deleted."""
+        """The newest entry that readers see; stays the same when its ledger is deleted."""
         return self._list.lac
 
     @property
     def first_position(self) -> Position:
-        """The place before the first entry."""
+        """The position before the first entry: its entry id is -1."""
         return self._list.first_position
 
     @property
@@ -339,11 +340,11 @@ class ManagedLedger:
         return self._list.previous(position)
 
     def is_valid_position(self, position: Position) -> bool:
-        """Tell whether the position exists or is the next to be written."""
+        """Return whether the position exists or is the next to be written."""
         return self._list.is_valid(position)
 
     def has_entries_from(self, position: Position) -> bool:
-        """Tell whether the position is not behind the last confirmed entry."""
+        """Return whether the position is at or before the last confirmed entry."""
         return self._list.has_entries_from(position)
 
     def number_of_entries(self, start: Position, end: Position) -> int:
@@ -351,39 +352,39 @@ class ManagedLedger:
         return self._list.number_of_entries(start, end)
 
     def estimated_backlog_bytes(self, position: Position) -> int:
-        """Estimate the bytes from `position` on."""
+        """Estimate the bytes of the entries from `position` on."""
         return self._list.estimated_backlog_bytes(position)
 
     # Listening
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back on the loop after every change: entries, ledgers deleted, state.
+        """Call back on the event loop after every change of entries, ledgers or state.
 
-        It comes once for what was confirmed together, and does not say what it was. A fault of the
-        listener closes `unit`.
+        Entries that are confirmed together cause one call; the call does not say what changed. A
+        fault of the listener closes `unit`.
         """
         self._listeners.add(listener, unit)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling back; nothing if it was not there."""
+        """Stop calling back; does nothing for an unknown listener."""
         self._listeners.remove(listener)
 
     def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
-        """Add a listener, and return what removes it."""
+        """Add a listener; return a function that removes it."""
         return self._listeners.listen(listener, unit)
 
     # Cursors
 
     async def open_cursor(self, name: str, *, initial: Position = LATEST) -> Cursor:
-        """Open a durable cursor, or make one.
+        """Open a durable cursor, or create it.
 
         Args:
             name: unique in this managed ledger.
-            initial: where a new one begins: EARLIEST or LATEST; of no meaning for one that exists.
+            initial: where a new cursor begins: EARLIEST or LATEST; ignored if the cursor exists.
 
         Raises:
             Fenced, AlreadyClosed: the handle cannot be used any more.
-            StorageFailed: it was not made.
+            StorageFailed: the cursor was not created.
         """
         return await self._cursors.open(name, initial)
 
@@ -395,28 +396,28 @@ class ManagedLedger:
         acknowledged: Collection[int] = (),
         batch_size: int = 0,
     ) -> Cursor:
-        """Open a durable cursor, or make one that stands where `Cursor.reset` would put it.
+        """Open a durable cursor, or create it where `Cursor.reset` would put it.
 
-        A new one is durable with its place, or not there.
+        A new cursor becomes durable together with its position.
 
         Args:
             name: unique in this managed ledger.
-            position: of a new one, the next entry to be read.
-            acknowledged: records of that entry that it is not owed.
-            batch_size: how many records it has.
+            position: the first entry that a new cursor reads.
+            acknowledged: indexes of the records of that entry that count as acknowledged.
+            batch_size: how many records that entry has.
 
         Raises:
-            InvalidArgument: a record is not within the batch.
+            InvalidArgument: an index is not within the batch.
             Fenced, AlreadyClosed, StorageFailed: as `open_cursor`.
         """
         return await self._cursors.open_at(name, EntryPart(position, acknowledged, batch_size))
 
     async def new_non_durable_cursor(self, start: Position | None = None) -> Cursor:
-        """Make a cursor that lives in memory and holds back nothing.
+        """Create a cursor that lives in memory and does not hold back trimming.
 
         Args:
-            start: its mark-delete position: reading begins behind it. EARLIEST is before the first
-                entry; LATEST, None, and what is beyond the last confirmed entry is that.
+            start: its mark-delete position: reading begins at the next one. EARLIEST is before the
+                first entry; LATEST, None and later positions are the last confirmed entry.
         """
         return self._cursors.make_non_durable(start)
 
@@ -427,9 +428,10 @@ class ManagedLedger:
     async def change_cursors(
         self, *, added: Iterable[str] = (), removed: Iterable[str] = ()
     ) -> None:
-        """Make durable cursors at the first entry and delete others, without opening any.
+        """Create durable cursors at the first entry and delete others, without opening any.
 
-        Those that are there, or are not, stay as they are. Raises as `open_cursor`.
+        Names in `added` that exist, and names in `removed` that do not, are ignored. Raises as
+        `open_cursor`.
         """
         for name in sorted(added):
             await self._cursors.open(name, EARLIEST)
@@ -440,33 +442,33 @@ class ManagedLedger:
     def acknowledge_before(
         self, position: Position, *, records: int = 0, batch_size: int = 0
     ) -> None:
-        """Owe nobody what lies before a position: the log begins there for its readers.
+        """Acknowledge everything before a position for every cursor: the log begins there now.
 
         Every cursor moves, at once in memory and soon in the storage.
 
         Args:
-            position: the first entry of which something remains.
-            records: how many of its records, from the first one on, do not.
-            batch_size: how many it has.
+            position: the first entry that is not acknowledged as a whole.
+            records: how many of its first records are acknowledged, too.
+            batch_size: how many records that entry has.
         """
         self._cursors.acknowledge_before(position, records, batch_size)
 
     def show_user_metric(
         self, cursor: Cursor, metric: str, read: Callable[[], int], about: str
     ) -> None:
-        """Show a number of whoever uses a cursor beside the cursor's own, as long as those are.
+        """Export a metric of a cursor's user together with, and as long as, the cursor's own.
 
         Args:
             cursor: of this managed ledger.
-            metric: the name of the number.
-            read: tells it at the time of a view.
+            metric: name of the metric.
+            read: returns the present value.
             about: what is counted, in a few words.
         """
         self._cursors.metrics.show_user_metric(cursor, metric, read, about)
 
     @property
     def slowest_position(self) -> Position | None:
-        """Up to where nothing is owed to any durable cursor, whatever crashes; None without one."""
+        """Up to where every durable cursor has acknowledged, durably; None without a cursor."""
         return self._cursors.slowest
 
     @property
@@ -487,20 +489,20 @@ class ManagedLedger:
     # Changing
 
     def reconfigure(self, config: ManagedLedgerConfig) -> None:
-        """Let other settings hold, from the next append or trim on."""
+        """Replace the settings; the next append or trim uses the new ones."""
         self._config = config
         self._tail.configure(config)
-        if self._gate.is_writable:
+        if self._handle_state.is_writable:
             self._rollover_timer.restart()
 
     async def roll_over(self) -> None:
-        """Close the open ledger and go on in a new one; nothing if it is empty."""
-        self._gate.check_writable()
+        """Close the open ledger and begin a new one; does nothing if the open one is empty."""
+        self._handle_state.check_writable()
         if self._tail.next_entry:
             await submitted(self._submit_roll)
 
     async def trim(self) -> None:
-        """Delete the ledgers that retention, and the durable cursors, let go."""
+        """Delete the ledgers that neither retention nor a durable cursor keeps."""
         await self._remove(
             lambda ledgers: plan_trim(
                 ledgers,
@@ -512,20 +514,20 @@ class ManagedLedger:
         )
 
     async def truncate(self) -> None:
-        """Delete every ledger before the one being written to, up to the slowest durable cursor."""
+        """Delete all closed ledgers that lie before the slowest durable cursor."""
         await self._remove(lambda ledgers: plan_truncate(ledgers, self._cursors.slowest))
 
     async def trim_before(self, position: Position) -> None:
-        """Delete the ledgers that lie before `position` as a whole; cursors go along."""
+        """Delete the ledgers that lie before `position` as a whole; cursors in them move on."""
         await self._remove(lambda ledgers: plan_trim_before(ledgers, position))
 
     async def terminate(self) -> Position:
-        """Accept no more entries, for ever; return the last position."""
-        if self._gate.state is LedgerState.TERMINATED:
+        """Accept no more entries, for good; return the last position."""
+        if self._handle_state.state is LedgerState.TERMINATED:
             await self._committer.flush()
             if self._list.head.terminated_at is not None:
                 return self._list.head.terminated_at
-        self._gate.check_writable()
+        self._handle_state.check_writable()
         end = self._tail.last_position
         await submitted(lambda done: self._submit_termination(end, done))
         return end
@@ -535,7 +537,7 @@ class ManagedLedger:
         for text in (key, value):
             if not isinstance(text, str | None):
                 raise InvalidArgument(f"a property is text, got {key!r}: {value!r}")
-        self._gate.check_changeable()
+        self._handle_state.check_changeable()
         properties = {**self._head.properties}
         if value is None:
             properties.pop(key, None)
@@ -545,10 +547,12 @@ class ManagedLedger:
         await submitted(lambda done: self._submit_change(change, done))
 
     async def close(self) -> None:
-        """Wait for what was appended, and let go of the managed ledger. May be repeated."""
-        is_being_deleted = self._gate.state is LedgerState.FENCED_FOR_DELETION
+        """Close the handle after all appends have been confirmed or failed. May be repeated."""
+        is_being_deleted = self._handle_state.state is LedgerState.FENCED_FOR_DELETION
         if not (
-            is_being_deleted or self._gate.is_writable or self._gate.state is LedgerState.TERMINATED
+            is_being_deleted
+            or self._handle_state.is_writable
+            or self._handle_state.state is LedgerState.TERMINATED
         ):
             await self._committer.flush()
             return
@@ -556,57 +560,57 @@ class ManagedLedger:
             self._cursors.close()
         self._set_state(LedgerState.CLOSED)
         if not (is_being_deleted or self._tail.is_marked or self._list.open_id is None):
-            # Saves the next opening from counting; if it is lost, recovery counts.
+            # With this row the next opening need not count entries; without it, it can.
             row = self._ledger_row(self._tail.record())
             self._committer.submit_rows([row], ignore_outcome)
         await self._committer.flush()
         async with self._trim_lock:
-            pass  # a trim that waits for its turn hears that it is too late
+            pass  # a trim that waits for the lock is refused, as the handle is closed by now
         if self._list.open_id is not None:
             self._services.cache.close_ledger(self._list.open_id)
         self._on_closed(self)
         self.changed()
 
     def evict_cached(self) -> None:
-        """Let go of the entries in memory: nobody is likely to read them soon."""
+        """Drop the entries in memory, for a managed ledger that is unlikely to be read soon."""
         for ledger_id in self._list.ledger_ids:
             self._services.forget_ledger(ledger_id)
 
     def close_after_fault(self, error: Exception) -> None:
-        """Refuse everything from now on: memory is in doubt, the next opening reads the storage."""
+        """Fence the handle: its memory may be wrong, and the next opening reads the storage."""
         self.has_failed = True
         if self._list.open_id is not None:
             self._services.forget_ledger(self._list.open_id)  # the cache may lack an entry
         self.fence()
         self._append_retries.send()
 
-    # What became of operations: the committer's Submitter
+    # The committer's Submitter
 
     def confirm(self, operation: Operation) -> None:
-        """An append of this handle is durable."""
+        """Make a durable append visible to readers, and call its `done`."""
         _, position, size, data, done = operation
         try:
             self._list.advance(position, size)
             self._cached_ledger.append(data)
-        except Exception as fault:  # noqa: BLE001 - whatever it is, the caller hears of it
+        except Exception as fault:  # noqa: BLE001 - any fault closes the handle, and `done` gets it
             self._services.supervisor.containment.failed(self, fault)
             done(position, Fenced(f"managed ledger {self.name} was closed after a fault"))
             return
         done(position, None)
 
     def group_confirmed(self) -> None:
-        """Entries were confirmed: note when, and tell the listeners, once for all of them."""
+        """Note the time of the confirmed entries, and notify the listeners once for all of them."""
         self._tail.active_ms = self._committer.tick_ms
         self.changed()
 
     def revert(self) -> None:
-        """Nothing unconfirmed exists any more."""
+        """Rewind to what is confirmed: everything unconfirmed is lost."""
         tail, open_id = self._tail, self._list.open_id
         self._head = self._list.head
-        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+        if self._handle_state.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._services.versions.reset(self.name, self._head.version)
-        is_ending = self._gate.state is LedgerState.TERMINATED and not self.is_terminated
-        if self._gate.is_writable or is_ending:
+        is_ending = self._handle_state.state is LedgerState.TERMINATED and not self.is_terminated
+        if self._handle_state.is_writable or is_ending:
             self._set_state(LedgerState.WRITE_FAILED)
         if open_id is None:
             return
@@ -622,12 +626,12 @@ class ManagedLedger:
         )
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        """An append of this handle was not stored, or nobody knows."""
+        """Call the `done` of an append that was not stored, or may not be."""
         operation[4](operation[1], error)
 
     def resume(self) -> None:
-        """Everyone was told: accept appends again, those that are sent again first."""
-        if self._gate.state is LedgerState.WRITE_FAILED:
+        """Accept appends again; those that are retried come first."""
+        if self._handle_state.state is LedgerState.WRITE_FAILED:
             self._set_state(LedgerState.LEDGER_OPENED)
             self._rollover_timer.restart(delay_ms=RETRY_MS)
         self._append_retries.send()
@@ -638,36 +642,36 @@ class ManagedLedger:
         return self.name
 
     def changed(self) -> None:
-        """Tell the listeners; one that raises does not keep the others from hearing."""
+        """Notify the listeners; a fault of one does not stop the others."""
         self._listeners.notify()
 
     # For the store
 
     def fence(self) -> None:
-        """Another owner took over, or the store stopped: refuse everything from now on."""
-        if self._gate.state is not LedgerState.CLOSED:
+        """Refuse everything from now on: another owner took over, or the store stopped."""
+        if self._handle_state.state is not LedgerState.CLOSED:
             self._set_state(LedgerState.FENCED)
             self.changed()
 
     def fence_for_deletion(self) -> None:
         """Refuse everything while the managed ledger is deleted."""
-        if self._gate.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
+        if self._handle_state.state not in {LedgerState.FENCED, LedgerState.CLOSED}:
             self._set_state(LedgerState.FENCED_FOR_DELETION)
 
     def end_deletion(self, *, deleted: bool) -> None:
-        """The deletion is durable, or has failed and everything is as before."""
-        self._gate.is_deleted = deleted
+        """Close the handle after a durable deletion, or reopen it after a failed one."""
+        self._handle_state.is_deleted = deleted
         if deleted:
             self._cursors.end()
             self._set_state(LedgerState.CLOSED)
             self.changed()
-        elif self._gate.state is LedgerState.FENCED_FOR_DELETION:
+        elif self._handle_state.state is LedgerState.FENCED_FOR_DELETION:
             self._set_state(self._state_when_open())
-            if self._gate.is_writable:
+            if self._handle_state.is_writable:
                 self._rollover_timer.restart()
 
     def apply(self, change: MetadataChange) -> None:
-        """A change of metadata is durable."""
+        """Let a durable change of metadata take effect."""
         cache, previous_open_id = self._services.cache, self._list.open_id
         self._cursors.acknowledge_removed(change.removed)
         self._list.apply(change)
@@ -686,22 +690,22 @@ class ManagedLedger:
     # Inside
 
     def _set_state(self, state: LedgerState) -> None:
-        gate = self._gate
-        gate.enter(state)
-        self._is_ready = gate.is_writable and not self._has_lost_appends
-        if gate.is_final:
+        handle_state = self._handle_state
+        handle_state.enter(state)
+        self._is_ready = handle_state.is_writable and not self._has_lost_appends
+        if handle_state.is_final:
             self._rollover_timer.end()
             self._cursors.unlink()
-        elif not gate.is_writable and state is not LedgerState.WRITE_FAILED:
+        elif not handle_state.is_writable and state is not LedgerState.WRITE_FAILED:
             self._rollover_timer.stop()
 
     def _state_when_open(self) -> LedgerState:
         return LedgerState.TERMINATED if self.is_terminated else LedgerState.LEDGER_OPENED
 
     def _roll_if_needed(self) -> None:
-        """Roll for a reason that is there without anybody asking for it."""
-        if self._gate.is_writable and self._tail.next_entry:
-            # A conflict has fenced this handle; whoever uses it next will hear.
+        """Roll over because of size, count or age, if the handle is writable."""
+        if self._handle_state.is_writable and self._tail.next_entry:
+            # A version conflict has fenced this handle; the next call on it raises that.
             with suppress(Fenced):
                 self._submit_roll(ignore_outcome)
 
@@ -722,16 +726,16 @@ class ManagedLedger:
         self._submit_change(change, done)
 
     def _close_tail(self, head: ManagedLedgerRecord, *opened: LedgerRecord) -> MetadataChange:
-        """Return the change that ends the ledger written to; an empty one leaves the list."""
+        """Return the change that closes the open ledger; an empty one is removed instead."""
         tail = self._tail
         if not tail.next_entry:
             return MetadataChange(head=head, put=opened, removed=(tail.ledger_id,))
-        # 0 means open, and a clock of a test may stand there.
+        # 0 means open, and the clock of a test may return it.
         closed = tail.record(closed_ms=max(self._services.clock.now_ms(), 1))
         return MetadataChange(head=head, put=(closed, *opened))
 
     def _submit_change(self, change: MetadataChange, done: RowsDone) -> None:
-        """Send a change into the stream, unless someone else changed the metadata meanwhile."""
+        """Submit a change, unless another handle has changed the metadata: that fences this one."""
         versions = self._services.versions
         if not versions.compare_and_set(self.name, self._head.version, change.head.version):
             self.fence()
@@ -746,16 +750,16 @@ class ManagedLedger:
         return key, encode_ledger(record)
 
     async def _remove(self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]) -> None:
-        """Delete what `plan` selects, one deletion at a time; metadata and data go together."""
-        self._gate.check_changeable()
-        # Cancelled halfway, it would let the next one select the same ledgers again.
+        """Delete the ledgers that `plan` selects; one deletion runs at a time."""
+        self._handle_state.check_changeable()
+        # If it were cancelled halfway, the next one would select the same ledgers again.
         await self._services.supervisor.finish(self._remove_selected(plan), f"trim {self.name}")
 
     async def _remove_selected(
         self, plan: Callable[[tuple[LedgerInfo, ...]], tuple[int, ...]]
     ) -> None:
         async with self._trim_lock:
-            self._gate.check_changeable()
+            self._handle_state.check_changeable()
             removed = plan(self._list.infos())
             if removed:
                 change = MetadataChange(head=self._head.successor(), removed=removed)
@@ -773,7 +777,7 @@ class ManagedLedger:
         try:
             await self.trim()
         except LedgerError:
-            # The next rollover trims again, and whoever closed or fenced the handle knows.
+            # The next rollover trims again; a closed or fenced handle needs no report.
             return
 
 
@@ -781,11 +785,11 @@ class ChangeOwner(FaultUnit, Protocol):
     """The handle whose metadata changes."""
 
     def apply(self, change: MetadataChange) -> None:
-        """The change is durable."""
+        """Let a durable change take effect."""
         ...
 
     def changed(self) -> None:
-        """All changes of a group took effect."""
+        """Notify the listeners, after all operations of a group took effect."""
         ...
 
     def revert(self) -> None:
@@ -799,7 +803,10 @@ class ChangeOwner(FaultUnit, Protocol):
 
 @dataclass(slots=True, eq=False)
 class ChangeSubmitter:
-    """The submitter of one change: it acts for its owner."""
+    """The submitter of one change of metadata, on behalf of its owner.
+
+    The change is one operation of the ordered stream, between the entries before and after it.
+    """
 
     owner: ChangeOwner
     change: MetadataChange
@@ -816,28 +823,28 @@ class ChangeSubmitter:
         return self.owner.unit_name
 
     def close_after_fault(self, error: Exception) -> None:
-        """Close the owner: nobody knows which change it holds to."""
+        """Close the owner: its metadata may lack the change."""
         self.owner.close_after_fault(error)
 
     def confirm(self, operation: Operation) -> None:
-        """Take the change over, then tell the caller."""
+        """Let the change take effect, then call `done`."""
         self.owner.apply(self.change)
         self.done(None)
 
     def group_confirmed(self) -> None:
-        """Let the owner tell its listeners."""
+        """Let the owner notify its listeners."""
         self.owner.changed()
 
     def revert(self) -> None:
-        """The change never happened."""
+        """Rewind the owner."""
         self.owner.revert()
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        """Tell the caller."""
+        """Call `done` with the error."""
         self.done(error)
 
     def resume(self) -> None:
-        """The owner goes on."""
+        """Let the owner accept appends again."""
         self.owner.resume()
 
 

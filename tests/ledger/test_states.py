@@ -43,7 +43,7 @@ async def refusals(ml: ManagedLedger) -> tuple[LedgerState, Refusal, Refusal, Re
     return (
         state,
         await refused(lambda: append(ml, b"x")),
-        await refused(ml._gate.check_changeable),
+        await refused(ml._handle_state.check_changeable),
         await refused(lambda: ml.read_entries(EARLIEST, 1)),
     )
 
@@ -120,7 +120,7 @@ async def test_write_failed(store: LedgerStore, ml: ManagedLedger, engine: Fault
 
     def done(position: Position, error: LedgerError | None) -> None:
         states.append(ml.state)
-        for call in (lambda: append(ml, b"early"), ml._gate.check_changeable):
+        for call in (lambda: append(ml, b"early"), ml._handle_state.check_changeable):
             with pytest.raises(StorageFailed, match="waiting to recover"):
                 call()
         assert [b"0"] == datas(ml.read_cached(EARLIEST, 9) or [])

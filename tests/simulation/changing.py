@@ -201,7 +201,7 @@ def _was_created_since(before: LogModel, now: LogModel) -> bool:
     handle = now.handle
     if now is before or handle is None or handle.is_stale or handle.is_losing:
         return False
-    return not handle.ml._gate.is_deleted
+    return not handle.ml._handle_state.is_deleted
 
 
 def _forget(scene: Scene, log: LogModel) -> LogModel:

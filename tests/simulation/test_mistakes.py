@@ -21,12 +21,12 @@ from kledger.ledger import (
     Position,
     recovery,
 )
-from kledger.ledger.commits.committer import Committer, Operation, Row, RowsSubmitter, Submitter
+from kledger.ledger.commits.committer import Committer, Operation, RowsSubmitter, Submitter
 from kledger.ledger.cursors.cursor_changes import CursorChanges
 from kledger.ledger.cursors.cursor_reads import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
 from kledger.ledger.cursors.cursor_writer import CursorWriter
-from kledger.ledger.engine.base import StorageEngine
+from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed
 from kledger.ledger.metadata import retention_plan
 from kledger.ledger.metadata.records import LedgerRecord
@@ -75,9 +75,9 @@ def tells_before_the_reader_may_see(ml: ManagedLedger, operation: Operation) -> 
 def keeps_ids_after_a_failure(ml: ManagedLedger) -> None:
     """After a failed write the next append takes the next id, as if the lost ones were there."""
     ml._head = ml._list.head
-    if ml._gate.is_writable:
+    if ml._handle_state.is_writable:
         ml._set_state(LedgerState.WRITE_FAILED)
-    if ml._gate.state is not LedgerState.FENCED:
+    if ml._handle_state.state is not LedgerState.FENCED:
         ml._services.versions.reset(ml.name, ml._head.version)
 
 
