@@ -1,0 +1,327 @@
+"""Stored rows of every kind and version: written byte for byte as ever, and read back.
+
+A store of an older program is opened by a newer one, so the bytes in this table never change. A new
+layout is a new version, and a new line.
+"""
+
+import json
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from kledger.gateway.configs.settings_table import SettingsTable
+from kledger.gateway.coordinator.classic.classic_group_record import (
+    ClassicGroupRecord,
+    ClassicMemberRecord,
+    decode_classic_group,
+    decode_group_key,
+    encode_classic_group,
+    encode_group_key,
+)
+from kledger.gateway.coordinator.consumer.consumer_group_record import (
+    ConsumerGroupRecord,
+    decode_consumer_group,
+    encode_consumer_group,
+)
+from kledger.gateway.coordinator.consumer.consumer_member_state import (
+    ClassicMemberMetadata,
+    ConsumerMember,
+    MemberState,
+)
+from kledger.gateway.coordinator.consumer_messages import TopicIdPartition, TopicMetadata
+from kledger.gateway.coordinator.transactions.producer_ids import PRODUCER_IDS_KEY, ProducerIds
+from kledger.gateway.coordinator.transactions.txn_record import (
+    TxnRecord,
+    TxnState,
+    decode_txn,
+    encode_txn,
+    encode_txn_key,
+)
+from kledger.ledger import LedgerStore
+from kledger.ledger.cursors.cursor_records import CursorRecord, decode_cursor, encode_cursor
+from kledger.ledger.metadata.records import (
+    LedgerRecord,
+    ManagedLedgerRecord,
+    decode_counter,
+    decode_ledger,
+    decode_managed_ledger,
+    encode_counter,
+    encode_ledger,
+    encode_managed_ledger,
+)
+from kledger.ledger.position import Position
+from kledger.ledger.testing import FaultyEngine
+from kledger.offsets import CommittedOffset, TopicPartition
+from kledger.offsets.records import (
+    decode_key,
+    decode_pending_key,
+    decode_value,
+    encode_key,
+    encode_pending_key,
+    encode_value,
+    group_prefix,
+)
+from kledger.topics.partition.offset_index import Interval, LedgerSummary
+from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
+from kledger.topics.partition.records import (
+    Checkpoint,
+    TopicRecord,
+    decode_aborted,
+    decode_checkpoint,
+    decode_interval,
+    decode_ledger_summary,
+    decode_log_start,
+    decode_topic,
+    encode_aborted,
+    encode_checkpoint,
+    encode_interval,
+    encode_ledger_summary,
+    encode_log_start,
+    encode_topic,
+)
+from kledger.topics.partition.transaction_state import AbortedTransaction
+
+TOPIC_ID = UUID("0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9")
+EMPTY_GROUP = ClassicGroupRecord(
+    group_id="g", generation=7, protocol_type=None, protocol_name=None, leader=None
+)
+CLASSIC_MEMBER = ClassicMemberRecord(
+    member_id="m1",
+    instance_id=None,
+    client_id="c",
+    client_host="/h",
+    session_timeout_ms=10_000,
+    rebalance_timeout_ms=60_000,
+    protocols=(("range", b"\x01\x02"), ("", b"")),
+    assignment=b"xyz",
+)
+CLASSIC_GROUP = ClassicGroupRecord(
+    group_id="g",
+    generation=7,
+    protocol_type="consumer",
+    protocol_name="range",
+    leader="m1",
+    members=(
+        CLASSIC_MEMBER,
+        ClassicMemberRecord(
+            member_id="mü",
+            instance_id="i",
+            client_id="",
+            client_host="",
+            session_timeout_ms=1,
+            rebalance_timeout_ms=2,
+            protocols=(),
+            assignment=b"",
+        ),
+    ),
+)
+CONSUMER_GROUP = ConsumerGroupRecord(
+    group_id="g",
+    epoch=9,
+    assignment_epoch=8,
+    assignor="uniform",
+    topics={"tö": TopicMetadata("tö", TOPIC_ID, 6)},
+    members=(
+        ConsumerMember(
+            member_id="m1",
+            instance_id="i",
+            rack_id="r",
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout_ms=45_000,
+            topic_names=("tö", "u"),
+            topic_regex="t.*",
+            server_assignor="range",
+            epoch=9,
+            previous_epoch=8,
+            state=MemberState.AWAITING,
+            classic=ClassicMemberMetadata(10_000, (("range", b"\x00"),)),
+            assigned=frozenset({TopicIdPartition(TOPIC_ID, 1), TopicIdPartition(TOPIC_ID, 0)}),
+            revoking=frozenset({TopicIdPartition(TOPIC_ID, 5)}),
+            target=frozenset(),
+        ),
+        ConsumerMember(
+            member_id="m2",
+            instance_id=None,
+            rack_id=None,
+            client_id="",
+            client_host="",
+            rebalance_timeout_ms=1,
+            topic_names=(),
+            topic_regex="",
+            server_assignor=None,
+            epoch=-2,
+            previous_epoch=-1,
+            state=MemberState.STABLE,
+            classic=None,
+            assigned=frozenset(),
+            revoking=frozenset(),
+            target=frozenset(),
+        ),
+    ),
+)
+TXN = TxnRecord(
+    transactional_id="t-1",
+    producer_id=7,
+    previous_producer_id=5,
+    next_producer_id=9,
+    epoch=32_767,
+    last_epoch=3,
+    timeout_ms=60_000,
+    state=TxnState.PREPARE_ABORT,
+    is_v2=True,
+    partitions=frozenset({TopicPartition("b", 2), TopicPartition("a", 1), TopicPartition("a", 0)}),
+    groups=frozenset({"h", "gü"}),
+    start_ms=10,
+    updated_ms=1 << 40,
+)
+NEW_TXN = TxnRecord(transactional_id="t-1", producer_id=1, timeout_ms=1, updated_ms=2)
+OFFSET = CommittedOffset(41, 3, "nöte", 1_700_000_000_000, -1, TOPIC_ID)
+TOPIC = TopicRecord("orders", TOPIC_ID, 3, {"b": "2", "a": "ü"}, 1_700_000_000_000)
+CHECKPOINT = Checkpoint(
+    100,
+    5,
+    17,
+    {
+        9_000: ProducerEntry(
+            2, (BatchRange(0, 4, 90, 95, -1), BatchRange(5, 9, 95, 100, 77)), 1_700, 95
+        ),
+        9_001: ProducerEntry(-1, (), 0),
+    },
+)
+CURSOR = CursorRecord(
+    mark_delete_position=Position(5, 120),
+    properties={"größe": 1 << 40, "a": -3},
+    deleted=((5, b"bitmap"), (9, b"")),
+    batches=((Position(5, 122), b"x"), (Position(9, 0), b"yz")),
+    generation=3,
+)
+MANAGED_LEDGER = ManagedLedgerRecord(
+    managed_ledger_id=7, version=3, terminated_at=Position(5, 9), properties={"owner": "mé", "": ""}
+)
+OPEN_MANAGED_LEDGER = ManagedLedgerRecord(managed_ledger_id=7)
+LEDGER = LedgerRecord(ledger_id=9, entries=5, size=50, closed_ms=1, max_timestamp_ms=4)
+
+VALUES = [
+    ("empty classic group", EMPTY_GROUP, lambda: encode_classic_group(EMPTY_GROUP, 99),
+     lambda row: decode_classic_group("g", row)[0],
+     "01000000000000006300000007ffffffffffffffffffffffff00000000"),
+    ("classic group", CLASSIC_GROUP, lambda: encode_classic_group(CLASSIC_GROUP, 99),
+     lambda row: decode_classic_group("g", row)[0],
+     "0100000000000000630000000700000008636f6e73756d65720000000572616e6765000000026d31"
+     "00000002000000026d31ffffffff0000000163000000022f68000027100000ea600000000378797a"
+     "000000020000000572616e67650000000201020000000000000000000000036dc3bc000000016900"
+     "0000000000000000000001000000020000000000000000"),
+    ("time of a classic group", 99, lambda: encode_classic_group(EMPTY_GROUP, 99),
+     lambda row: decode_classic_group("g", row)[1],
+     "01000000000000006300000007ffffffffffffffffffffffff00000000"),
+    ("empty consumer group", ConsumerGroupRecord(group_id="g"),
+     lambda: encode_consumer_group(ConsumerGroupRecord(group_id="g"), 99),
+     lambda row: decode_consumer_group("g", row)[0],
+     "0200000000000000630000000000000000000000000000000000000000"),
+    ("consumer group", CONSUMER_GROUP, lambda: encode_consumer_group(CONSUMER_GROUP, 99),
+     lambda row: decode_consumer_group("g", row)[0],
+     "020000000000000063000000090000000800000007756e69666f726d000000010000000374c3b60a"
+     "1b2c3d4e5f60718293a4b5c6d7e8f90000000600000002000000026d310000000169000000017200"
+     "00000163000000022f680000afc80000000900000008000000020000271000000001000000057261"
+     "6e6765000000010000000003742e2a0000000572616e6765000000020000000374c3b60000000175"
+     "000000010a1b2c3d4e5f60718293a4b5c6d7e8f9000000020000000000000001000000010a1b2c3d"
+     "4e5f60718293a4b5c6d7e8f9000000010000000500000000000000026d32ffffffffffffffff0000"
+     "00000000000000000001fffffffeffffffff00000000ffffffff00000000ffffffff000000000000"
+     "00000000000000000000"),
+    ("key of a group", "gü", lambda: encode_group_key("gü"), decode_group_key,
+     "67726f75700167c3bc"),
+    ("new transactional id", NEW_TXN, lambda: encode_txn(NEW_TXN),
+     lambda row: decode_txn(encode_txn_key("t-1"), row),
+     "0100000000000000000001ffffffffffffffffffffffffffffffffffffffff00000001ffffffffff"
+     "ffffff00000000000000020000000000000000"),
+    ("transactional id", TXN, lambda: encode_txn(TXN),
+     lambda row: decode_txn(encode_txn_key("t-1"), row),
+     "0103010000000000000007000000000000000500000000000000097fff00030000ea600000000000"
+     "00000a00000100000000000000000300016100000000000161000000010001620000000200000002"
+     "000367c3bc000168"),
+    ("key of a transactional id", b"txn\x01t-1", lambda: encode_txn_key("t-1"), bytes,
+     "74786e01742d31"),
+    ("committed offset", OFFSET, lambda: encode_value(OFFSET), decode_value,
+     "010000000000000029000000030000018bcfe56800ffffffffffffffff0a1b2c3d4e5f60718293a4"
+     "b5c6d7e8f96ec3b67465"),
+    ("key of an offset", ("g", TopicPartition("tö", 5)),
+     lambda: encode_key("g", TopicPartition("tö", 5)), decode_key,
+     "6f666673657401000167000374c3b600000005"),
+    ("key of a pending offset", (7, "g", TopicPartition("t", 5)),
+     lambda: encode_pending_key(7, "g", TopicPartition("t", 5)), decode_pending_key,
+     "70656e64696e672d6f66667365740100000000000000076f66667365740100016700017400000005"),
+    ("keys of a group's offsets", b"offset\x01\x00\x03g\xc3\xbc", lambda: group_prefix("gü"),
+     bytes,
+     "6f666673657401000367c3bc"),
+    ("topic", TOPIC, lambda: encode_topic(TOPIC), decode_topic,
+     "017b22636f6e66696773223a7b2261223a225c7530306663222c2262223a2232227d2c2263726561"
+     "7465645f6d73223a313730303030303030303030302c226964223a22306131623263336434653566"
+     "3630373138323933613462356336643765386639222c226e616d65223a226f7264657273222c2270"
+     "6172746974696f6e73223a337d"),
+    ("log start", 41, lambda: encode_log_start(41), decode_log_start,
+     "010000000000000029"),
+    ("ledger summary", LedgerSummary(5, 1, 2, 3),
+     lambda: encode_ledger_summary(LedgerSummary(5, 1, 2, 3)),
+     lambda row: decode_ledger_summary(5, row),
+     "01000000000000000100000000000000020000000000000003"),
+    ("interval", Interval(1, 2, 3, 4, 5, -1), lambda: encode_interval(Interval(1, 2, 3, 4, 5, -1)),
+     lambda row: decode_interval(1, row),
+     "010000000000000002000000000000000300000000000000040000000000000005ffffffffffffff"
+     "ff"),
+    ("checkpoint", CHECKPOINT, lambda: encode_checkpoint(CHECKPOINT), decode_checkpoint,
+     "02000000000000006400000000000000050000000000000011000000020000000000002328000200"
+     "000000000006a4000000000000005f020000000000000004000000000000005a000000000000005f"
+     "ffffffffffffffff0000000500000009000000000000005f0000000000000064000000000000004d"
+     "0000000000002329ffff0000000000000000ffffffffffffffff00"),
+    ("empty checkpoint", Checkpoint(0, -1, -1, {}),
+     lambda: encode_checkpoint(Checkpoint(0, -1, -1, {})), decode_checkpoint,
+     "020000000000000000ffffffffffffffffffffffffffffffff00000000"),
+    ("aborted transaction", AbortedTransaction(7, 1, 9, 1),
+     lambda: encode_aborted(AbortedTransaction(7, 1, 9, 1)),
+     lambda row: decode_aborted(9, row),
+     "01000000000000000700000000000000010000000000000001"),
+    ("cursor", CURSOR, lambda: encode_cursor(CURSOR), decode_cursor,
+     "0233b388ff0000000000000003000000000000000500000000000000780000000200000002000000"
+     "02000000076772c3b6c39f6500000100000000000000000161fffffffffffffffd00000000000000"
+     "05000000066269746d61700000000000000009000000000000000000000005000000000000007a00"
+     "000001780000000000000009000000000000000000000002797a"),
+    ("managed ledger", MANAGED_LEDGER, lambda: encode_managed_ledger(MANAGED_LEDGER),
+     decode_managed_ledger,
+     "01000000000000000700000000000000030000000000000005000000000000000900000002000000"
+     "056f776e6572000000036dc3a90000000000000000"),
+    ("open managed ledger", OPEN_MANAGED_LEDGER,
+     lambda: encode_managed_ledger(OPEN_MANAGED_LEDGER), decode_managed_ledger,
+     "0100000000000000070000000000000001fffffffffffffffefffffffffffffffe00000000"),
+    ("ledger", LEDGER, lambda: encode_ledger(LEDGER), lambda row: decode_ledger(9, row),
+     "010000000000000005000000000000003200000000000000010000000000000004"),
+    ("counter", 41, lambda: encode_counter(41), decode_counter,
+     "010000000000000029"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("value", "encode", "decode", "golden"),
+    [pytest.param(*rest, id=name) for name, *rest in VALUES],
+)
+def test_a_row_is_written_and_read_as_ever(
+    value: object, encode: Callable[[], bytes], decode: Callable[[bytes], object], golden: str
+) -> None:
+    assert golden == encode().hex()
+    assert value == decode(bytes.fromhex(golden))
+
+
+async def test_rows_without_a_version_are_written_and_read_as_ever() -> None:
+    """The block of producer ids is 8 bytes, the settings of a name are JSON."""
+    engine = FaultyEngine(None)
+    key = b"gateway/test/" + "ü".encode()
+    async with LedgerStore.open(None, engine=engine) as store:
+        assert 0 == await ProducerIds(store).next_id()
+        await SettingsTable[float](store, b"gateway/test/").put("ü", {"b": 1.5, "ä": 2})
+        assert (1_000).to_bytes(8, "big") == store.get_row(PRODUCER_IDS_KEY)
+        assert b'{"b": 1.5, "\\u00e4": 2}' == store.get_row(key)
+        await store.put_rows([(PRODUCER_IDS_KEY, (5_000).to_bytes(8, "big"))])
+        await store.put_rows([(key, json.dumps({"c": 3}).encode())])
+        assert 5_000 == await ProducerIds(store).next_id()
+        assert {"ü": {"c": 3}} == SettingsTable[float](store, b"gateway/test/").all
