@@ -13,10 +13,10 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/batches/test_validation.py",
     ),
     "gateway/coordinator/classic/classic_group_state": (
-        "tests/gateway/coordinator/classic/test_join_state.py",
-        "tests/gateway/coordinator/classic/test_sync_state.py",
+        "tests/gateway/coordinator/classic/test_classic_group_state_join.py",
+        "tests/gateway/coordinator/classic/test_classic_group_state_sync.py",
         "tests/gateway/coordinator/classic/test_classic_member_state.py",
-        "tests/gateway/coordinator/classic/test_write_state.py",
+        "tests/gateway/coordinator/classic/test_classic_group_state_writes.py",
     ),
     "gateway/coordinator/transactions/txn_state": (
         "tests/gateway/coordinator/test_transaction_faults.py",

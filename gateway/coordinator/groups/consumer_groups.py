@@ -159,7 +159,7 @@ class ConsumerGroups:
         assert isinstance(group, ClassicGroup), f"{group.group_id} is {group.kind}"
         if not self._config.may_upgrade or group.protocol_type != CONSUMER_PROTOCOL:
             return _group_not_found(group.group_id)
-        if group.state is not ClassicGroupState.STABLE or group.writes:
+        if group.state is not ClassicGroupState.STABLE or group.is_storing:
             return HeartbeatResult(
                 error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="the group rebalances; ask again"
             )

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, cast
 
-from kledger.gateway.coordinator.classic import join_state, sync_state
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
@@ -151,7 +150,7 @@ class GroupCoordinator:
         def request(now_ms: int) -> list[Effect]:
             if isinstance(group, ConsumerGroup):
                 return classic_in_consumer_state.join(group, command, self._catalog, now_ms)
-            return join_state.join(group, command, now_ms)
+            return group.join(command, now_ms)
 
         return cast("Deferred[JoinResult]", self._runtime.run(hosted, command.waiter, request))
 
@@ -173,7 +172,7 @@ class GroupCoordinator:
         def request(now_ms: int) -> list[Effect]:
             if isinstance(group, ConsumerGroup):
                 return classic_in_consumer_state.sync(group, command, self._catalog, now_ms)
-            return sync_state.sync(group, command, now_ms)
+            return group.sync(command, now_ms)
 
         return cast("Deferred[SyncResult]", self._runtime.run(hosted, command.waiter, request))
 

@@ -8,7 +8,7 @@ Must not know: what requests mean, who may do what.
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from kledger.gateway.coordinator.classic import classic_group_record, write_state
+from kledger.gateway.coordinator.classic import classic_group_record
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.consumer import consumer_group_record
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
@@ -42,9 +42,7 @@ class GroupStateMachine:
 
     def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
         """Go on after a write."""
-        if isinstance(self.group, ConsumerGroup):
-            return self.group.persisted(revision, failed=failed, now_ms=now_ms)
-        return write_state.persisted(self.group, revision, failed=failed, now_ms=now_ms)
+        return self.group.persisted(revision, failed=failed, now_ms=now_ms)
 
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
         """Note that the waiter is gone."""

@@ -8,7 +8,6 @@ conversations.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kledger.gateway.coordinator.classic import join_state, sync_state, write_state
 from kledger.gateway.coordinator.classic.classic_group_record import ClassicGroupRecord
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.effects import Cancel, Effect, Persist, Respond, Schedule, TimerKey
@@ -88,7 +87,7 @@ class GroupWorld:
     def join(self, member_id: str, **changes: object) -> int:
         waiter = self._waiter()
         command = join_command(member_id, waiter=waiter, **changes)
-        self.perform(join_state.join(self.group, command, self.now_ms))
+        self.perform(self.group.join(command, self.now_ms))
         return waiter
 
     def sync(self, member_id: str, generation: int | None = None, **changes: object) -> int:
@@ -96,7 +95,7 @@ class GroupWorld:
         if generation is None:
             generation = self.group.generation
         command = sync_command(member_id, generation, waiter=waiter, **changes)
-        self.perform(sync_state.sync(self.group, command, self.now_ms))
+        self.perform(self.group.sync(command, self.now_ms))
         return waiter
 
     def heartbeat(
@@ -145,11 +144,7 @@ class GroupWorld:
             if not failed:
                 assert isinstance(persist.record, ClassicGroupRecord)
                 self.durable = persist.record
-            self.perform(
-                write_state.persisted(
-                    self.group, persist.revision, failed=failed, now_ms=self.now_ms
-                )
-            )
+            self.perform(self.group.persisted(persist.revision, failed=failed, now_ms=self.now_ms))
 
     def restart(self) -> "GroupWorld":
         """Return the world after a crash: what was durable, at the same time."""

@@ -2,11 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from kledger.gateway.coordinator.classic import join_state, sync_state
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state, heartbeat_state
 from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
@@ -51,11 +50,12 @@ async def leave(bench: CoordinatorBench, member: JoinResult) -> ErrorCode:
     return bench.groups.leave("g", (LeavingMember(member.member_id),))[0]
 
 
-CLASSIC: dict[str, tuple[type | ModuleType, str, Any]] = {
-    "join": (join_state, "join", join),
-    "sync": (sync_state, "sync", sync),
-    "heartbeat": (ClassicGroup, "heartbeat", heartbeat),
-    "leave": (ClassicGroup, "leave", leave),
+Request = Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]
+CLASSIC: dict[str, Request] = {
+    "join": join,
+    "sync": sync,
+    "heartbeat": heartbeat,
+    "leave": leave,
 }
 
 
@@ -64,13 +64,11 @@ async def test_classic_group_that_fails_in_a_request_is_as_it_was_stored(
     kind: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """It stayed half changed: a member that was told an error had left, or joined, in memory."""
-    owner, name, request = CLASSIC[kind]
     async with coordinator() as bench:
         member, other = await bench.stable(), await bench.stable("other")
         before = bench.groups.describe("g")
-        fail_half_way(monkeypatch, owner, name)
-        ask = cast("Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]", request)
-        assert UNAVAILABLE == await ask(bench, member)
+        fail_half_way(monkeypatch, ClassicGroup, kind)
+        assert UNAVAILABLE == await CLASSIC[kind](bench, member)
         assert ["a fault here closes group g"] == contained.messages
         assert before == bench.groups.describe("g")
         assert ErrorCode.NONE == await heartbeat(bench, member)
@@ -90,7 +88,7 @@ async def test_members_that_wait_for_a_group_that_fails_are_told_to_try_again(
 ) -> None:
     async with coordinator() as bench:
         waiting = await bench.start(bench.groups.join(join_command()))
-        fail_half_way(monkeypatch, join_state, "join")
+        fail_half_way(monkeypatch, ClassicGroup, "join")
         assert UNAVAILABLE == (await bench.groups.join(join_command())).error
         assert UNAVAILABLE == (await waiting).error
         assert (ErrorCode.NONE, 1) == ((await bench.join()).error, len(contained.messages))
@@ -146,10 +144,7 @@ async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_store
         before = consumers.describe("g")
         fail_half_way(monkeypatch, classic_in_consumer_state, kind)
         member = JoinResult(error=ErrorCode.NONE, member_id="" if kind == "join" else "a")
-        ask = cast(
-            "Callable[[CoordinatorBench, JoinResult], Awaitable[ErrorCode]]", CLASSIC[kind][2]
-        )
-        assert UNAVAILABLE == await ask(bench, member)
+        assert UNAVAILABLE == await CLASSIC[kind](bench, member)
         assert ["a fault here closes group g"] == contained.messages
         assert before == consumers.describe("g")
 
