@@ -1,7 +1,7 @@
-"""Consumer messages: what is asked of a group of the consumer protocol, and what it answers.
+"""Consumer messages: requests to a group of the consumer protocol, and their results.
 
-Rule: commands and results are frozen values, free of API versions. Partitions go by the id of their
-topic, so that a topic made anew under an old name is another one.
+Rule: commands and results are frozen values, free of API versions. Partitions carry the id of their
+topic, so that a topic created again under an old name is another one.
 Must not know: the wire's message classes, the state that handles them.
 
 Source: KIP-848.
@@ -9,13 +9,10 @@ Source: KIP-848.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kledger.gateway.wire.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerMember
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -30,8 +27,11 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
+Partitions: TypeAlias = frozenset[TopicIdPartition]
+
+
 class TopicMetadata(NamedTuple):
-    """A topic as far as groups care."""
+    """What groups need of a topic."""
 
     name: str
     topic_id: UUID
@@ -39,10 +39,10 @@ class TopicMetadata(NamedTuple):
 
 
 class TopicCatalog(Protocol):
-    """The topics that exist; looked at, never changed.
+    """The topics that exist, read-only.
 
     Attributes:
-        epoch: changes whenever a topic comes, goes or grows.
+        epoch: changes whenever a topic is created, deleted or grows.
     """
 
     @property
@@ -61,11 +61,11 @@ class TopicCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatCommand:
-    """One heartbeat of a member; what is None has not changed since the last one.
+    """One heartbeat of a member; a field of None has not changed since the last heartbeat.
 
     Attributes:
-        waiter: under which the answer is awaited; filled in by the coordinator.
-        owned: the partitions that the member still has.
+        waiter: the waiter to answer; filled in by the coordinator.
+        owned: the partitions that the client reports to own.
     """
 
     group_id: str
@@ -79,12 +79,12 @@ class HeartbeatCommand:
     topic_names: tuple[str, ...] | None = None
     topic_regex: str | None = None
     server_assignor: str | None = None
-    owned: frozenset[TopicIdPartition] | None = None
+    owned: Partitions | None = None
     waiter: int = 0
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says everything, as it does when it lost track of the answers."""
+        """Whether the member sends all fields, as clients do after they missed an answer."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (
             self.rebalance_timeout_ms != UNCHANGED_TIMEOUT
@@ -95,23 +95,11 @@ class HeartbeatCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatResult:
-    """The answer to a heartbeat; no assignment means that it has not changed."""
+    """The answer to a heartbeat; an assignment of None has not changed."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
     member_id: str | None = None
     epoch: int = 0
     heartbeat_interval_ms: int = 0
-    assignment: frozenset[TopicIdPartition] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupDescription:
-    """A group of the consumer protocol as tools see it."""
-
-    group_id: str
-    state: str
-    epoch: int
-    assignment_epoch: int
-    assignor: str
-    members: tuple["ConsumerMember", ...] = ()
+    assignment: Partitions | None = None

@@ -10,7 +10,8 @@ Version notes:
 - v1 adds the protocol that a member speaks (KIP-1099).
 """
 
-from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerMember, Partitions
+from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerMember
+from kledger.gateway.coordinator.consumer_messages import Partitions
 from kledger.gateway.metadata.authorized_operations import (
     GROUP_OPERATIONS,
     OPERATIONS_NOT_REQUESTED,

@@ -1,8 +1,8 @@
-"""Consumer classic state: members of the classic protocol in a group of the consumer protocol.
+"""Classic in consumer state: members of the classic protocol in a group of the consumer protocol.
 
-Rule: pure; such a member moves as all others do, only that it says in a JoinGroup what others say
-in a heartbeat, is told in a SyncGroup what it owns, and is sent to join again when it has to move.
-Its generation is its member epoch.
+Rule: pure; such a member is reconciled as all others are. It sends in a JoinGroup what others send
+in a heartbeat, receives its assignment in a SyncGroup, and gets REBALANCE_IN_PROGRESS when it has
+to join again to make progress. Its generation is its member epoch.
 Must not know: API versions, rows.
 
 Source: KIP-848, "Online Migration".
@@ -10,21 +10,22 @@ Source: KIP-848, "Online Migration".
 
 from dataclasses import replace
 
-from kledger.gateway.coordinator.classic.subscription_plan import CONSUMER_PROTOCOL
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    SubscribedTopics,
+)
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
     MemberState,
 )
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
+    CONSUMER_PROTOCOL,
     ConsumerProtocolSubscription,
     read_subscription,
     with_topic_ids,
     write_assignment,
 )
-from kledger.gateway.coordinator.consumer.heartbeat_state import reconcile_member
-from kledger.gateway.coordinator.consumer.subscribed_topics_plan import SubscribedTopics
 from kledger.gateway.coordinator.consumer_messages import JOIN_EPOCH, TopicCatalog
 from kledger.gateway.coordinator.effects import Effect, Transition
 from kledger.gateway.coordinator.group_messages import (
@@ -41,7 +42,7 @@ from kledger.gateway.wire.error_codes import ErrorCode
 def join(
     group: ConsumerGroup, command: JoinCommand, catalog: TopicCatalog, now_ms: int
 ) -> list[Effect]:
-    """Let a member join, or join again to move on; its epoch is its generation."""
+    """Let a member join, or rejoin to make progress; its epoch is its generation."""
     transition = Transition(now_ms)
     subscription = _subscription(command)
     error = _check_join(group, command, subscription)
@@ -50,12 +51,12 @@ def join(
         return transition.effects
     member_id = command.member_id or command.new_member_id
     if not command.member_id and command.requires_known_id and command.instance_id is None:
-        promised = JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
-        transition.answer(command.waiter, promised)
+        reserved = JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+        transition.answer(command.waiter, reserved)
         return transition.effects
     member = _joining(group, command, member_id, subscription, transition)
     owned = with_topic_ids(subscription.owned, catalog)
-    after = reconcile_member(group, member, owned=owned, catalog=catalog, transition=transition)
+    after = group.reconcile(member, owned=owned, catalog=catalog, transition=transition)
     result = JoinResult(
         member_id=member_id,
         generation=after.epoch,
@@ -69,14 +70,14 @@ def join(
 def sync(
     group: ConsumerGroup, command: SyncCommand, catalog: TopicCatalog, now_ms: int
 ) -> list[Effect]:
-    """Tell a member what it owns."""
+    """Answer with the partitions that a member may own."""
     transition = Transition(now_ms)
     sender = RequestingMember(command.member_id, command.generation, command.instance_id)
     member = _sender(group, sender)
     if isinstance(member, ErrorCode):
         transition.answer(command.waiter, SyncResult(error=member))
         return transition.effects
-    assert member.classic is not None, "only such members are found"
+    assert member.classic is not None, "only classic members are found"
     name, metadata = member.classic.protocols[0]
     subscription = read_subscription(metadata)
     version = 0 if subscription is None else subscription.version
@@ -93,15 +94,15 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, sender: RequestingMember, now_ms: int
 ) -> tuple[ErrorCode, list[Effect]]:
-    """Renew a session; a member that has to give up or could get something joins again."""
+    """Renew a session; a member that has to revoke, or could receive, partitions must rejoin."""
     transition = Transition(now_ms)
     member = _sender(group, sender)
     if isinstance(member, ErrorCode):
         return member, transition.effects
     group.renew_session(member, transition)
-    could_get = any(group.roster.is_free(one) for one in member.target - member.assigned)
+    could_receive = any(group.roster.is_free(one) for one in member.target - member.assigned)
     is_behind = member.epoch < group.epoch or member.state is MemberState.REVOKING
-    error = ErrorCode.REBALANCE_IN_PROGRESS if is_behind or could_get else ErrorCode.NONE
+    error = ErrorCode.REBALANCE_IN_PROGRESS if is_behind or could_receive else ErrorCode.NONE
     return error, transition.effects
 
 
@@ -116,7 +117,7 @@ def leave(
 
 
 def _subscription(command: JoinCommand) -> ConsumerProtocolSubscription | None:
-    """Return what a member wants, if all that it supports says the same."""
+    """Return the subscription in a member's preferred protocol, None if it is something else."""
     if command.protocol_type != CONSUMER_PROTOCOL or not command.protocols:
         return None
     return read_subscription(command.protocols[0][1])
@@ -146,7 +147,7 @@ def _joining(
     subscription: ConsumerProtocolSubscription,
     transition: Transition,
 ) -> ConsumerMember:
-    """Return the member with what its JoinGroup says; a static one goes on as its old self."""
+    """Return the member with what its JoinGroup says; a static one keeps its partitions."""
     known = group.roster.get(member_id)
     if known is None and command.instance_id is not None:
         known = group.roster.holder_of(command.instance_id)

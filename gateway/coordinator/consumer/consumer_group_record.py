@@ -25,9 +25,12 @@ from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
     MemberState,
-    Partitions,
 )
-from kledger.gateway.coordinator.consumer_messages import TopicIdPartition, TopicMetadata
+from kledger.gateway.coordinator.consumer_messages import (
+    Partitions,
+    TopicIdPartition,
+    TopicMetadata,
+)
 from kledger.gateway.coordinator.row_bytes import (
     COUNT,
     RowReader,

@@ -1,35 +1,36 @@
-"""Consumer member state: one member of a consumer group, and its way to its target assignment.
+"""Consumer member state: one member of a consumer group, and the roster of all of them.
 
-Rule: pure; a member is a value. What it has to give up goes before what it gets, and it gets
-nothing that anybody still has: so no partition is ever owned twice.
-Must not know: other members beyond who has which partition, assignors, time.
+Rule: pure; a member is a value. A member revokes before it receives, and receives only free
+partitions: a partition has at most one holder, a static id at most one member. The roster asserts
+both at every change.
+Must not know: epochs of the group, assignors, time.
 
 Source: KIP-848, "Reconciliation Process".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
     HeartbeatCommand,
+    Partitions,
     TopicIdPartition,
 )
 from kledger.gateway.coordinator.group_messages import Protocols
 
-Partitions = frozenset[TopicIdPartition]
 NO_PARTITIONS: Partitions = frozenset()
 
 
 class MemberState(IntEnum):
-    """How far a member has come; the values are stored.
+    """How far a member is on the way to its target; the values are stored.
 
-    STABLE: has all it should have in its epoch. A newer target assignment leads on.
-    REVOKING: was told to give partitions up, and stays in its epoch until it has. Its silence about
-        them for longer than its rebalance timeout ends its membership.
-    AWAITING: is in the epoch of the target assignment, but others have not let go of all of it.
-        Each heartbeat brings what has become free; the last of it leads to STABLE.
+    STABLE: owns its whole target in its epoch. A newer target assignment leads on.
+    REVOKING: was asked to revoke partitions, and stays in its epoch until it has. If it does not
+        confirm that within its rebalance timeout, its membership ends.
+    AWAITING: is in the epoch of the target assignment, but other members still hold some of its
+        partitions. Each heartbeat assigns what has become free; the last of it leads to STABLE.
     """
 
     STABLE = 0
@@ -39,7 +40,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMemberMetadata:
-    """What a member is besides that speaks the classic protocol in a group of the consumer one."""
+    """What a member of the classic protocol has in addition, in a group of the consumer one."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -50,12 +51,12 @@ class ConsumerMember:
     """One member.
 
     Attributes:
-        epoch: what it must say in its heartbeats; -2 for a static member that is away.
-        previous_epoch: what it says if it has not heard of `epoch` yet.
+        epoch: the epoch that its heartbeats must carry; -2 while a static member is away.
+        previous_epoch: the epoch that they carry if the last answer was lost.
         topic_regex: empty if there is none.
-        assigned: what it may own.
-        revoking: what it was told to give up and may still own.
-        target: what it will own once everybody has followed.
+        assigned: the partitions that it may own.
+        revoking: the partitions that it was asked to revoke and may still own.
+        target: the partitions that it will own once every member has reached its target.
         classic: None for a member that speaks the consumer protocol.
     """
 
@@ -78,11 +79,11 @@ class ConsumerMember:
 
     @property
     def held(self) -> Partitions:
-        """Return everything that nobody else may get now."""
+        """The partitions that no other member may get now."""
         return self.assigned | self.revoking
 
     def has_same_subscription(self, other: "ConsumerMember") -> bool:
-        """Whether both want the same topics; a wish for an assignor waits for the next change."""
+        """Whether both subscribe to the same topics; another assignor alone changes nothing."""
         return self.topic_names == other.topic_names and self.topic_regex == other.topic_regex
 
 
@@ -117,10 +118,11 @@ def reconciled(
     """Return the member one step nearer to its target.
 
     Args:
-        member: as it stands.
+        member: before the step.
         target_epoch: the epoch of the target assignment.
-        owned: what the member says it has; None if it says nothing, which frees nothing.
-        is_free: whether nobody has a partition.
+        owned: the partitions that the client reports to own; None if it reports none, which frees
+            none.
+        is_free: whether no member holds a partition.
     """
     if member.state is MemberState.STABLE and member.epoch == target_epoch:
         return member
@@ -143,8 +145,8 @@ def reconciled(
     )
 
 
-def _still_owns(given_up: Partitions, owned: Partitions | None) -> bool:
-    return owned is None or not given_up.isdisjoint(owned)
+def _still_owns(surplus: Partitions, owned: Partitions | None) -> bool:
+    return owned is None or not surplus.isdisjoint(owned)
 
 
 def _moved(
@@ -163,3 +165,68 @@ def _moved(
         assigned=assigned,
         revoking=revoking,
     )
+
+
+class ConsumerRoster:
+    """The members of one group by id, and the holder of each partition."""
+
+    __slots__ = ("_holders", "_members", "_static_ids")
+
+    def __init__(self, members: Iterable[ConsumerMember] = ()) -> None:
+        self._members: dict[str, ConsumerMember] = {}
+        self._static_ids: dict[str, str] = {}
+        self._holders: dict[TopicIdPartition, str] = {}
+        for member in members:
+            self.put(member)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[ConsumerMember]:
+        return iter(self._members.values())
+
+    def __contains__(self, member_id: str) -> bool:
+        return member_id in self._members
+
+    def get(self, member_id: str) -> ConsumerMember | None:
+        """Return a member, or None."""
+        return self._members.get(member_id)
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member that exists."""
+        return self._members[member_id]
+
+    def holder_of(self, instance_id: str) -> ConsumerMember | None:
+        """Return the static member of that instance id, or None."""
+        member_id = self._static_ids.get(instance_id)
+        return None if member_id is None else self._members[member_id]
+
+    def is_free(self, partition: TopicIdPartition) -> bool:
+        """Whether no member is assigned the partition or still revoking it."""
+        return partition not in self._holders
+
+    def put(self, member: ConsumerMember) -> bool:
+        """Add a member, or replace its value; return whether that changes anything."""
+        before = self._members.get(member.member_id)
+        if before == member:
+            return False
+        if before is not None:
+            self._release(before)
+        if member.instance_id is not None:
+            holder = self._static_ids.setdefault(member.instance_id, member.member_id)
+            assert holder == member.member_id, f"{member.instance_id} is {holder}"
+        for partition in member.held:
+            taken = self._holders.setdefault(partition, member.member_id)
+            assert taken == member.member_id, f"{partition} belongs to {taken}"
+        self._members[member.member_id] = member
+        return True
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member and free its partitions."""
+        self._release(self._members.pop(member_id))
+
+    def _release(self, member: ConsumerMember) -> None:
+        if member.instance_id is not None:
+            del self._static_ids[member.instance_id]
+        for partition in member.held:
+            del self._holders[partition]

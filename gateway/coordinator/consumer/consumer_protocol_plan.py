@@ -1,7 +1,8 @@
-"""Consumer protocol plan: what members of the classic protocol say and hear in bytes of their own.
+"""Consumer protocol plan: subscriptions and assignments in the bytes of classic members.
 
-Rule: pure; reads subscriptions and writes assignments for members that live in a group of the
-consumer protocol, and nowhere else: in classic groups these bytes are their members' business.
+Rule: pure and distrustful; bytes that are something else give None. Groups of the consumer protocol
+read and write them for their classic members. Groups of the classic protocol pass them on unread;
+only the expiry and deletion of their offsets ask which topics are in use.
 Must not know: groups, epochs.
 
 ConsumerProtocolSubscription: version (i16), topics, user data (bytes), and from version 1 on the
@@ -14,15 +15,19 @@ null). An array is its length (i32) and its items; a topic's partitions are its 
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from kledger.gateway.coordinator.consumer.consumer_member_state import Partitions
 from kledger.gateway.coordinator.consumer_messages import (
+    Partitions,
     TopicCatalog,
     TopicIdPartition,
     TopicMetadata,
 )
 
-FIRST_VERSION_WITH_OWNED = 1
+CONSUMER_PROTOCOL: Final = "consumer"
+"""The protocol type of consumers in JoinGroup."""
+
+FIRST_VERSION_WITH_OWNED: Final = 1
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -30,7 +35,7 @@ _I32 = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class ConsumerProtocolSubscription:
-    """What a member of the classic protocol wants, and what it still has, by name of the topic."""
+    """The topics that a member subscribes to, and the partitions that it owns, by topic name."""
 
     version: int
     topics: tuple[str, ...]
@@ -41,19 +46,41 @@ def read_subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
     """Return the subscription in a member's metadata, None if it is something else."""
     reader = _Reader(metadata)
     try:
-        version = reader.number(_I16)
-        topics = tuple(reader.name() for _ in range(reader.count()))
+        version, topics = reader.version_and_topics()
         reader.skip_bytes()
         owned: tuple[tuple[str, int], ...] = ()
         if version >= FIRST_VERSION_WITH_OWNED and not reader.is_at_end:
             owned = reader.partitions()
     except (struct.error, ValueError):
         return None
-    return ConsumerProtocolSubscription(version, topics, owned) if version >= 0 else None
+    return ConsumerProtocolSubscription(version, topics, owned)
+
+
+def read_topics(metadata: bytes) -> tuple[str, ...] | None:
+    """Return the topics of a subscription, None if it is something else.
+
+    What follows the topics is not read: some clients claim a version without its fields.
+    """
+    try:
+        _, topics = _Reader(metadata).version_and_topics()
+    except (struct.error, ValueError):
+        return None
+    return topics
+
+
+def subscribed_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics of all subscriptions together, or None if one cannot be read."""
+    topics: set[str] = set()
+    for subscription in subscriptions:
+        found = read_topics(subscription)
+        if found is None:
+            return None
+        topics.update(found)
+    return frozenset(topics)
 
 
 def read_assignment(content: bytes) -> tuple[tuple[str, int], ...] | None:
-    """Return the partitions in an assignment, None if it is something else; nothing is empty."""
+    """Return the partitions in an assignment, None if it is something else; no bytes mean none."""
     if not content:
         return ()
     reader = _Reader(content)
@@ -65,11 +92,17 @@ def read_assignment(content: bytes) -> tuple[tuple[str, int], ...] | None:
 
 
 def write_assignment(
-    partitions: Partitions, version: int, interests: Mapping[str, TopicMetadata]
+    partitions: Partitions, version: int, topics: Mapping[str, TopicMetadata]
 ) -> bytes:
-    """Return an assignment of that version; what the member does not want is left out."""
+    """Return an assignment in bytes.
+
+    Args:
+        partitions: of the member.
+        version: of the format, as the member's subscription has it.
+        topics: by name, the topics that the member subscribes to; others are left out.
+    """
     by_name: dict[str, list[int]] = {}
-    names = {topic_metadata.topic_id: name for name, topic_metadata in interests.items()}
+    names = {topic_metadata.topic_id: name for name, topic_metadata in topics.items()}
     for topic_id, partition in sorted(partitions):
         if topic_id in names:
             by_name.setdefault(names[topic_id], []).append(partition)
@@ -93,7 +126,7 @@ def with_topic_ids(partitions: Iterable[tuple[str, int]], catalog: TopicCatalog)
 
 
 class _Reader:
-    """Bytes of a client, read from front to back; what does not fit is an error of `struct`."""
+    """Reads the bytes of a client; `struct.error` or `ValueError` if they are something else."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -107,6 +140,13 @@ class _Reader:
         (value,) = layout.unpack_from(self._content, self._position)
         self._position += layout.size
         return int(value)
+
+    def version_and_topics(self) -> tuple[int, tuple[str, ...]]:
+        """Read the fields with which subscriptions of all versions begin."""
+        version = self.number(_I16)
+        if version < 0:
+            raise ValueError(f"version {version}")
+        return version, tuple(self.name() for _ in range(self.count()))
 
     def count(self) -> int:
         """Read a length that must fit into what is left."""

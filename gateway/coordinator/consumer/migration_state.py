@@ -1,8 +1,8 @@
-"""Consumer migration state: a group goes from one protocol to the other while members are in.
+"""Migration state: a group with members changes from one protocol to the other.
 
-Rule: pure; nobody loses what it owns by the change itself. Up: from a stable classic group, whose
-members go on with their generation as their epoch. Down: when the last member of the consumer
-protocol is gone; the others join anew.
+Rule: pure; no member loses partitions by the change itself. Upgrade: from a stable classic group,
+whose members keep their generation as their epoch. Downgrade: when the last member of the consumer
+protocol has left; the others rejoin.
 Must not know: rows, how groups are found.
 
 Source: KIP-848, "Online Migration".
@@ -14,20 +14,22 @@ from kledger.gateway.coordinator.classic.classic_group_record import (
 )
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.classic.classic_member_state import ClassicMember
-from kledger.gateway.coordinator.classic.subscription_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.consumer.consumer_group_record import ConsumerGroupRecord
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    SubscribedTopics,
+)
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ClassicMemberMetadata,
     ConsumerMember,
 )
 from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
+    CONSUMER_PROTOCOL,
     read_assignment,
     read_subscription,
     with_topic_ids,
     write_assignment,
 )
-from kledger.gateway.coordinator.consumer.subscribed_topics_plan import SubscribedTopics
 from kledger.gateway.coordinator.consumer_messages import TopicCatalog
 from kledger.gateway.coordinator.effects import Effect, Transition
 
@@ -37,7 +39,7 @@ def upgraded(
 ) -> tuple[ConsumerGroup, list[Effect]] | None:
     """Return a stable classic group as one of the consumer protocol; None if it cannot be one.
 
-    Its row is still the classic one, until a member of the new protocol is in.
+    Its row stays the classic one until a member of the new protocol has joined.
     """
     if classic.protocol_type != CONSUMER_PROTOCOL:
         return None
@@ -61,10 +63,10 @@ def downgraded(
 ) -> tuple[ClassicGroup, list[Effect]]:
     """Return a group without members of the consumer protocol as a classic one that rebalances.
 
-    Its generation is the epoch that members were last assigned in: whoever is there is told of the
-    rebalance, and may commit before it joins again.
+    Its generation is the epoch of the last assignment: members learn of the rebalance from their
+    next heartbeat, and may commit before they rejoin.
     """
-    interests = SubscribedTopics(catalog)
+    subscriptions = SubscribedTopics(catalog)
     members = tuple(
         ClassicMemberRecord(
             member_id=member.member_id,
@@ -74,7 +76,7 @@ def downgraded(
             session_timeout_ms=member.classic.session_timeout_ms,
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             protocols=member.classic.protocols,
-            assignment=write_assignment(member.assigned, 0, interests.of(member)),
+            assignment=write_assignment(member.assigned, 0, subscriptions.of(member)),
         )
         for member in group.roster
         if member.classic is not None
@@ -101,7 +103,7 @@ def _upgraded(
     if subscription is None or assignment is None:
         return None
     owned = with_topic_ids(assignment, catalog)
-    # The protocol in force comes first, because its metadata are what is read.
+    # The group reads the metadata of the first protocol: that is the one in force.
     protocols = sorted(member.protocols, key=lambda one: one[0] != classic.protocol_name)
     return ConsumerMember(
         member_id=member.member_id,

@@ -10,14 +10,15 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup, ClassicGroupState
-from kledger.gateway.coordinator.classic.subscription_plan import CONSUMER_PROTOCOL
-from kledger.gateway.coordinator.consumer import heartbeat_state
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    ConsumerGroupDescription,
+)
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.consumer.heartbeat_plan import heartbeat_error
 from kledger.gateway.coordinator.consumer.migration_state import downgraded, upgraded
 from kledger.gateway.coordinator.consumer_messages import (
     JOIN_EPOCH,
-    ConsumerGroupDescription,
     HeartbeatCommand,
     HeartbeatResult,
     TopicCatalog,
@@ -82,7 +83,7 @@ class ConsumerGroups:
         command = replace(command, waiter=waiter)
 
         def request(now_ms: int) -> list[Effect]:
-            effects = heartbeat_state.heartbeat(group, command, self._catalog, now_ms)
+            effects = group.heartbeat(command, self._catalog, now_ms)
             if command.member_id in group.roster and self._table.get(group.group_id) is not hosted:
                 self._table.put(hosted, self._runtime)
                 self._runtime.perform(hosted, first_effects)

@@ -9,11 +9,11 @@ Source: KIP-211.
 """
 
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup, ClassicGroupState
-from kledger.gateway.coordinator.classic.subscription_plan import (
+from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
     CONSUMER_PROTOCOL,
     subscribed_topics,
 )
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.offsets import ExpiryRule
 from kledger.topics.topic_names import resolve_name
 

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from kledger.gateway.coordinator.classic import classic_group_record
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroupState
-from kledger.gateway.coordinator.classic.subscription_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from kledger.gateway.coordinator.consumer import heartbeat_state
 from kledger.gateway.coordinator.consumer.consumer_group_record import ConsumerGroupRecord
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.consumer_messages import (
@@ -137,7 +136,7 @@ class ConsumerWorld:
         """Send a heartbeat; return its waiter."""
         self._waiters += 1
         asked = replace(asked, waiter=self._waiters)
-        effects = heartbeat_state.heartbeat(self.group, asked, self.catalog, self.now_ms)
+        effects = self.group.heartbeat(asked, self.catalog, self.now_ms)
         self.perform(effects)
         return self._waiters
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
-from kledger.gateway.coordinator.consumer import classic_in_consumer_state, heartbeat_state
+from kledger.gateway.coordinator.consumer import classic_in_consumer_state
+from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
 from kledger.gateway.coordinator.groups import consumer_groups
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime
@@ -124,7 +125,7 @@ async def test_consumer_group_that_fails_in_a_heartbeat_is_as_it_was_stored(
         consumers = bench.groups.consumers
         joined = await consumers.heartbeat(consumer_join("a", "t"))
         before = consumers.describe("g")
-        fail_half_way(monkeypatch, heartbeat_state, "heartbeat")
+        fail_half_way(monkeypatch, ConsumerGroup, "heartbeat")
         name = "a" if epoch else "b"
         asked = command(name, epoch) if epoch else consumer_join(name, "t")
         assert UNAVAILABLE == (await consumers.heartbeat(asked)).error

@@ -11,7 +11,7 @@ from kledger.gateway.wire.messages.k47_offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from tests.gateway.coordinator.classic.test_subscription_plan import subscription
+from tests.gateway.coordinator.consumer.test_consumer_protocol_plan_topics import subscription
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 
 

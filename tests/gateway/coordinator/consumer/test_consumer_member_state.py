@@ -7,10 +7,10 @@ import pytest
 from kledger.gateway.coordinator.consumer.consumer_member_state import (
     ConsumerMember,
     MemberState,
-    Partitions,
     reconciled,
     updated,
 )
+from kledger.gateway.coordinator.consumer_messages import Partitions
 from tests.gateway.coordinator.consumer_words import NOTHING, CatalogOfTest, command
 
 CATALOG = CatalogOfTest(t=6)

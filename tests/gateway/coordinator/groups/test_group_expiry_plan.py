@@ -2,7 +2,7 @@
 
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
 from kledger.offsets import ExpiryRule
-from tests.gateway.coordinator.classic.test_subscription_plan import subscription
+from tests.gateway.coordinator.consumer.test_consumer_protocol_plan_topics import subscription
 from tests.gateway.coordinator.consumer_words import ConsumerWorld
 from tests.gateway.coordinator.group_words import GroupWorld
 

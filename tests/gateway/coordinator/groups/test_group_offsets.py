@@ -11,7 +11,7 @@ from kledger.gateway.coordinator.group_messages import LeavingMember, Requesting
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger.testing import FaultyEngine
 from kledger.offsets import TopicPartition
-from tests.gateway.coordinator.classic.test_subscription_plan import subscription
+from tests.gateway.coordinator.consumer.test_consumer_protocol_plan_topics import subscription
 from tests.gateway.coordinator.group_words import SESSION_MS
 from tests.gateway.coordinator.shell_words import (
     TOPIC_ID,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kledger.gateway.coordinator.consumer.subscribed_topics_plan import SubscribedTopics
+from kledger.gateway.coordinator.consumer.consumer_group_state import SubscribedTopics
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER
 from tests.gateway.coordinator.consumer_words import CatalogOfTest
 

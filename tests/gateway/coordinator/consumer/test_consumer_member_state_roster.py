@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kledger.gateway.coordinator.consumer.consumer_roster import ConsumerRoster
+from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerRoster
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER, parts
 
 

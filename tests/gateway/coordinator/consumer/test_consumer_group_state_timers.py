@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from kledger.gateway.coordinator.consumer.consumer_group_state import MemberTimers
 from kledger.gateway.coordinator.consumer.consumer_member_state import MemberState
-from kledger.gateway.coordinator.consumer.member_timers import MemberTimers
 from kledger.gateway.coordinator.effects import Cancel, Effect, Schedule, TimerKey, Transition
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER
 

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kledger.gateway.coordinator.classic.subscription_plan import parse_topics, subscribed_topics
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import (
+    read_topics,
+    subscribed_topics,
+)
 
 
 def subscription(*topics: str, version: int = 0, rest: bytes = b"") -> bytes:
@@ -19,12 +22,12 @@ def subscription(*topics: str, version: int = 0, rest: bytes = b"") -> bytes:
 
 @given(st.lists(st.text(max_size=10), max_size=5), st.integers(0, 9), st.binary(max_size=9))
 def test_topics_are_found_whatever_follows(topics: list[str], version: int, rest: bytes) -> None:
-    assert parse_topics(subscription(*topics, version=version, rest=rest)) == topics
+    assert read_topics(subscription(*topics, version=version, rest=rest)) == tuple(topics)
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_break_the_reader(garbage: bytes) -> None:
-    topics = parse_topics(garbage)
+    topics = read_topics(garbage)
     assert topics is None or all(isinstance(topic, str) for topic in topics)
 
 
@@ -43,7 +46,7 @@ def test_no_bytes_break_the_reader(garbage: bytes) -> None:
     ],
 )
 def test_what_is_no_subscription_is_none(broken: bytes) -> None:
-    assert parse_topics(broken) is None
+    assert read_topics(broken) is None
 
 
 def test_one_unreadable_member_makes_the_whole_unknown() -> None:
