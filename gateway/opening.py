@@ -7,6 +7,7 @@ Must not know: listeners, settings beyond the gateway's, processes.
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.broker_settings import BrokerSettings
 from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
+from kledger.gateway.configs.config_resources import ConfigResources
 from kledger.gateway.configs.group_settings import GroupSettings
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.groups.group_coordinator import GroupCoordinator
@@ -74,16 +75,18 @@ def open_services(
         entropy=entropy,
         compute_pool=store.compute_pool,
     )
+    broker_settings = BrokerSettings(store, registry, config)
     return Services(
         registry=registry,
         groups=groups,
         producer_ids=producer_ids,
         transactions=transactions,
         quotas=ClientQuotas(store, clock, config),
-        broker_settings=BrokerSettings(store, registry, config),
+        broker_settings=broker_settings,
         client_metrics=client_metrics,
         telemetry=telemetry,
         group_settings=group_settings,
+        configs=ConfigResources(registry, broker_settings, group_settings, client_metrics),
         config=config,
         clock=clock,
         timers=timers,

@@ -1,22 +1,20 @@
 """RequestContext: what a handler knows besides the request itself.
 
-Rule: a handler gets one per request and keeps none.
+Rule: a handler gets one for each request and keeps none.
 Must not know: sockets, frames, response order.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kledger.gateway.services import Services
-
+from kledger.gateway.services import Services
+from kledger.gateway.telemetry.telemetry_state import TelemetryClient
 
 UNKNOWN_SOFTWARE = "unknown"
 
 
 @dataclass(slots=True)
 class Peer:
-    """Who is at the other end of a connection; what its software is called, it says itself."""
+    """The client at the other end of a connection; ApiVersions names its software."""
 
     host: str
     port: int = 0
@@ -26,13 +24,24 @@ class Peer:
 
 @dataclass(slots=True)
 class RequestContext:
-    """One request's surroundings."""
+    """The server, the client and the connection of one request."""
 
-    services: "Services"
+    services: Services
     version: int
     """The API version of the request and of its response."""
     client_id: str | None
     connection_id: int
     peer: Peer
     wait_ms: int = 0
-    """For how long the client is to wait behind the answer; set by the handler."""
+    """How long the client must wait behind the response; set by the handler."""
+
+    @property
+    def telemetry_client(self) -> TelemetryClient:
+        """The client, as `ClientTelemetry` keeps it."""
+        return TelemetryClient(
+            client_id=self.client_id,
+            software_name=self.peer.software_name,
+            software_version=self.peer.software_version,
+            address=self.peer.host,
+            port=self.peer.port,
+        )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kledger.gateway.config import GatewayConfig
     from kledger.gateway.configs.broker_settings import BrokerSettings
     from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
+    from kledger.gateway.configs.config_resources import ConfigResources
     from kledger.gateway.configs.group_settings import GroupSettings
     from kledger.gateway.coordinator.groups.group_coordinator import GroupCoordinator
     from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
@@ -45,6 +46,7 @@ class Services:
     client_metrics: "ClientMetricsSubscriptions"
     telemetry: "ClientTelemetry"
     group_settings: "GroupSettings"
+    configs: "ConfigResources"
     config: "GatewayConfig"
     clock: "Clock"
     timers: "Timers"

@@ -1,7 +1,7 @@
-"""Configuration targets: the things that have settings, behind one face.
+"""ConfigResources: the topics, brokers, groups and subscriptions whose settings requests name.
 
-Rule: a target is shown whole, and changes as a whole or not at all. What is not in
-`find_config_resource` has no configuration here.
+Rule: a resource is described whole, and altered as a whole or not at all. What
+`ConfigResources.find` does not know has no configuration here.
 Must not know: the messages of the APIs that use it.
 """
 
@@ -22,11 +22,9 @@ from kledger.gateway.configs.dynamic_settings import DynamicSettings
 from kledger.gateway.configs.group_keys import GROUP_KEYS
 from kledger.gateway.configs.group_settings import GroupSettings
 from kledger.gateway.configs.resource_requests import RequestedResource, ResourceType
-from kledger.gateway.request_context import RequestContext
-from kledger.gateway.services import Services
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k32_describe_configs import DescribeConfigsResourceResult
-from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic
+from kledger.topics import CONFIG_KEYS, ConfigType, InvalidConfig, Topic, TopicRegistry
 from kledger.topics.config.config_keys import ConfigKey
 
 CONFIGURABLE: Final = (
@@ -70,54 +68,68 @@ class ConfigResource(Protocol):
 S = TypeVar("S", bound=DynamicSettings)
 
 
-def find_config_resource(context: RequestContext, resource: RequestedResource) -> ConfigResource:
-    """Return what a resource stands for.
+class ConfigResources:
+    """All resources of one server that have settings."""
 
-    Raises:
-        ApiError: it has no configuration here.
-        TopicsError: there is no such topic.
-    """
-    services, name = context.services, resource.resource_name
-    match resource.resource_type:
-        case ResourceType.TOPIC:
-            return TopicConfigResource(services, find_topic(services.registry, name))
-        case ResourceType.BROKER:
-            return BrokerConfigResource(services.broker_settings, name)
-        case ResourceType.CLIENT_METRICS:
-            return ClientMetricsConfigResource(services.client_metrics, name)
-        case ResourceType.GROUP:
-            return GroupConfigResource(services.group_settings, name)
-    raise ApiError(
-        ErrorCode.INVALID_REQUEST,
-        f"Unknown resource type {resource.resource_type}, expected "
-        f"{', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}",
-    )
+    def __init__(
+        self,
+        registry: TopicRegistry,
+        broker_settings: BrokerSettings,
+        group_settings: GroupSettings,
+        client_metrics: ClientMetricsSubscriptions,
+    ) -> None:
+        self._registry = registry
+        self._broker_settings = broker_settings
+        self._group_settings = group_settings
+        self._client_metrics = client_metrics
 
+    def find(self, resource: RequestedResource) -> ConfigResource:
+        """Return the resource that a request names by type and name.
 
-def find_alterable_resource(context: RequestContext, resource: RequestedResource) -> ConfigResource:
-    """Return what a resource stands for, whose settings are to be changed.
+        Raises:
+            ApiError: it has no configuration here.
+            TopicsError: there is no such topic.
+        """
+        name = resource.resource_name
+        match resource.resource_type:
+            case ResourceType.TOPIC:
+                topic = find_topic(self._registry, name)
+                return TopicConfigResource(self._registry, self._broker_settings, topic)
+            case ResourceType.BROKER:
+                return BrokerConfigResource(self._broker_settings, name)
+            case ResourceType.CLIENT_METRICS:
+                return ClientMetricsConfigResource(self._client_metrics, name)
+            case ResourceType.GROUP:
+                return GroupConfigResource(self._group_settings, name)
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unknown resource type {resource.resource_type}, expected "
+            f"{', '.join(f'{one.value} ({one.name})' for one in CONFIGURABLE)}",
+        )
 
-    Raises:
-        ApiError: it has no configuration here that can be changed.
-        TopicsError: there is no such topic.
-    """
-    if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
-        raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-    return find_config_resource(context, resource)
+    def find_alterable(self, resource: RequestedResource) -> ConfigResource:
+        """Return the resource whose settings a request alters.
 
+        Raises:
+            ApiError: it has no configuration here that can be altered.
+            TopicsError: there is no such topic.
+        """
+        if resource.resource_type == ResourceType.TOPIC and resource.resource_name == "":
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        return self.find(resource)
 
-def configured_names(services: Services) -> dict[ResourceType, list[str]]:
-    """Return the names of all things that have a configuration, by type.
+    def names(self) -> dict[ResourceType, list[str]]:
+        """Return the names of all resources that have a configuration, by type.
 
-    Of groups and subscriptions those that have settings of their own; the others have defaults,
-    whether they exist or not.
-    """
-    return {
-        ResourceType.TOPIC: [topic.name for topic in services.registry.all()],
-        ResourceType.BROKER: [services.broker_settings.node],
-        ResourceType.CLIENT_METRICS: list(services.client_metrics.subscriptions()),
-        ResourceType.GROUP: list(services.group_settings.all),
-    }
+        Of groups and subscriptions, only those with settings of their own; all others have the
+        defaults, whether they exist or not.
+        """
+        return {
+            ResourceType.TOPIC: [topic.name for topic in self._registry.all()],
+            ResourceType.BROKER: [self._broker_settings.node],
+            ResourceType.CLIENT_METRICS: list(self._client_metrics.subscriptions()),
+            ResourceType.GROUP: list(self._group_settings.all),
+        }
 
 
 def current_list(config_resource: ConfigResource, name: str, operation: str) -> list[str]:
@@ -150,14 +162,16 @@ class TopicConfigResource:
     keys: Collection[str] = CONFIG_KEYS
     list_settings = _lists(CONFIG_KEYS)
 
-    def __init__(self, services: Services, topic: Topic) -> None:
-        self._services = services
+    def __init__(
+        self, registry: TopicRegistry, broker_settings: BrokerSettings, topic: Topic
+    ) -> None:
+        self._registry = registry
+        self._broker_settings = broker_settings
         self._topic = topic
 
     def entries(self) -> Entries:
         """Return all settings, as they are shown."""
-        defaults = self._services.registry.defaults
-        return topic_entries(self._topic.configs, defaults, self._services.broker_settings)
+        return topic_entries(self._topic.configs, self._registry.defaults, self._broker_settings)
 
     def value(self, name: str) -> str:
         """Return the text in force of a setting."""
@@ -167,11 +181,10 @@ class TopicConfigResource:
         self, changes: Mapping[str, str | None], *, replace: bool, validate_only: bool
     ) -> None:
         """Change settings, or only check the changes; None takes a setting back."""
-        registry = self._services.registry
         if validate_only:
-            registry.check_changes(self._topic, changes, replace=replace)
+            self._registry.check_changes(self._topic, changes, replace=replace)
         else:
-            await registry.alter_configs(self._topic.name, changes, replace=replace)
+            await self._registry.alter_configs(self._topic.name, changes, replace=replace)
 
 
 class _StoredConfigResource(Generic[S]):

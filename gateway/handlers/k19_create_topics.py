@@ -49,7 +49,11 @@ CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics one by one, or only check them."""
     results = []
-    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
+    quota = MutationQuota(
+        context.services.quotas,
+        context.client_id,
+        is_strict=context.version >= STRICT_QUOTA_SINCE,
+    )
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         try:
             check_not_repeated(count, "Duplicate topic name")
@@ -61,6 +65,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             results.append(
                 CreatableTopicResult(name=asked.name, error_code=code, error_message=message)
             )
+    context.wait_ms = quota.wait_ms
     return CreateTopicsResponse(topics=results)
 
 

@@ -46,11 +46,16 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
         topic = _find(context, state)
         key: Hashable = (state.name, state.topic_id) if topic is None else topic.id
         same.setdefault(key, []).append(state)
-    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
+    quota = MutationQuota(
+        context.services.quotas,
+        context.client_id,
+        is_strict=context.version >= STRICT_QUOTA_SINCE,
+    )
     found = [
         (states[0], _check(context, states[0], quota) if len(states) == 1 else _repeated(states))
         for states in same.values()
     ]
+    context.wait_ms = quota.wait_ms
     outcome = await _delete(context, [each for _, each in found if isinstance(each, Topic)])
     return DeleteTopicsResponse(
         responses=[

@@ -15,7 +15,6 @@ Version notes:
 """
 
 from kledger.gateway.api_errors import ApiError, code_and_message_of
-from kledger.gateway.configs.config_resources import find_config_resource
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k32_describe_configs import (
     DescribeConfigsRequest,
@@ -45,7 +44,7 @@ def _describe(
         resource_name=resource.resource_name,
     )
     try:
-        entries = find_config_resource(context, resource).entries()
+        entries = context.services.configs.find(resource).entries()
     except (ApiError, TopicsError) as error:
         result.error_code, result.error_message = code_and_message_of(error)
         return result

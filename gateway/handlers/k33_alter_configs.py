@@ -8,7 +8,6 @@ Behaviour:
   `gateway.configs.broker_settings` allows; anything else is INVALID_REQUEST.
 """
 
-from kledger.gateway.configs.config_resources import find_alterable_resource
 from kledger.gateway.configs.resource_requests import (
     alter_each,
     check_names_not_repeated,
@@ -31,7 +30,7 @@ async def handle(context: RequestContext, request: AlterConfigsRequest) -> Alter
     """Replace the configuration of each resource."""
 
     async def alter(resource: AlterConfigsResource) -> None:
-        config_resource = find_alterable_resource(context, resource)
+        config_resource = context.services.configs.find_alterable(resource)
         check_names_not_repeated(resource.configs)
         configs = {setting.name: value_of(setting) for setting in resource.configs}
         await config_resource.alter(configs, replace=True, validate_only=request.validate_only)

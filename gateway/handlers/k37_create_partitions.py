@@ -37,7 +37,11 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Raise the partition counts, or only check them."""
     results = []
-    quota = MutationQuota(context, strict_since=STRICT_QUOTA_SINCE)
+    quota = MutationQuota(
+        context.services.quotas,
+        context.client_id,
+        is_strict=context.version >= STRICT_QUOTA_SINCE,
+    )
     for asked, count in first_of_each(request.topics, lambda topic: topic.name):
         result = CreatePartitionsTopicResult(name=asked.name)
         try:
@@ -46,6 +50,7 @@ async def handle(
         except (ApiError, TopicsError) as error:
             result.error_code, result.error_message = code_and_message_of(error)
         results.append(result)
+    context.wait_ms = quota.wait_ms
     return CreatePartitionsResponse(results=results)
 
 

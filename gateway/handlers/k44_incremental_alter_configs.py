@@ -16,11 +16,7 @@ from collections.abc import Awaitable, Callable
 from enum import IntEnum
 
 from kledger.gateway.api_errors import ApiError
-from kledger.gateway.configs.config_resources import (
-    ConfigResource,
-    current_list,
-    find_alterable_resource,
-)
+from kledger.gateway.configs.config_resources import ConfigResource, current_list
 from kledger.gateway.configs.resource_requests import (
     alter_each,
     check_names_not_repeated,
@@ -66,7 +62,7 @@ def bind(_services: Services) -> Handle:
         """Change single settings of each resource."""
 
         async def alter(resource: AlterConfigsResource) -> None:
-            config_resource = find_alterable_resource(context, resource)
+            config_resource = context.services.configs.find_alterable(resource)
             changes = _changes(config_resource, resource)
             await config_resource.alter(changes, replace=False, validate_only=request.validate_only)
 

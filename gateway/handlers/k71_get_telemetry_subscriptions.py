@@ -26,7 +26,9 @@ def handle(
 ) -> GetTelemetrySubscriptionsResponse:
     """Say what the client is to push."""
     telemetry = context.services.telemetry
-    error, instance = telemetry.subscribe(context, request.client_instance_id)
+    error, instance = telemetry.subscribe(
+        context.telemetry_client, context.connection_id, request.client_instance_id
+    )
     if error is not ErrorCode.NONE:
         return GetTelemetrySubscriptionsResponse(error_code=error)
     requested = instance.requested

@@ -23,7 +23,8 @@ MAX_VERSION = 0
 async def handle(context: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Take the metrics."""
     error = await context.services.telemetry.push(
-        context,
+        context.telemetry_client,
+        context.connection_id,
         request.client_instance_id,
         subscription_id=request.subscription_id,
         is_terminating=request.terminating,

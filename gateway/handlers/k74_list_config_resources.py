@@ -9,7 +9,6 @@ Version notes:
 - v0 lists client metrics alone.
 """
 
-from kledger.gateway.configs.config_resources import configured_names
 from kledger.gateway.configs.resource_requests import ResourceType
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
@@ -36,7 +35,7 @@ def handle(
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
-            for kind, names in configured_names(context.services).items()
+            for kind, names in context.services.configs.names().items()
             if kind in wanted
             for name in names
         ]

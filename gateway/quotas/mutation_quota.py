@@ -7,19 +7,25 @@ Must not know: topics, how the connection waits.
 """
 
 from kledger.gateway.api_errors import ApiError
-from kledger.gateway.request_context import RequestContext
+from kledger.gateway.quotas.client_quotas import ClientQuotas
 from kledger.gateway.wire.error_codes import ErrorCode
 
 
 class MutationQuota:
-    """The quota of the client of one request."""
+    """The quota of the client of one request.
 
-    __slots__ = ("_context", "_is_strict")
+    Attributes:
+        wait_ms: how long the client must wait behind the response.
+    """
 
-    def __init__(self, context: RequestContext, *, strict_since: int) -> None:
-        """Args: strict_since: the API version from which on clients know the error."""
-        self._context = context
-        self._is_strict = context.version >= strict_since
+    __slots__ = ("_client_id", "_is_strict", "_quotas", "wait_ms")
+
+    def __init__(self, quotas: ClientQuotas, client_id: str | None, *, is_strict: bool) -> None:
+        """Args: is_strict: the client knows the error, by the API version of its request."""
+        self._quotas = quotas
+        self._client_id = client_id or ""
+        self._is_strict = is_strict
+        self.wait_ms = 0
 
     def charge(self, partition_count: int) -> None:
         """Count partitions.
@@ -27,15 +33,14 @@ class MutationQuota:
         Raises:
             ApiError: THROTTLING_QUOTA_EXCEEDED, and nothing was counted.
         """
-        context = self._context
-        quotas, client_id = context.services.quotas, context.client_id or ""
+        quotas, client_id = self._quotas, self._client_id
         debt_ms = quotas.charge_mutations(client_id, 0) if self._is_strict else 0
         if debt_ms:
-            context.wait_ms = debt_ms
+            self.wait_ms = debt_ms
             raise ApiError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"controller_mutation_rate: expected no change for another {debt_ms} ms",
             )
         wait_ms = quotas.charge_mutations(client_id, partition_count)
         if not self._is_strict:
-            context.wait_ms = wait_ms
+            self.wait_ms = wait_ms

@@ -16,7 +16,6 @@ from kledger.batches.errors import BatchError, DecompressedTooLarge
 from kledger.batches.pacing import Pause, no_pause
 from kledger.gateway.config import GatewayConfig
 from kledger.gateway.configs.client_metrics import ClientMetricsSubscriptions
-from kledger.gateway.request_context import RequestContext
 from kledger.gateway.telemetry.otlp import InvalidMetrics, check_metrics
 from kledger.gateway.telemetry.pushed_metrics_state import RETENTION_MS, Push, PushedMetrics
 from kledger.gateway.telemetry.telemetry_state import (
@@ -88,22 +87,24 @@ class ClientTelemetry:
         return self._config.telemetry_max_bytes
 
     def subscribe(
-        self, context: RequestContext, instance_id: UUID
+        self, client: TelemetryClient, connection_id: int, instance_id: UUID
     ) -> tuple[ErrorCode, ClientInstance]:
-        """Return what a client is to push, or why it may not ask now.
+        """Return which metrics a client should push, or why it may not ask now.
 
         Args:
-            context: of its request.
-            instance_id: of the client; zero for one that is new, which gets an id.
+            client: as its request names it.
+            connection_id: of the connection of that request.
+            instance_id: of the client; zero for a new one, which gets an id.
         """
         if instance_id == ZERO_UUID:
             instance_id = self._new_id()
-        instance = self._touch_instance(context, instance_id)
+        instance = self._touch_instance(client, connection_id, instance_id)
         return instance.admit_get(self._clock.monotonic_ms()), instance
 
     async def push(
         self,
-        context: RequestContext,
+        client: TelemetryClient,
+        connection_id: int,
         instance_id: UUID,
         *,
         subscription_id: int,
@@ -114,7 +115,7 @@ class ClientTelemetry:
         """Take what a client says of itself, or say why not; see `ClientInstance.admit_push`."""
         if instance_id in RESERVED_IDS:
             return ErrorCode.INVALID_REQUEST
-        instance = self._touch_instance(context, instance_id)
+        instance = self._touch_instance(client, connection_id, instance_id)
         error = instance.admit_push(
             subscription_id=subscription_id,
             is_terminating=is_terminating,
@@ -161,21 +162,16 @@ class ClientTelemetry:
             push=push,
         )
 
-    def _touch_instance(self, context: RequestContext, instance_id: UUID) -> ClientInstance:
+    def _touch_instance(
+        self, client: TelemetryClient, connection_id: int, instance_id: UUID
+    ) -> ClientInstance:
         if not self._is_sweeping:
             self._is_sweeping = True
             self._timers.call_after(SWEEP_MS, self._sweep)
-        peer = context.peer
         return self._state.touch(
             instance_id,
-            TelemetryClient(
-                client_id=context.client_id,
-                software_name=peer.software_name,
-                software_version=peer.software_version,
-                address=peer.host,
-                port=peer.port,
-            ),
-            context.connection_id,
+            client,
+            connection_id,
             subscriptions=self._client_metrics.subscriptions().values(),
             version=self._client_metrics.version,
             now_ms=self._clock.monotonic_ms(),

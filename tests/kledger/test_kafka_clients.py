@@ -1,17 +1,18 @@
 """A gateway's clients in the words of the native façade."""
 
-from kledger.gateway.request_context import Peer, RequestContext
+from kledger.gateway.telemetry.telemetry_state import TelemetryClient
 from kledger.gateway.wire.uuid_text import uuid_text
 from kledger.kafka_clients import GatewayClients
 from kledger.native.broker import MetricsClient, PushedClientMetrics
-from tests.gateway.running import START_MS, RunningGateway, running_gateway
+from tests.gateway.running import START_MS, running_gateway
 from tests.gateway.telemetry_words import ID, metrics_data, numbered
 
 DATA = metrics_data(org_apache_kafka_x=1.5)
 
 
-def context(gateway: RunningGateway) -> RequestContext:
-    return RequestContext(gateway.services, 0, None, 1, Peer("::1", 4000, "lib", "1.0"))
+CLIENT = TelemetryClient(
+    client_id=None, software_name="lib", software_version="1.0", address="::1", port=4000
+)
 
 
 async def test_clients_are_told_with_what_they_pushed() -> None:
@@ -22,8 +23,8 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
         await gateway.services.client_metrics.alter(
             "all", {"metrics": "*"}, replace=True, validate_only=False
         )
-        _, instance = telemetry.subscribe(context(gateway), ID)
-        telemetry.subscribe(context(gateway), numbered(1))
+        _, instance = telemetry.subscribe(CLIENT, 1, ID)
+        telemetry.subscribe(CLIENT, 1, numbered(1))
         expected = MetricsClient(
             instance_id=uuid_text(ID),
             client_id=None,
@@ -35,7 +36,8 @@ async def test_clients_are_told_with_what_they_pushed() -> None:
         assert expected == clients.metrics_clients()[0]
         assert PushedClientMetrics(expected, b"") == clients.client_metrics(uuid_text(ID))
         await telemetry.push(
-            context(gateway),
+            CLIENT,
+            1,
             ID,
             subscription_id=instance.requested.subscription_id,
             is_terminating=False,

@@ -10,14 +10,11 @@ from kledger.gateway.configs.config_resources import (
     ConfigResource,
     GroupConfigResource,
     TopicConfigResource,
-    configured_names,
     current_list,
-    find_alterable_resource,
-    find_config_resource,
 )
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.topics import InvalidConfig, InvalidTopicName, TopicsError, UnknownTopic
-from tests.gateway.configs.test_resource_requests import Named, context_of
+from tests.gateway.configs.test_resource_requests import Named
 from tests.gateway.running import running_gateway
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -27,17 +24,15 @@ LIMIT = "share.delivery.count.limit"
 async def test_resources_have_their_targets() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic("t")
-        context = context_of(gateway)
-        assert isinstance(find_config_resource(context, Named("t", TOPIC)), TopicConfigResource)
-        assert isinstance(find_config_resource(context, Named("1", BROKER)), BrokerConfigResource)
-        assert isinstance(find_config_resource(context, Named("", BROKER)), BrokerConfigResource)
-        assert isinstance(find_config_resource(context, Named("g", GROUP)), GroupConfigResource)
-        assert isinstance(
-            find_config_resource(context, Named("m", METRICS)), ClientMetricsConfigResource
-        )
+        configs = gateway.services.configs
+        assert isinstance(configs.find(Named("t", TOPIC)), TopicConfigResource)
+        assert isinstance(configs.find(Named("1", BROKER)), BrokerConfigResource)
+        assert isinstance(configs.find(Named("", BROKER)), BrokerConfigResource)
+        assert isinstance(configs.find(Named("g", GROUP)), GroupConfigResource)
+        assert isinstance(configs.find(Named("m", METRICS)), ClientMetricsConfigResource)
         for named in (Named("2", BROKER), Named("", GROUP), Named("", METRICS)):
             with pytest.raises(ApiError):
-                find_config_resource(context, named)
+                configs.find(named)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +48,7 @@ async def test_resources_have_their_targets() -> None:
 async def test_what_has_no_settings_cannot_be_altered(kind: int, name: str, message: str) -> None:
     async with running_gateway() as gateway:
         with pytest.raises(ApiError, match=message) as caught:
-            find_alterable_resource(context_of(gateway), Named(name, kind))
+            gateway.services.configs.find_alterable(Named(name, kind))
         assert ErrorCode.INVALID_REQUEST == caught.value.code
 
 
@@ -61,40 +56,41 @@ async def test_what_has_no_settings_cannot_be_altered(kind: int, name: str, mess
 async def test_a_topic_that_is_none_cannot_be_altered(name: str, error: type[TopicsError]) -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic("t")
-        assert isinstance(
-            find_alterable_resource(context_of(gateway), Named("t")), TopicConfigResource
-        )
+        assert isinstance(gateway.services.configs.find_alterable(Named("t")), TopicConfigResource)
         with pytest.raises(error):
-            find_alterable_resource(context_of(gateway), Named(name))
+            gateway.services.configs.find_alterable(Named(name))
 
 
 async def test_what_something_is_set_for_has_a_name() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic("t")
-        names = configured_names(gateway.services)
+        names = gateway.services.configs.names()
         assert {TOPIC: ["t"], BROKER: ["1"], METRICS: [], GROUP: []} == names
         assert set(CONFIGURABLE) == names.keys()
         for name, kind, setting in (("m", METRICS, "metrics"), ("g", GROUP, LIMIT)):
-            target = find_alterable_resource(context_of(gateway), Named(name, kind))
+            target = gateway.services.configs.find_alterable(Named(name, kind))
             await target.alter({setting: "7"}, replace=False, validate_only=False)
-        assert {TOPIC: ["t"], BROKER: ["1"], METRICS: ["m"], GROUP: ["g"]} == configured_names(
-            gateway.services
-        )
+        assert {
+            TOPIC: ["t"],
+            BROKER: ["1"],
+            METRICS: ["m"],
+            GROUP: ["g"],
+        } == gateway.services.configs.names()
 
 
 async def test_lists_are_read_and_other_settings_are_none() -> None:
     async with running_gateway() as gateway:
         await gateway.create_topic("t")
-        context = context_of(gateway)
+        configs = gateway.services.configs
         targets: list[tuple[ConfigResource, str, str]] = [
-            (find_config_resource(context, Named("t", TOPIC)), "cleanup.policy", "retention.ms"),
+            (configs.find(Named("t", TOPIC)), "cleanup.policy", "retention.ms"),
             (
-                find_config_resource(context, Named("1", BROKER)),
+                configs.find(Named("1", BROKER)),
                 "log.cleanup.policy",
                 "max.connections",
             ),
             (
-                find_config_resource(context, Named("", BROKER)),
+                configs.find(Named("", BROKER)),
                 "log.cleanup.policy",
                 "max.connections",
             ),
@@ -114,9 +110,7 @@ async def test_lists_of_subscriptions_can_only_be_set() -> None:
             with pytest.raises(
                 InvalidConfig, match=r"^Can't APPEND to key .* because its type is not LIST"
             ):
-                current_list(
-                    find_config_resource(context_of(gateway), Named("m", METRICS)), name, "APPEND"
-                )
+                current_list(gateway.services.configs.find(Named("m", METRICS)), name, "APPEND")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +123,7 @@ async def test_a_topic_is_replaced_or_added_to_and_only_checked_when_asked(
     async with running_gateway() as gateway:
         before = {"retention.ms": "1", "retention.bytes": "2"}
         topic = await gateway.create_topic("t", configs=before)
-        target = find_alterable_resource(context_of(gateway), Named("t"))
+        target = gateway.services.configs.find_alterable(Named("t"))
         changes = {"retention.ms": None, "flush.ms": "4"}
         for validate_only, after in ((True, before), (False, expected)):
             await target.alter(changes, replace=replace, validate_only=validate_only)
@@ -139,14 +133,14 @@ async def test_a_topic_is_replaced_or_added_to_and_only_checked_when_asked(
 async def test_changes_are_made_where_they_belong() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic("t")
-        context = context_of(gateway)
+        configs = gateway.services.configs
         for named, name in (
             (Named("t"), "flush.ms"),
             (Named("1", BROKER), "log.retention.ms"),
             (Named("g", GROUP), LIMIT),
             (Named("m", METRICS), "metrics"),
         ):
-            target = find_config_resource(context, named)
+            target = configs.find(named)
             await target.alter({name: "7"}, replace=False, validate_only=False)
             assert "7" == target.value(name)
             assert ["7"] == [each.value for each in target.entries() if each.name == name]

@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +13,6 @@ import pytest
 
 from kledger.batches.compression import Codec, compress
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.request_context import Peer, RequestContext
 from kledger.gateway.telemetry import client_telemetry as module
 from kledger.gateway.telemetry.client_telemetry import (
     PLAIN_BYTES_FACTOR,
@@ -21,11 +21,12 @@ from kledger.gateway.telemetry.client_telemetry import (
     ClientTelemetry,
 )
 from kledger.gateway.telemetry.pushed_metrics_state import RETENTION_MS
+from kledger.gateway.telemetry.telemetry_state import ClientInstance
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.primitives import ZERO_UUID
 from kledger.ledger.commits.store_threads import StoreThreads
 from tests.gateway.running import START_MS, RunningGateway, running_gateway, until
-from tests.gateway.telemetry_words import ID, metrics_data, numbered
+from tests.gateway.telemetry_words import CLIENT, ID, metrics_data, numbered
 from tests.runtime.held_pool import HeldPool
 
 DATA = metrics_data(org_apache_kafka_x=1.5)
@@ -47,12 +48,14 @@ class Bench:
             name, usual | changes, replace=True, validate_only=False
         )
 
-    def context(self, connection_id: int = 1, version: str = "1.0") -> RequestContext:
-        peer = Peer("10.0.0.1", 4000, "lib", version)
-        return RequestContext(self.gateway.services, 0, "app", connection_id, peer)
+    def subscribe(
+        self, instance_id: UUID, *, connection_id: int = 1, version: str = "1.0"
+    ) -> tuple[ErrorCode, ClientInstance]:
+        client = replace(CLIENT, software_version=version)
+        return self.telemetry.subscribe(client, connection_id, instance_id)
 
     def subscribed(self, instance_id: UUID = ID, **where: Any) -> int:
-        error, instance = self.telemetry.subscribe(self.context(**where), instance_id)
+        error, instance = self.subscribe(instance_id, **where)
         assert NONE == error
         return instance.requested.subscription_id
 
@@ -61,7 +64,8 @@ class Bench:
         instance_id: UUID = ID,
     ) -> ErrorCode:  # fmt: skip
         return await self.telemetry.push(
-            self.context(),
+            CLIENT,
+            1,
             instance_id,
             subscription_id=subscription_id,
             is_terminating=last,
@@ -90,7 +94,7 @@ async def bench(
 
 async def test_who_has_no_id_gets_one_that_nobody_has() -> None:
     async with bench() as one:
-        ids = [one.telemetry.subscribe(one.context(), ZERO_UUID)[1].id for _ in range(3)]
+        ids = [one.subscribe(ZERO_UUID)[1].id for _ in range(3)]
         assert 3 == len({*ids, ZERO_UUID}) - 1
         assert ids == [each.instance_id for each in one.telemetry.clients()]
 
@@ -209,7 +213,7 @@ async def test_pushes_stay_behind_a_connection_for_a_while() -> None:
     async with bench() as one:
         await one.wish()
         await one.push(one.subscribed(), last=True)
-        one.telemetry.subscribe(one.context(connection_id=2), numbered(1))
+        one.subscribe(numbered(1), connection_id=2)
         one.telemetry.disconnected(1)
         one.telemetry.disconnected(2)
         assert [ID] == [each.instance_id for each in one.telemetry.clients()]
@@ -229,7 +233,7 @@ async def test_silent_clients_are_swept_out_and_sweeping_ends() -> None:
     async with bench() as one:
         await one.wish()
         await one.push(one.subscribed())
-        one.telemetry.subscribe(one.context(connection_id=2), numbered(1))
+        one.subscribe(numbered(1), connection_id=2)
         state, pushed = one.telemetry._state, one.telemetry._pushed
         one.clock.advance(SWEEP_MS)
         await until(lambda: not len(state))
