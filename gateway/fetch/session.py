@@ -19,7 +19,7 @@ from kledger.gateway.fetch.slot import (
 from kledger.gateway.wire.fetch_codec import FetchResult, ParsedFetchRequest, fetch_response_frame
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
     from kledger.topics import PartitionLog
 

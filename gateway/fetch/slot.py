@@ -32,7 +32,7 @@ from kledger.gateway.wire.primitives import Buffer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
     from kledger.runtime.timers import TimerHandle
     from kledger.topics import PartitionLog, ReadResult
@@ -363,7 +363,7 @@ class FetchSlot(ResponseSlot):
     def _answer(self) -> None:
         """Read from memory what may be sent; go on with a task where the storage is needed."""
         self._stop_listening()
-        room = self._port.writer
+        room = self._port.fetch_space
         if not room.has_room():
             self._open_slot()
             room.wait_for_room(self._read)
@@ -371,7 +371,7 @@ class FetchSlot(ResponseSlot):
         self._read()
 
     def _read(self) -> None:
-        budget = FetchBudget(min(self._bytes_max, self._port.writer.fetch_bytes_max))
+        budget = FetchBudget(min(self._bytes_max, self._port.fetch_space.fetch_bytes_max))
         results: list[FetchResult] = []
         try:
             for one in self.wanted:
@@ -389,7 +389,7 @@ class FetchSlot(ResponseSlot):
 
     def _continue_from_storage(self, results: list[FetchResult], budget: FetchBudget) -> None:
         self._open_slot()
-        self._port.writer.reserve(budget.bytes_left)
+        self._port.fetch_space.reserve(budget.bytes_left)
         work = self._read_from_storage(results, budget)
         self._services.supervisor.spawn(work, "fetch from storage", unit=self._port)
 
@@ -403,7 +403,7 @@ class FetchSlot(ResponseSlot):
                     return
                 budget.spend(read.size)
             results.append(one.result(read, is_committed=self._is_committed))
-        self._port.writer.release()
+        self._port.fetch_space.release()
         self._send(results)
 
     def _within_quota(self, results: list[FetchResult]) -> list[FetchResult]:

@@ -46,7 +46,7 @@ from kledger.topics import PartitionLog
 from kledger.topics.topic_names import is_internal, resolve_name
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
 
 KEY = 0
@@ -65,7 +65,7 @@ def make_handler(services: "Services") -> "ProduceHandler":
 
 
 class ProduceHandler:
-    """Serves Produce on frames; see `gateway.net.router.HotHandler`."""
+    """Serves Produce on frames; see `gateway.net.ports.FrameHandler`."""
 
     def __init__(self, services: "Services") -> None:
         self._lookup = TopicLookup(services.registry)

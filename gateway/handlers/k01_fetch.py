@@ -38,7 +38,7 @@ from kledger.gateway.wire.fetch_codec import (
 )
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.gateway.services import Services
 
 KEY = 1
@@ -54,7 +54,7 @@ def make_handler(services: "Services") -> "FetchHandler":
 
 
 class FetchHandler:
-    """Serves Fetch on frames; see `gateway.net.router.HotHandler`."""
+    """Serves Fetch on frames; see `gateway.net.ports.FrameHandler`."""
 
     def __init__(self, services: "Services") -> None:
         self._services = services

@@ -1,8 +1,8 @@
 """Connection: one client's socket.
 
-Rule: bytes become requests here and pieces of responses become one write here; the order is decided
-by `connection_state`, the meaning by the router. Whatever a peer sends, only its own connection
-can suffer from it.
+Rule: bytes become requests here, and the responses that are ready leave in one write.
+`connection_state` decides their order, the router finds their handlers. Whatever a client sends,
+only its own connection can suffer from it.
 Must not know: APIs, except that Produce pipelines and that ApiVersions is never refused.
 """
 
@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,19 +20,24 @@ from kledger.gateway.net.connection_state import (
     HOLD_SLOW_READER,
     HOLD_STOPPING,
     HOLD_THROTTLED,
+    Buffer,
     ConnectionState,
     ResponseSlot,
 )
-from kledger.gateway.net.connection_writer import ConnectionWriter
-from kledger.gateway.net.deferred_slot import DeferredSlot
 from kledger.gateway.net.listener import ListenerState
-from kledger.gateway.net.read_flow import ReadFlow
+from kledger.gateway.net.ports import ResponseFrame, ResponsePort
 from kledger.gateway.net.request_meter import RequestMeter
-from kledger.gateway.net.router import ResponseFrame, Route, encode_response
+from kledger.gateway.net.router import Route, encode_response
+from kledger.gateway.net.unsent_bytes import MEASURE_BYTES, ConnectionSpace
 from kledger.gateway.request_context import Peer, RequestContext
 from kledger.gateway.wire.errors import MalformedMessage
 from kledger.gateway.wire.framing import FrameSplitter
-from kledger.gateway.wire.header import RequestHeader, decode_request_header
+from kledger.gateway.wire.header import (
+    PRODUCE_KEY,
+    REQUEST_HEAD,
+    RequestHeader,
+    decode_request_header,
+)
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.metrics import Counter
 
@@ -42,12 +46,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-HEAD = Struct(">hhih")
-"""Key, version, correlation id and the size of the client id: what every request begins with."""
-
-PRODUCE = 0
+HEAD_BYTES = REQUEST_HEAD.size
 STALLED_TICKS = 2
-"""Parts of the idle time after which half a frame counts as stalled."""
+"""Idle ticks after which an incomplete frame counts as stalled."""
+JOINED_BYTES_MAX = 4 * 1024
+"""Buffers of at most this average size are joined, which is cheaper than `writelines`."""
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -60,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         "_is_flush_scheduled",
         "_is_starting_waiting",
         "_listener",
+        "_measure_at",
         "_output_bytes",
         "_pending_bytes",
         "_produced_since_check",
@@ -67,7 +71,9 @@ class Connection(asyncio.BufferedProtocol):
         "_splitter",
         "_throttling",
         "_transport",
+        "_written_bytes",
         "connection_id",
+        "fetch_space",
         "is_closed",
         "meter",
         "peer",
@@ -75,7 +81,6 @@ class Connection(asyncio.BufferedProtocol):
         "retained_slot",
         "state",
         "throttle_time_ms",
-        "writer",
     )
 
     def __init__(self, listener: ListenerState) -> None:
@@ -88,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         self.retained_slot: ResponseSlot | None = None
         self.throttle_time_ms = 0
         self.meter = RequestMeter(listener.services.quotas, listener.services.clock)
-        self.writer = ConnectionWriter(self, listener.unsent, listener.sent)
+        self.fetch_space = ConnectionSpace(listener.unsent, self)
         self._throttling: TimerHandle | None = None
         self._active_idle_tick = listener.idle_tick
         self._splitter = FrameSplitter(listener.scratch, listener.config.socket_request_max_bytes)
@@ -97,6 +102,8 @@ class Connection(asyncio.BufferedProtocol):
         self._begun_ms = 0
         self._request_ms = Counter()
         self._output_bytes = 0
+        self._written_bytes = 0
+        self._measure_at = MEASURE_BYTES
         self._produced_since_check = False
         self._is_flush_scheduled = False
         self._is_starting_waiting = False
@@ -105,14 +112,14 @@ class Connection(asyncio.BufferedProtocol):
     # The life of the socket.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask to be let in; nothing is started before."""
+        """Ask for admission; no request is started before `begin`."""
         listener = self._listener
         self._transport = cast(asyncio.Transport, transport)
         self.read_flow.begin(self._transport)
         peer = transport.get_extra_info("peername")
         if peer:
             self.peer = Peer(str(peer[0]), peer[1])
-        self.writer.begin(self._transport, listener.config.send_buffer_max_bytes)
+        self._transport.set_write_buffer_limits(high=listener.config.send_buffer_max_bytes)
         if listener.is_stopping:
             self.abort()
             return
@@ -126,10 +133,10 @@ class Connection(asyncio.BufferedProtocol):
         self.release(HOLD_NOT_ADMITTED)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Let go of everything that worked for this connection."""
+        """Abandon the open slots, and cancel timers."""
         self.is_closed = True
         self._count_pending(0)
-        self.writer.close()
+        self._listener.unsent.forget(self)
         if self._throttling is not None:
             self._throttling.cancel()
         retained_slot, self.retained_slot = self.retained_slot, None
@@ -138,14 +145,14 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
 
     def eof_received(self) -> bool:
-        """Answer what the peer has asked, and close behind it; True keeps the socket open."""
+        """Answer the requests that were read, then close; True keeps the socket open until then."""
         self.read_flow.is_eof = True
         self._count_pending(0)
         self._close_if_finished()
         return True
 
     def fail(self, reason: str) -> None:
-        """Close because of what the peer did, and say so once."""
+        """Close because of the client, and log why; nothing if it is closed."""
         if self.is_closed:
             return
         self._listener.malformed.value += 1
@@ -153,14 +160,14 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def abort(self) -> None:
-        """Close without writing what is left."""
+        """Close without writing what is unsent."""
         self.is_closed = True
         self.state.holds |= HOLD_STOPPING
         if self._transport is not None:
             self._transport.abort()
 
     def contain(self, error: Exception) -> None:
-        """Close because of what a request ended with: the peer's mistake, or a fault of ours."""
+        """Close because a message is malformed, or because of a fault of this server."""
         if isinstance(error, MalformedMessage):
             self.fail(str(error))
         else:
@@ -171,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def stop(self) -> None:
-        """Start nothing more, hasten what is parked, and close when all is answered."""
+        """Start no further request, answer parked ones now, and close when all are answered."""
         self.state.holds |= HOLD_STOPPING
         self.state.drop_waiting()
         self.read_flow.pause()
@@ -181,21 +188,21 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def peer_host(self) -> str:
-        """The address of the other end."""
+        """The address of the client."""
         return self.peer.host
 
     unit_kind, unit_name = "connection", peer_host
 
     @property
     def is_parked(self) -> bool:
-        """Whether a request of it waits for something to happen."""
+        """Whether its first request waits for an event."""
         return bool(self.state.slots) and self.state.slots[0].is_parked
 
     def close_if_idle(self, last_idle_tick: int) -> None:
-        """Close if nothing arrived since that tick, unless a peer that reads on is owed a response.
+        """Close if nothing arrived since that idle tick and no response is still being read.
 
-        Half a frame that does not go on must not hold the memory that others wait for, so it has
-        less time while the server's budget is used up.
+        An incomplete frame must not hold memory that other connections wait for: while the budget
+        of the server is used up, its connection is closed earlier.
         """
         listener = self._listener
         is_stalled = self._active_idle_tick <= listener.idle_tick - STALLED_TICKS
@@ -204,9 +211,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         is_silent = self._active_idle_tick <= last_idle_tick
         is_served = self.state.request_count and not self.read_flow.is_eof
-        if is_silent and (not is_served or self.writer.is_idle()):
+        if is_silent and (not is_served or self._is_unread()):
             logger.debug("closing idle connection of %s", self.peer_host)
-            if self.writer.unsent_bytes or self.state.request_count:
+            if self.unsent_bytes or self.state.request_count:
                 self.abort()
             elif self._transport is not None:
                 self.is_closed = True
@@ -220,11 +227,11 @@ class Connection(asyncio.BufferedProtocol):
     # Bytes in.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go: the frame they belong to, or the shared buffer."""
+        """Return where the next bytes go: the frame that they continue, or the shared buffer."""
         return self._splitter.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Start every request that is complete now."""
+        """Start the requests that are complete now."""
         listener = self._listener
         listener.received.value += nbytes
         self._active_idle_tick = listener.idle_tick
@@ -232,9 +239,9 @@ class Connection(asyncio.BufferedProtocol):
         splitter, can_start = self._splitter, self.state.can_start
         try:
             for frame, is_owned in splitter.buffer_updated(nbytes):
-                if len(frame) < HEAD.size:
-                    self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD.size}")
-                elif can_start(frame[0] == frame[1] == PRODUCE):
+                if len(frame) < HEAD_BYTES:
+                    self.fail(f"frame of {len(frame)} bytes, expected at least {HEAD_BYTES}")
+                elif can_start(frame[0] == frame[1] == PRODUCE_KEY):
                     self._start(frame, is_owned)
                 else:
                     self._wait(frame, is_owned)
@@ -248,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         self.check_limits()
 
     def _count_pending(self, pending_bytes: int) -> None:
-        """Count the bytes of a frame that is not complete; its announced size is only a claim."""
+        """Count the bytes of an incomplete frame against the budget, not its announced size."""
         if pending_bytes != self._pending_bytes:
             self._listener.budget.used += pending_bytes - self._pending_bytes
             self._pending_bytes = pending_bytes
@@ -256,10 +263,10 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _wait(self, frame: memoryview, is_owned: bool, *, is_first: bool = False) -> None:
-        """Keep a request that cannot start; in memory of its own, as the shared one is reused."""
-        retained_slot = frame if is_owned else memoryview(bytearray(frame))
-        is_pipelined = frame[0] == frame[1] == PRODUCE
-        self.state.wait(retained_slot, is_pipelined=is_pipelined, is_first=is_first)
+        """Queue a request that cannot start, in memory of its own: the shared buffer is reused."""
+        kept = frame if is_owned else memoryview(bytearray(frame))
+        is_pipelined = frame[0] == frame[1] == PRODUCE_KEY
+        self.state.wait(kept, is_pipelined=is_pipelined, is_first=is_first)
 
     def _start(self, frame: memoryview, is_owned: bool) -> None:
         listener = self._listener
@@ -272,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         self._throttle(self.meter.started(is_put_back=bool(self.state.holds & HOLD_BLOCKED)))
 
     def _throttle(self, wait_ms: int) -> None:
-        """Start no request for some time, as the client used more than its quota."""
+        """Start no request for `wait_ms`: the client exceeded a quota."""
         if wait_ms > 0 and not self.is_closed:
             self.state.holds |= HOLD_THROTTLED
             self._throttling = self._listener.services.timers.call_after(
@@ -280,14 +287,14 @@ class Connection(asyncio.BufferedProtocol):
             )
 
     def _charge_quotas(self, response: ResponseFrame, *, is_at_once: bool) -> ResponseFrame:
-        """Count what a request that runs alone used; return the response to be sent."""
+        """Charge what a request that runs alone used; return the response to send."""
         if self.meter.is_open:
             response, wait_ms = self.meter.answered(response, is_at_once=is_at_once)
             self._throttle(wait_ms)
         return response
 
     def _begin(self, frame: memoryview, is_owned: bool) -> None:
-        key, version, correlation_id, client_id_size = HEAD.unpack_from(frame)
+        key, version, correlation_id, client_id_size = REQUEST_HEAD.unpack_from(frame)
         route = self._listener.router.find(key, version)
         if route is None:
             self._answer_unsupported(key, version, correlation_id)
@@ -298,16 +305,17 @@ class Connection(asyncio.BufferedProtocol):
         if route.frame_handler is None:
             self._call_handler(route, frame)
             return
-        # The usual header ends here; any other one is read with care.
-        start = HEAD.size + client_id_size
-        if version >= route.flexible_since and HEAD.size <= start < len(frame) and not frame[start]:
+        # The usual header has no tagged fields; any other one is decoded.
+        start = HEAD_BYTES + client_id_size
+        is_flexible = version >= route.flexible_since
+        if is_flexible and HEAD_BYTES <= start < len(frame) and not frame[start]:
             start += 1
-        elif version >= route.flexible_since or client_id_size < 0:
+        elif is_flexible or client_id_size < 0:
             start = decode_request_header(frame).body_start
         blocked = route.frame_handler.start(
             self, frame, version, start, correlation_id, is_owned=is_owned
         )
-        if key == PRODUCE:
+        if key == PRODUCE_KEY:
             self._produced_since_check = True
         if blocked is not None:
             self._wait(frame, is_owned, is_first=True)
@@ -317,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
             )
 
     def _answer_unsupported(self, key: int, version: int, correlation_id: int) -> None:
-        """Three cases: a version of ApiVersions is answered, a key or any other version closes."""
+        """Answer an unknown version of ApiVersions; close for any other key or version."""
         answer = self._listener.router.unsupported_version_response(key, version, correlation_id)
         if answer is None:
             self.fail(f"unsupported request: key {key}, version {version}")
@@ -325,7 +333,7 @@ class Connection(asyncio.BufferedProtocol):
             self.respond(answer)
 
     def _call_handler(self, route: Route, frame: memoryview) -> None:
-        """Decode the request and let its handler answer, now or later."""
+        """Decode a request and call its handler, which answers now or later."""
         header = decode_request_header(frame)
         context = RequestContext(
             self._listener.services,
@@ -373,7 +381,7 @@ class Connection(asyncio.BufferedProtocol):
         self.release(HOLD_BLOCKED)
 
     def release(self, hold: int) -> None:
-        """One reason less to hold requests back."""
+        """Remove one reason to hold requests back."""
         self.state.holds &= ~hold
         self._start_waiting()
         self.check_limits()
@@ -394,12 +402,12 @@ class Connection(asyncio.BufferedProtocol):
     # Responses.
 
     def open_slot(self, slot: ResponseSlot, *, is_exclusive: bool) -> None:
-        """Keep a place for the response of the request that is being started."""
+        """Append the slot of the request that is being started to the queue of responses."""
         slot.begun_ms, slot.request_ms = self._begun_ms, self._request_ms
         self.state.open(slot, self._current_bytes, is_exclusive)
 
     def slot_ready(self, slot: ResponseSlot) -> None:
-        """A response is complete; let what may leave leave, and what may start start."""
+        """Send the responses that are next in order, and start the requests that may start."""
         if self.is_closed:
             return
         slot.request_ms.value += self._listener.now_ms() - slot.begun_ms
@@ -408,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         if slot is not self.state.slots[0] or not self.state.advance():
             return
         if not self.state.slots:
-            # Everything is answered, so nothing can join this write: spare it a loop turn.
+            # Every request is answered, so nothing can join this write before the end of the tick.
             self.flush()
         elif not self._is_flush_scheduled:
             self._is_flush_scheduled = True
@@ -419,14 +427,14 @@ class Connection(asyncio.BufferedProtocol):
             self.check_limits()
 
     def finish_at_tick_end(self, slot: ResponseSlot) -> None:
-        """Let a slot act at the end of the loop turn."""
+        """Call `slot.finish` at the end of this tick."""
         self._listener.finish_at_tick_end(self, slot)
 
     def respond(self, response: ResponseFrame) -> None:
-        """Answer a request that runs alone and kept no slot.
+        """Answer a request that runs alone and opened no slot.
 
-        One read may hold thousands of small requests with large answers: they must not pile up
-        until the end of the turn, where a slow reader would be noticed.
+        One read may bring thousands of small requests with large responses. These are written
+        before the end of the tick, or they would pile up unnoticed for a slow reader.
         """
         self._request_ms.value += self._listener.now_ms() - self._begun_ms
         response = self._charge_quotas(response, is_at_once=True)
@@ -439,7 +447,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.flush_at_tick_end(self)
 
     def end_tick(self) -> None:
-        """The end of the loop turn that was asked for is there."""
+        """Write what became ready during this tick."""
         self._is_flush_scheduled = False
         self.flush()
 
@@ -450,27 +458,64 @@ class Connection(asyncio.BufferedProtocol):
             return
         output = self.state.take_output()
         if output:
-            self.writer.write(output)
+            self._write(output)
         if self.state.holds & HOLD_STOPPING or self.read_flow.is_eof:
             self._close_if_finished()
+
+    def _write(self, output: list[Buffer]) -> None:
+        assert self._transport is not None, "writing before the connection is made"
+        if len(output) > 1:
+            size = sum(map(len, output))
+            if size <= len(output) * JOINED_BYTES_MAX:
+                self._transport.write(b"".join(output))
+            else:
+                self._transport.writelines(output)
+        else:
+            size = len(output[0])
+            self._transport.write(output[0])
+        self._listener.sent.value += size
+        self._written_bytes += size
+        if self._written_bytes >= self._measure_at:
+            self._measure_unsent()
+
+    # What the client does not read.
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that were written and that the socket has not taken."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes that the socket has taken since the connection was made."""
+        return self._written_bytes - self.unsent_bytes
+
+    def _measure_unsent(self) -> None:
+        self._measure_at = self._written_bytes + MEASURE_BYTES
+        self._listener.unsent.measure(self)
+
+    def _is_unread(self) -> bool:
+        """Return whether the client read none of its responses for `connections.max.idle.ms`."""
+        self._measure_unsent()
+        return self._listener.unsent.is_idle(self)
 
     # Limits.
 
     def pause_writing(self) -> None:
-        """The peer reads slowly: start nothing until it has caught up."""
+        """Start no request until the client has read its responses."""
         self.state.holds |= HOLD_SLOW_READER
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
-        self.writer.measure()
+        """Go on: the client has read its responses."""
+        self._measure_unsent()
         self.release(HOLD_SLOW_READER)
 
     def store_drained(self) -> None:
-        """The store accepts writes again."""
+        """Go on with Produce: the store accepts writes again."""
         self.release(HOLD_SATURATED)
 
     def check_limits(self) -> None:
-        """Stop reading over a limit, and read on below it."""
+        """Pause reading above a limit, and resume below it."""
         if self.is_closed:
             return
         listener, state = self._listener, self.state
@@ -482,7 +527,7 @@ class Connection(asyncio.BufferedProtocol):
         over_budget = listener.budget.is_exceeded
         if over_budget:
             listener.resume_within_budget(self)
-        # A frame that began must be able to end, or nobody would ever get room again.
+        # An incomplete frame is read to its end, because only then its memory can be freed.
         is_between_frames = self._pending_bytes == 0 or state.holds & HOLD_NOT_ADMITTED
         if is_between_frames and (
             over_budget
@@ -493,3 +538,60 @@ class Connection(asyncio.BufferedProtocol):
             self.read_flow.pause()
         else:
             self.read_flow.resume()
+
+
+class ReadFlow:
+    """Pauses and resumes reading of one socket; it does nothing after the client's last byte."""
+
+    __slots__ = ("_transport", "is_eof", "is_paused")
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self.is_paused = False
+        self.is_eof = False
+        """Whether the client has closed its sending side."""
+
+    def begin(self, transport: asyncio.Transport) -> None:
+        """Take the transport, which reads from the beginning."""
+        self._transport = transport
+
+    def pause(self) -> None:
+        """Leave further bytes to the kernel."""
+        if not self.is_paused and not self.is_eof and self._transport is not None:
+            self.is_paused = True
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self.is_paused and not self.is_eof and self._transport is not None:
+            self.is_paused = False
+            self._transport.resume_reading()
+
+
+class DeferredSlot(ResponseSlot):
+    """The slot of a request that waits for others, such as the members of its group; no task.
+
+    Its result is resolved in the middle of another request's work, so the response is encoded and
+    the next request started only at the end of that tick.
+    """
+
+    __slots__ = ("_header", "_port", "_result")
+
+    def __init__(self, port: ResponsePort, header: RequestHeader, result: Deferred[Any]) -> None:
+        super().__init__()
+        self._port = port
+        self._header = header
+        self._result = result
+
+    def begin(self) -> None:
+        """Open the slot, and wait for the result."""
+        self._port.open_slot(self, is_exclusive=True)
+        self._result.when_resolved(self._on_resolved)
+
+    def _on_resolved(self) -> None:
+        self._port.finish_at_tick_end(self)
+
+    def finish(self) -> None:
+        """Answer."""
+        self.response = encode_response(self._header, self._result.result())
+        self._port.slot_ready(self)

@@ -1,43 +1,49 @@
-"""Entrance: which new connections are served, which wait, and which are turned away.
+"""ConnectionQuotas: which new connections are served, which wait, and which are closed.
 
-Rule, in Kafka's order: while there are `max.connections`, a new one waits for its turn, and nothing
-of it is started; one above its address's `connection_creation_rate` is kept so for as long as it
-came too early, and closed then (KIP-612); one above its address's limit is closed at once. Whoever
-waits or is turned away costs a socket and what one read brings, and there are not many of them.
+Rule, in Kafka's order: above `max.connections` a new connection waits unserved until another one is
+closed. Above the `connection_creation_rate` of its address it stays unserved for as long as it came
+too early, and is closed then (KIP-612). Above the connection limit of its address it is closed at
+once. An unserved connection costs a socket and the bytes of one read; their number is limited.
 Must not know: requests.
 """
 
 import errno
 import resource
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kledger.gateway.configs.address_limits import parse_overrides
+from kledger.gateway.net.ports import NewConnection
+from kledger.gateway.services import Services
 
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
 
-    from kledger.gateway.net.connection import Connection
-    from kledger.gateway.services import Services
     from kledger.runtime.timers import TimerHandle
 
 WAITING_MAX: Final = 1_024
-"""Connections that wait for a place; more are closed at once."""
+"""Connections that may wait for others to close; more are closed at once."""
 FILES_RESERVED: Final = 32
-"""Of the files that the process may open, so many are not for connections."""
+"""Of the files that the process may open, so many are kept from connections."""
 DELAYED_CLOSES_MAX: Final = 1_024
-"""Connections that came too early and are still open; more are closed at once."""
+"""Connections above the rate of their address that stay open; more are closed at once."""
+
+ConnectionT = TypeVar("ConnectionT", bound=NewConnection)
 
 
-class ConnectionQuotas:
-    """The connections of one server: those inside, and those that are not."""
+class ConnectionQuotas(Generic[ConnectionT]):
+    """The connections of one listener.
 
-    def __init__(self, services: "Services") -> None:
+    Attributes:
+        admitted: those that are served.
+    """
+
+    def __init__(self, services: Services) -> None:
         self._services = services
         self._config = services.config
-        self.admitted: set[Connection] = set()
-        self._waiting: dict[Connection, None] = {}
-        self._delayed_closes: dict[Connection, TimerHandle] = {}
+        self.admitted: set[ConnectionT] = set()
+        self._waiting: dict[ConnectionT, None] = {}
+        self._delayed_closes: dict[ConnectionT, TimerHandle] = {}
         self._counts: Counter[str] = Counter()
         self._overrides_text = ""
         self._overrides: dict[str, int] = {}
@@ -46,9 +52,9 @@ class ConnectionQuotas:
         )
 
     def connection_opened(
-        self, connection: "Connection", socket: "TransportSocket | None" = None
+        self, connection: ConnectionT, socket: "TransportSocket | None" = None
     ) -> None:
-        """A connection was opened; it is not served before it is let in."""
+        """Admit a new connection, keep it waiting, or close it."""
         if socket is not None and self._exhausts_files(connection, socket.fileno()):
             return
         if len(self._waiting) >= WAITING_MAX:
@@ -57,10 +63,10 @@ class ConnectionQuotas:
         self._waiting[connection] = None
         self.admit_waiting()
 
-    def _exhausts_files(self, connection: "Connection", descriptor: int) -> bool:
-        """Close a connection that has one of the last files: the storage could open none.
+    def _exhausts_files(self, connection: ConnectionT, descriptor: int) -> bool:
+        """Close a connection that has one of the last files, so that the storage can open some.
 
-        Were there none left, the event loop would close connections without telling anybody.
+        Without any left, the event loop would close connections without a word in the log.
         """
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if limit < 0 or descriptor < limit - FILES_RESERVED:
@@ -73,14 +79,14 @@ class ConnectionQuotas:
         return True
 
     def admit_waiting(self) -> None:
-        """Let those in for whom there is a place, in their order."""
+        """Admit waiting connections in the order of their arrival, up to `max.connections`."""
         while self._waiting and len(self.admitted) < self._config.max_connections:
             connection = next(iter(self._waiting))
             del self._waiting[connection]
             self._services.supervisor.containment.run(connection, self._check, connection)
 
-    def leave(self, connection: "Connection") -> None:
-        """A connection is closed, wherever it was."""
+    def leave(self, connection: ConnectionT) -> None:
+        """Forget a closed connection, and admit the next one that waits."""
         self._waiting.pop(connection, None)
         if (closing := self._delayed_closes.pop(connection, None)) is not None:
             closing.cancel()
@@ -92,13 +98,13 @@ class ConnectionQuotas:
             self.admit_waiting()
 
     def close(self) -> None:
-        """Turn away all that were not let in."""
+        """Close all connections that are not served."""
         not_admitted = (*self._waiting, *self._delayed_closes)
         self._waiting.clear()
         for connection in not_admitted:
             connection.abort()
 
-    def _check(self, connection: "Connection") -> None:
+    def _check(self, connection: ConnectionT) -> None:
         host = connection.peer_host
         wait_ms = self._services.quotas.admit_connection(host)
         if wait_ms:
@@ -113,7 +119,7 @@ class ConnectionQuotas:
         self._accepted.value += 1
         connection.begin()
 
-    def _close_later(self, connection: "Connection", wait_ms: int) -> None:
+    def _close_later(self, connection: ConnectionT, wait_ms: int) -> None:
         if len(self._delayed_closes) >= DELAYED_CLOSES_MAX:
             connection.abort()
             return

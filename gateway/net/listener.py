@@ -1,35 +1,32 @@
-"""Switchboard: what all connections of one server share.
+"""ListenerState: what all connections of one listener share.
 
-Rule: one receive buffer serves all connections, because a read is taken apart before the next one
-begins; responses of one loop turn leave together at its end, one write per connection.
+Rule: one receive buffer serves all connections, because a read is split into frames before the next
+read begins. Responses of one tick are written at its end, in one write per connection.
 Must not know: what requests mean.
 """
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
 
 from kledger.gateway.net.connection_quotas import ConnectionQuotas
 from kledger.gateway.net.connection_state import ByteBudget, ResponseSlot
+from kledger.gateway.net.ports import ServedConnection
 from kledger.gateway.net.router import Router
 from kledger.gateway.net.unsent_bytes import UnsentBytes
+from kledger.gateway.services import Services
 from kledger.gateway.wire.framing import make_scratch
 from kledger.runtime.logs import RateLimitedLog
 from kledger.runtime.signal import Signal
 
-if TYPE_CHECKING:
-    from kledger.gateway.net.connection import Connection
-    from kledger.gateway.services import Services
-
 IDLE_TICKS = 16
-"""The idle time is counted in so many parts: precise to 1/16, and activity needs no clock."""
+"""Idle ticks in `connections.max.idle.ms`: precise to 1/16, and no read asks a clock."""
 WARNINGS_PER_SECOND = 10
 
 
 class ListenerState:
-    """Shared memory, limits, end-of-turn work and the register of connections."""
+    """Shared memory, limits, work at the end of a tick, and the set of connections."""
 
-    def __init__(self, services: "Services") -> None:
+    def __init__(self, services: Services) -> None:
         self.services = services
         self.config = services.config
         self.quota_state = services.quotas.state
@@ -41,17 +38,17 @@ class ListenerState:
             logging.getLogger("kledger.gateway.net.connection"), WARNINGS_PER_SECOND, services.clock
         )
         self.scratch = make_scratch()
-        self.connection_quotas = ConnectionQuotas(services)
+        self.connection_quotas = ConnectionQuotas[ServedConnection](services)
         self.connections = self.connection_quotas.admitted
         self.connection_closed = Signal()
         self.is_stopping = False
         self.idle_tick = 0
         """Moves on `IDLE_TICKS` times in `connections.max.idle.ms`."""
         self._next_connection_id = 0
-        self._to_flush: list[Connection] = []
-        self._to_finish: list[tuple[Connection, ResponseSlot]] = []
-        self._over_budget: set[Connection] = set()
-        self._awaiting_drain: set[Connection] = set()
+        self._to_flush: list[ServedConnection] = []
+        self._to_finish: list[tuple[ServedConnection, ResponseSlot]] = []
+        self._over_budget: set[ServedConnection] = set()
+        self._awaiting_drain: set[ServedConnection] = set()
         self._is_tick_end_scheduled = False
         self._loop = asyncio.get_running_loop()
         metrics = services.metrics
@@ -76,15 +73,15 @@ class ListenerState:
         self._next_connection_id += 1
         return self._next_connection_id
 
-    # End of the loop turn.
+    # The end of a tick.
 
-    def flush_at_tick_end(self, connection: "Connection") -> None:
-        """Have the connection write its output at the end of this loop turn."""
+    def flush_at_tick_end(self, connection: ServedConnection) -> None:
+        """Call `connection.end_tick` at the end of this tick."""
         self._to_flush.append(connection)
         self._schedule_tick_end()
 
-    def finish_at_tick_end(self, connection: "Connection", slot: ResponseSlot) -> None:
-        """Have a slot finish once at the end of this loop turn, before connections write."""
+    def finish_at_tick_end(self, connection: ServedConnection, slot: ResponseSlot) -> None:
+        """Call `slot.finish` once at the end of this tick, before connections write."""
         self._to_finish.append((connection, slot))
         self._schedule_tick_end()
 
@@ -94,7 +91,7 @@ class ListenerState:
             self._loop.call_soon(self._end_tick)
 
     def _end_tick(self) -> None:
-        """Finish slots, then write: what a connection fails with closes that connection alone."""
+        """Finish slots, then write; an exception closes the connection that raised it, alone."""
         contain = self.containment.failed
         if self._to_finish:
             to_finish, self._to_finish = self._to_finish, []
@@ -117,12 +114,12 @@ class ListenerState:
 
     # Back-pressure.
 
-    def resume_within_budget(self, connection: "Connection") -> None:
-        """Have the connection look at the limits again when there is room."""
+    def resume_within_budget(self, connection: ServedConnection) -> None:
+        """Call `connection.check_limits` when the budget of request bytes has room again."""
         self._over_budget.add(connection)
 
-    def resume_when_drained(self, connection: "Connection") -> None:
-        """Tell the connection when the store accepts writes again."""
+    def resume_when_drained(self, connection: ServedConnection) -> None:
+        """Call `connection.store_drained` when the store accepts writes again."""
         if not self._awaiting_drain:
             self.services.store.on_drained(self._drained)
         self._awaiting_drain.add(connection)
@@ -132,8 +129,8 @@ class ListenerState:
         for connection in waiting:
             self.containment.run(connection, connection.store_drained)
 
-    def forget(self, connection: "Connection") -> None:
-        """The connection is closed."""
+    def forget(self, connection: ServedConnection) -> None:
+        """Forget a closed connection."""
         self.connection_quotas.leave(connection)
         self.services.telemetry.disconnected(connection.connection_id)
         self._over_budget.discard(connection)
@@ -143,14 +140,14 @@ class ListenerState:
         self.connection_closed.notify()
 
     def abort_all(self) -> None:
-        """Cut off every connection."""
+        """Close every connection without writing what is unsent."""
         for connection in list(self.connections):
             connection.abort()
 
     # Idle connections.
 
     def start_idle_checks(self) -> None:
-        """Begin to close connections that were silent for `connections.max.idle.ms`."""
+        """Begin to close connections that sent nothing for `connections.max.idle.ms`."""
         if self.config.connections_max_idle_ms > 0:
             period_ms = max(self.config.connections_max_idle_ms // IDLE_TICKS, 1)
             self.services.timers.call_after(period_ms, self._sweep)
@@ -160,6 +157,6 @@ class ListenerState:
             return
         self.start_idle_checks()
         self.idle_tick += 1
-        self.connection_quotas.admit_waiting()  # the limit may have been raised
+        self.connection_quotas.admit_waiting()  # `max.connections` may have been raised
         for connection in list(self.connections):
             self.containment.run(connection, connection.close_if_idle, self.idle_tick - IDLE_TICKS)

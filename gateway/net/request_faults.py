@@ -21,7 +21,7 @@ from importlib import import_module
 from threading import Lock
 from typing import TypeAlias
 
-from kledger.gateway.net.connection import PRODUCE, Connection
+from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.connection_state import HOLD_BLOCKED, ResponseSlot
 from kledger.gateway.net.error_response import NoErrorField, error_response
 from kledger.gateway.net.listener import ListenerState
@@ -29,7 +29,7 @@ from kledger.gateway.net.router import encode_response
 from kledger.gateway.served_apis import HANDLERS, HANDLERS_BY_KEY
 from kledger.gateway.wire.codec import decode
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.gateway.wire.header import decode_request_header
+from kledger.gateway.wire.header import PRODUCE_KEY, decode_request_header
 from kledger.gateway.wire.messages.k00_produce import ProduceRequest
 from kledger.gateway.wire.messages.k01_fetch import FetchRequest
 from kledger.gateway.wire.messages.k03_metadata import (
@@ -240,7 +240,7 @@ class FaultyConnection(Connection):
         route.requests.value += 1
         self._current_bytes, self._request_ms = len(frame), route.request_ms
         slot = ResponseSlot()
-        self.open_slot(slot, is_exclusive=key != PRODUCE)
+        self.open_slot(slot, is_exclusive=key != PRODUCE_KEY)
         slot.response = encode_response(header, answer)
         self.slot_ready(slot)
 

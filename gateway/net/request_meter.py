@@ -1,34 +1,30 @@
 """RequestMeter: what the requests of one connection use of their client's quotas.
 
-Rule: Produce is counted by the bytes of the request, Fetch by those of the response, everything by
-the time that it keeps the server busy, and handlers say what else was used. A response is never
-held back: it tells how long the client is to wait, and its connection waits (KIP-219). Only the
-records of a fetch over its quota stay behind, as the client asks for them again.
+Rule: Produce is charged by the bytes of the request, Fetch by those of the response, every request
+by the time that it keeps the server busy; handlers charge other quotas. A response is never held
+back: it carries how long the client must wait, and its connection starts no request for as long
+(KIP-219). Only the records of a fetch above its quota are left out; the client fetches them again.
 Must not know: sockets, how the connection waits.
 """
 
 from importlib import import_module
-from struct import Struct
 from typing import TYPE_CHECKING
 
+from kledger.gateway.net.ports import ResponseFrame
 from kledger.gateway.quotas.client_quotas import BYTES_MAX, ClientQuotas
 from kledger.gateway.served_apis import HANDLERS_BY_KEY
+from kledger.gateway.wire.header import FETCH_KEY, PRODUCE_KEY, REQUEST_HEAD
 from kledger.gateway.wire.throttle import set_throttle_time
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponseFrame
     from kledger.runtime.clock import Clock
-
-HEAD = Struct(">hhih")
-"""Key, version, correlation id and the size of the client id."""
-PRODUCE, FETCH = 0, 1
 
 
 class RequestMeter:
-    """One connection's meter; of requests that run beside each other only Produce is there.
+    """The meter of one connection, where only Produce requests run beside each other.
 
     Attributes:
-        is_open: whether a request that runs alone is being counted.
+        is_open: whether a request that runs alone is being metered.
     """
 
     __slots__ = (
@@ -56,21 +52,21 @@ class RequestMeter:
         self._wait_ms = 0
 
     def begin(self, frame: memoryview) -> int:
-        """A request is being started; return what its response is to tell, if that is known yet."""
-        self._key, self._version, _, size = HEAD.unpack_from(frame)
-        name = frame[HEAD.size : HEAD.size + max(size, 0)]
+        """Charge the start of a request; return the throttle time if it is known already, or 0."""
+        self._key, self._version, _, size = REQUEST_HEAD.unpack_from(frame)
+        name = frame[REQUEST_HEAD.size : REQUEST_HEAD.size + max(size, 0)]
         self._client_id = str(name, "utf-8", "replace")
         self._began_ms = self._clock.monotonic_ms()
-        self.is_open = self._key != PRODUCE
+        self.is_open = self._key != PRODUCE_KEY
         self._wait_ms = self._admitted_bytes = 0
-        if self._key == PRODUCE:
+        if self._key == PRODUCE_KEY:
             self._produced_bytes = len(frame)
             self._wait_ms = self._quotas.charge_produce(self._client_id, len(frame))
         return self._wait_ms
 
     def started(self, *, is_put_back: bool) -> int:
-        """The request was started, or put back to be started again; return how long to wait."""
-        if self._key != PRODUCE:
+        """Charge a Produce that was started, or refund one that was put back; return ms to wait."""
+        if self._key != PRODUCE_KEY:
             return 0
         if is_put_back:
             self._quotas.charge_produce(self._client_id, -self._produced_bytes)
@@ -79,39 +75,37 @@ class RequestMeter:
 
     @property
     def fetch_bytes_max(self) -> int:
-        """How many bytes the response to the fetch that is open may have."""
-        is_fetch = self.is_open and self._key == FETCH
+        """How many bytes the response to the open fetch may have."""
+        is_fetch = self.is_open and self._key == FETCH_KEY
         return self._quotas.fetch_bytes_max(self._client_id) if is_fetch else BYTES_MAX
 
     def admits_fetched(self, size: int) -> bool:
-        """Return whether so many bytes of records may leave, and count them then."""
-        if not self.is_open or self._key != FETCH:
+        """Return whether that many bytes of records may be sent now; if so, they are charged."""
+        if not self.is_open or self._key != FETCH_KEY:
             return True
         self._wait_ms = self._quotas.admit_fetch(self._client_id, size)
         self._admitted_bytes = 0 if self._wait_ms else size
         return not self._wait_ms
 
     def add_wait(self, wait_ms: int) -> None:
-        """The request that is open used more than its client's quota of something else."""
+        """Let the client of the open request wait for a quota that its handler has charged."""
         self._wait_ms = max(self._wait_ms, wait_ms)
 
-    def answered(
-        self, response: "ResponseFrame", *, is_at_once: bool
-    ) -> "tuple[ResponseFrame, int]":
-        """A request that runs alone was answered.
+    def answered(self, response: ResponseFrame, *, is_at_once: bool) -> tuple[ResponseFrame, int]:
+        """Charge the response of a request that runs alone.
 
         Args:
             response: its frame.
-            is_at_once: it kept the server busy all the time since it was started.
+            is_at_once: the request kept the server busy from its start to its response.
 
         Returns:
-            The frame to be sent, and how long to wait.
+            The frame to send, and how many milliseconds the connection must wait.
         """
         if not self.is_open:
             return response, 0
         self.is_open = False
         wait_ms = max(self._wait_ms, self._charge_time() if is_at_once else 0)
-        if self._key == FETCH and not self._wait_ms:
+        if self._key == FETCH_KEY and not self._wait_ms:
             size = sum(map(len, response)) - self._admitted_bytes
             wait_ms = max(wait_ms, self._quotas.charge_fetch(self._client_id, size))
         if wait_ms:

@@ -1,16 +1,18 @@
-"""Router: from an API key and version to the code that answers.
+"""Router: finds the handler of an API key and version.
 
-Rule: a route is built when its key is first asked for and kept; a key or version outside the list
-of handlers has none, and its connection is closed (ApiVersions answers for itself).
+Rule: a route is built at the first request of its key, and kept. A key or version that is not in
+`served_apis` has no route, and its connection is closed; only ApiVersions is answered.
 Must not know: sockets, response order, what an API means.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, cast
 
+from kledger.gateway.net.ports import FrameHandler, ResponseFrame
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.served_apis import HANDLERS_BY_KEY, HandlerSpec
+from kledger.gateway.services import Services
 from kledger.gateway.wire.codec import decode, encode
 from kledger.gateway.wire.header import (
     API_VERSIONS_KEY,
@@ -19,144 +21,9 @@ from kledger.gateway.wire.header import (
     RequestHeader,
     response_prefix,
 )
-from kledger.gateway.wire.primitives import Buffer
 from kledger.gateway.wire.schema import ApiMessage
-from kledger.runtime.containment import FaultUnit
-
-if TYPE_CHECKING:
-    from kledger.gateway.net.connection_state import ResponseSlot
-    from kledger.gateway.services import Services
-
-ResponseFrame = Sequence[Buffer]
-"""The whole frame of a response, in pieces."""
 
 HandleRequest = Callable[[RequestContext, Any], object]
-
-
-class FetchMeter(Protocol):
-    """What a fetch asks about its client's quota."""
-
-    @property
-    def fetch_bytes_max(self) -> int:
-        """How many bytes the answer may have."""
-        ...
-
-    def admits_fetched(self, size: int) -> bool:
-        """Return whether that many bytes of records may leave; if not, the client waits."""
-        ...
-
-
-class FetchSpace(Protocol):
-    """The room for responses that are not sent yet, as a fetch sees it."""
-
-    @property
-    def fetch_bytes_max(self) -> int:
-        """How much the fetch may add; its first batch may be larger."""
-        ...
-
-    def has_room(self) -> bool:
-        """Tell whether the fetch may be answered now."""
-        ...
-
-    def wait_for_room(self, resume: Callable[[], None]) -> None:
-        """Call back when it may; not when the connection is gone before."""
-        ...
-
-    def reserve(self, size: int) -> None:
-        """Keep room for what is about to be read of the storage."""
-        ...
-
-    def release(self) -> None:
-        """Give that room back."""
-        ...
-
-
-class ResponsePort(FaultUnit, Protocol):
-    """What a hot handler sees of the connection that its request came from."""
-
-    connection_id: int
-    throttle_time_ms: int
-    """What the request that is being started tells its client to wait (KIP-219)."""
-    retained_slot: "ResponseSlot | None"
-    """What a handler keeps for the next request of this connection; abandoned with it."""
-    is_closed: bool
-    """Whether nothing more will be sent."""
-
-    @property
-    def peer_host(self) -> str:
-        """The address of the other end."""
-        ...
-
-    def open_slot(self, slot: "ResponseSlot", *, is_exclusive: bool) -> None:
-        """Keep a place in the order of responses; exclusive: no later request starts before it."""
-        ...
-
-    def slot_ready(self, slot: "ResponseSlot") -> None:
-        """The slot's response was set; it leaves as soon as the ones before it have."""
-        ...
-
-    def respond(self, response: ResponseFrame) -> None:
-        """Answer a request that runs alone and kept no slot."""
-        ...
-
-    @property
-    def writer(self) -> "FetchSpace":
-        """What the unsent responses of all connections leave for its fetch."""
-        ...
-
-    @property
-    def meter(self) -> "FetchMeter":
-        """What the quota of the client says about its fetch."""
-        ...
-
-    def finish_at_tick_end(self, slot: "ResponseSlot") -> None:
-        """Call `slot.finish` once at the end of the loop turn, before responses are written."""
-        ...
-
-    def fail(self, reason: str) -> None:
-        """Close the connection because of something its peer did."""
-        ...
-
-    def abort(self) -> None:
-        """Close the connection without another word."""
-        ...
-
-    def contain(self, error: Exception) -> None:
-        """Close the connection because of a fault here, and say so."""
-        ...
-
-
-class FrameHandler(Protocol):
-    """A handler that works on the frame itself: Produce and Fetch."""
-
-    def start(
-        self,
-        port: ResponsePort,
-        frame: memoryview,
-        version: int,
-        body_start: int,
-        correlation_id: int,
-        *,
-        is_owned: bool,
-    ) -> Coroutine[Any, Any, None] | None:
-        """Begin to serve one request.
-
-        Args:
-            port: opens a slot for the response, unless there is none.
-            version: API version.
-            correlation_id: of the request.
-            frame: the request without its size. Valid during this call only, unless is_owned.
-            body_start: where the header ends.
-            is_owned: nobody else will write to the memory behind `frame`: parts of it may be kept.
-
-        Returns:
-            None if the request was started. Otherwise something must happen first: the connection
-            runs the coroutine and then starts the same request again; nothing was done yet.
-
-        Raises:
-            MalformedMessage: the connection is closed.
-        """
-        ...
 
 
 class Route:
@@ -167,7 +34,7 @@ class Route:
         "spec"
     )  # fmt: skip
 
-    def __init__(self, spec: HandlerSpec, services: "Services") -> None:
+    def __init__(self, spec: HandlerSpec, services: Services) -> None:
         module = import_module(f"kledger.gateway.handlers.{spec.module}")
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
@@ -189,7 +56,7 @@ class Route:
     def call(
         self, context: RequestContext, frame: memoryview, body_start: int
     ) -> object | Coroutine[Any, Any, object]:
-        """Decode the request and hand it to the handler; return the response or its coroutine."""
+        """Decode the request and call its handler; return the response, or a coroutine of it."""
         request = decode(self._request_class, context.version, frame, body_start)
         return self._handle(context, request)
 
@@ -197,7 +64,7 @@ class Route:
 class Router:
     """The routes of one server."""
 
-    def __init__(self, services: "Services") -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
         self._routes: dict[int, Route] = {}
 
@@ -215,10 +82,10 @@ class Router:
     def unsupported_version_response(
         self, key: int, version: int, correlation_id: int
     ) -> ResponseFrame | None:
-        """Return the answer to a request that has no route; None: its connection is closed.
+        """Return the response to a request without a route; None: its connection is closed.
 
-        Only ApiVersions has one: error 35 in the layout of version 0, which every client can
-        read, so that it can ask again with a version that is served. The body is not looked at.
+        Only ApiVersions has one: error 35 in the layout of version 0. Every client can read it and
+        retries with a version that is served. The body of the request is not decoded.
         """
         if key != API_VERSIONS_KEY:
             return None
@@ -229,7 +96,7 @@ class Router:
 def encode_response_frame(
     response: object, key: int, version: int, correlation_id: int
 ) -> ResponseFrame:
-    """Return the frame of a response; the response may be its encoded body already."""
+    """Return the frame of a response, which is a message or an encoded body."""
     body = response if isinstance(response, bytes) else encode(cast(ApiMessage, response), version)
     return (response_prefix(correlation_id, key, version, len(body)) + body,)
 

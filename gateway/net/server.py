@@ -1,7 +1,7 @@
-"""GatewayServer: the listener, and the orderly end.
+"""GatewayServer: one Kafka listener, from its start to its orderly stop.
 
-Rule: stop accepting, answer what is parked, finish what was started, flush, close; whoever does not
-take its responses within the grace period is cut off.
+Rule: a stop ends accepting, answers what is parked, finishes what was started, flushes and closes.
+A connection whose client does not read its responses within the grace period is aborted.
 Must not know: requests and responses.
 """
 
@@ -29,17 +29,17 @@ class GatewayServer:
     """One Kafka listener."""
 
     def __init__(self, services: Services, make_connection: ConnectionMaker | None = None) -> None:
-        """Args: make_connection: makes what serves one socket, if not a `Connection`."""
+        """Args: make_connection: makes the protocol of one socket; `Connection` by default."""
         self._services = services
         self._make_connection = make_connection or Connection
         self._server: asyncio.Server | None = None
         self._listener: ListenerState | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen on host and port (0: a free one); return the address that was bound.
+        """Listen on a host and a port (0: a free one); return the address that was bound.
 
-        An advertised port of 0 in the configuration becomes the port of the listener, and an empty
-        advertised host the listener's.
+        An advertised port of 0 in the configuration is replaced by the port of the listener, an
+        empty advertised host by the listener's.
         """
         listener = self._listener = ListenerState(self._services)
         self._server = await asyncio.get_running_loop().create_server(
@@ -63,10 +63,11 @@ class GatewayServer:
     @property
     def connections(self) -> list[Connection]:
         """The open connections."""
-        return list(self._listener.connections) if self._listener is not None else []
+        admitted = self._listener.connections if self._listener is not None else ()
+        return [each for each in admitted if isinstance(each, Connection)]
 
     async def stop(self, *, grace_ms: int = 5_000) -> None:
-        """Close every connection when what it started is answered, or after the grace period."""
+        """Close each connection when its started requests are answered, or after `grace_ms`."""
         if self._server is None or self._listener is None:
             return
         server, listener = self._server, self._listener
@@ -74,7 +75,7 @@ class GatewayServer:
         server.close()
         listener.is_stopping = True
         listener.connection_quotas.close()
-        for connection in list(listener.connections):
+        for connection in self.connections:
             listener.containment.run(connection, connection.stop)
         deadline = self._services.timers.call_after(grace_ms, listener.abort_all)
         while listener.connections:
@@ -84,13 +85,13 @@ class GatewayServer:
 
 
 def _host_for_clients(host: str, port: int) -> str:
-    """Return the host that clients are told; every address is none that a client can connect to."""
+    """Return the host to advertise: this machine's name if the listener has every address."""
     if host not in EVERY_ADDRESS:
         return host
     name = socket.gethostname()
     logger.warning(
-        "listening on every address (%s): clients are told to connect to this machine as %s:%d; "
-        "advertised.listeners=PLAINTEXT://HOST:PORT tells them something else",
+        "listening on every address (%s): this server advertises itself as %s:%d; "
+        "advertised.listeners=PLAINTEXT://HOST:PORT sets another address",
         host, name, port,
     )  # fmt: skip
     return name

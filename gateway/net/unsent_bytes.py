@@ -1,10 +1,10 @@
-"""Unsent bytes: holds fetches back, and closes connections, when responses wait for slow peers.
+"""UnsentBytes: delays fetches, and closes connections, while responses wait for slow clients.
 
 Rule: `unsent_state` decides; here are the clock, the queue of fetches that wait for room, and the
-looks at what each socket has left. A transport does not say when it has written something, so
-what is counted may be too much for a moment, never too little for more than `MEASURE_BYTES` each.
-Memory that was freed goes back to the operating system when most of what was held is gone.
-Must not know: what a fetch is. Native clients have limits of their own, per stream.
+measurements of sockets. A transport does not report what it has written, so the count may be too
+high for a moment, and too low by at most `MEASURE_BYTES` for each connection. When most of the
+unsent bytes are sent, freed memory is returned to the operating system.
+Must not know: what a fetch is. Native clients have limits of their own, for each stream.
 """
 
 import logging
@@ -12,53 +12,53 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from kledger.gateway.net.unsent_state import UnsentState
+from kledger.gateway.services import Services
 from kledger.runtime.allocator import release_free_memory
 from kledger.runtime.free_memory import FreeMemory
 from kledger.runtime.logs import RateLimitedLog
 
 if TYPE_CHECKING:
-    from kledger.gateway.services import Services
     from kledger.runtime.timers import TimerHandle
 
 logger = logging.getLogger(__name__)
 
 MEASURE_BYTES = 64 * 1024
-"""After so many bytes were written to a connection, it is looked at how many its peer took."""
+"""A connection is measured after each so many bytes that were written to it."""
 MEASURE_PERIOD_MS = 50
-"""While there is no room, all sockets are looked at so often; it is not done more often either."""
+"""How often all connections are measured while there is no room; never more often."""
 CALM_PERIOD_MS = 1_000
-"""The same while there is room and much is held."""
+"""The same while there is room and many bytes are unsent."""
 WARNINGS_PER_SECOND = 1
 
 
 class SendingConnection(Protocol):
-    """What is known here of a connection."""
+    """A connection, as its unsent bytes are measured."""
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that were written and that the peer has not taken."""
+        """Bytes that were written and that the socket has not taken."""
         ...
 
     @property
     def taken_bytes(self) -> int:
-        """Bytes that the peer has taken since it is connected."""
+        """Bytes that the socket has taken since the connection was made."""
         ...
 
     @property
     def peer_host(self) -> str:
-        """The address of the other end."""
+        """The address of the client."""
         ...
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close without writing what is unsent."""
         ...
 
 
 class UnsentBytes:
-    """The responses of all connections of one server, as far as they are not taken."""
+    """The unsent responses of all connections of one listener."""
 
     def __init__(
-        self, services: "Services", *, give_back: Callable[[], object] = release_free_memory
+        self, services: Services, *, give_back: Callable[[], object] = release_free_memory
     ) -> None:
         """Args: give_back: returns freed memory to the operating system; may block."""
         self.state: UnsentState[SendingConnection] = UnsentState(
@@ -69,7 +69,7 @@ class UnsentBytes:
         self._memory = FreeMemory(services.clock, services.supervisor, give_back=give_back)
         self._waiting: dict[SendingConnection, Callable[[], None]] = {}
         self._has_queue = False
-        """Whether some wait because there is no room at all: who comes now is behind them."""
+        """Whether fetches wait because there is no room at all: later ones queue behind them."""
         self._timer: TimerHandle | None = None
         self._timer_ms = 0
         self._measured_ms = 0
@@ -89,51 +89,51 @@ class UnsentBytes:
         )
 
     def close(self) -> None:
-        """The server has stopped."""
+        """Stop measuring: the listener has stopped."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._memory.close()
 
-    # For connections
+    # Called by connections.
 
     def measure(self, connection: SendingConnection) -> None:
-        """Count what a connection has unsent now."""
+        """Record the unsent bytes of a connection now."""
         unsent = connection.unsent_bytes
         self.state.record_unsent(connection, unsent, connection.taken_bytes, self._now_ms())
         if self.state.is_high:
             self._arm()
 
     def fetch_bytes_max(self) -> int:
-        """Return how much a fetch may add now."""
+        """Return how many bytes a fetch may add now."""
         if self.state.is_crowded:
             self._measure_all()
         return self.state.fetch_bytes_max
 
     def has_room(self, connection: SendingConnection) -> bool:
-        """Tell whether a fetch may be answered now; if not, it has to `wait`."""
+        """Return whether a fetch may be answered now; if not, it must `wait`."""
         if not self.state.is_crowded:
             return True
         self._make_room()
         return not self._has_queue and self._has_room(connection)
 
     def wait(self, connection: SendingConnection, resume: Callable[[], None]) -> None:
-        """Call `resume` when there is room; those who wait come in their order."""
+        """Call `resume` when there is room, in the order of these calls."""
         self._waiting[connection] = resume
         self._has_queue = self._has_queue or self.state.is_full
         self._arm()
 
     def is_idle(self, connection: SendingConnection) -> bool:
-        """Tell whether none of what a connection holds was taken for `connections.max.idle.ms`."""
+        """Return whether a connection has sent nothing for `connections.max.idle.ms`."""
         idle_ms = self._services.config.connections_max_idle_ms
         return self.state.is_idle(connection, self._now_ms() - idle_ms)
 
     def forget(self, connection: SendingConnection) -> None:
-        """The connection is closed."""
+        """Forget a closed connection."""
         self._waiting.pop(connection, None)
         self.state.forget(connection)
 
-    # Inside
+    # Inside.
 
     def _has_room(self, connection: SendingConnection) -> bool:
         state = self.state
@@ -150,7 +150,7 @@ class UnsentBytes:
             )
 
     def _make_room(self) -> None:
-        """Look at all sockets; while there is no room, close who takes nothing."""
+        """Measure all connections; while there is no room, close stalled ones."""
         self._measure_all()
         state = self.state
         while state.is_full and (stalled := state.stalled(self._now_ms())) is not None:
@@ -187,12 +187,43 @@ class UnsentBytes:
                 self._arm()
 
     def _resume_waiting(self) -> None:
-        """Resume those for whom there is room; who holds something does not keep up the others."""
+        """Resume fetches for which there is room; one with unsent bytes does not block others."""
         for connection, resume in list(self._waiting.items()):
             if self.state.is_full:
                 return
-            # What one of them does when it goes on may close another.
+            # A resumed fetch may close another connection that waits.
             if connection in self._waiting and self._has_room(connection):
                 del self._waiting[connection]
                 resume()
         self._has_queue = False
+
+
+class ConnectionSpace:
+    """`FetchSpace` of one connection."""
+
+    __slots__ = ("_connection", "_unsent")
+
+    def __init__(self, unsent: UnsentBytes, connection: SendingConnection) -> None:
+        self._unsent = unsent
+        self._connection = connection
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """How many bytes a fetch may add now; its first batch may be larger."""
+        return self._unsent.fetch_bytes_max()
+
+    def has_room(self) -> bool:
+        """Return whether a fetch may be answered now; if not, it must `wait_for_room`."""
+        return self._unsent.has_room(self._connection)
+
+    def wait_for_room(self, resume: Callable[[], None]) -> None:
+        """Call `resume` when there is room; never after the connection was closed."""
+        self._unsent.wait(self._connection, resume)
+
+    def reserve(self, size: int) -> None:
+        """Reserve bytes for a read of the storage; a second reservation replaces the first."""
+        self._unsent.state.reserve(self._connection, size)
+
+    def release(self) -> None:
+        """Release what was reserved."""
+        self._unsent.state.release(self._connection)

@@ -16,7 +16,7 @@ from kledger.runtime.blocking import PoolClosed
 from kledger.topics import PartitionLog, RecordWalk, WalkNeeded, WalkResult
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.runtime.compute_pool import ComputePool
 
 
@@ -49,10 +49,10 @@ class ProduceAppends:
 
         Args:
             slot: to the request; hears what became of each batch.
-            frame: see `HotHandler.start`.
+            frame: see `FrameHandler.start`.
             found: where each batch goes; an error code: nowhere.
             verified: the numbers of those whose transaction is known to include the partition.
-            is_owned: see `HotHandler.start`.
+            is_owned: see `FrameHandler.start`.
 
         Returns:
             None, or what the connection has to run before it starts the request again.

@@ -17,7 +17,7 @@ from kledger.gateway.wire.produce_codec import (
 )
 
 if TYPE_CHECKING:
-    from kledger.gateway.net.router import ResponsePort
+    from kledger.gateway.net.ports import ResponsePort
     from kledger.topics import AppendResult, TopicsError
 
 PENDING: PartitionResult = (b"", 0, ErrorCode.UNKNOWN_SERVER_ERROR, -1, -1, -1, None, ())

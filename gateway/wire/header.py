@@ -28,6 +28,8 @@ from kledger.gateway.wire.primitives import (
     wrong_length,
 )
 
+PRODUCE_KEY: Final = 0
+FETCH_KEY: Final = 1
 API_VERSIONS_KEY: Final = 18
 NEVER: Final = 0x7FFF
 
@@ -46,7 +48,8 @@ FLEXIBLE_SINCE: Final[dict[int, int]] = {
 
 # Filling slots costs half of what a constructor does, and there is one header per request.
 _new_header: Final = object.__new__
-_HEAD: Final = Struct(">hhih")
+REQUEST_HEAD: Final = Struct(">hhih")
+"""Key, version, correlation id and size of the client id: how every request begins."""
 _SIZE_V0: Final = Struct(">ii")
 _SIZE_V1: Final = Struct(">iiB")
 
@@ -89,7 +92,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
     pos = 0
     header = _new_header(RequestHeader)
     try:
-        key, version, header.correlation_id, size = _HEAD.unpack_from(frame)
+        key, version, header.correlation_id, size = REQUEST_HEAD.unpack_from(frame)
         header.api_key, header.api_version, header.client_id = key, version, None
         pos = 10
         if size != -1:
@@ -112,7 +115,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 def _malformed(fault: Exception, pos: int, size: int) -> MalformedMessage:
     field, expected, got = "tagged fields", "tagged fields", f"{size - pos} bytes left"
     if isinstance(fault, error):
-        field, expected = "api_key to client_id", f"{_HEAD.size} bytes"
+        field, expected = "api_key to client_id", f"{REQUEST_HEAD.size} bytes"
     elif isinstance(fault, UnicodeDecodeError):
         field, expected, got = "client_id", "UTF-8", f"byte {fault.object[fault.start]:#04x}"
     elif isinstance(fault, DecodeError):
@@ -131,7 +134,7 @@ def encode_request_header(
     name = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(name)
     tags = b"\0" if is_flexible(key, version) else b""
-    return _HEAD.pack(key, version, correlation_id, size) + name + tags
+    return REQUEST_HEAD.pack(key, version, correlation_id, size) + name + tags
 
 
 def response_prefix(correlation_id: int, key: int, version: int, body_size: int) -> bytes:

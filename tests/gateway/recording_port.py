@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from kledger.gateway.net.connection_state import ByteBudget, ConnectionState, ResponseSlot
-from kledger.gateway.net.router import ResponseFrame
+from kledger.gateway.net.ports import ResponseFrame
 
 
 class OpenMeter:
@@ -49,7 +49,7 @@ class RecordingPort:
         self.retained_slot: ResponseSlot | None = None
         self.throttle_time_ms = 0
         self.meter = OpenMeter()
-        self.writer = Room()
+        self.fetch_space = Room()
         self.state = ConnectionState(ByteBudget(1 << 30))
         self.sent: list[bytes] = []
         self.failures: list[str] = []

@@ -136,12 +136,12 @@ async def test_a_fetch_waits_for_room_and_then_brings_what_there_is(
     log = await (await gateway.create_topic()).open_partition(0)
     port = RecordingPort()
     begin(gateway, port, log)
-    port.writer.is_full = True
+    port.fetch_space.is_full = True
     await append(gateway, log)
     port.end_tick()
-    assert ([], 1) == (port.sent, len(port.writer.waiting))
+    assert ([], 1) == (port.sent, len(port.fetch_space.waiting))
     await append(gateway, log)
-    port.writer.waiting.pop()()
+    port.fetch_space.waiting.pop()()
     assert [[2 * len(batch(b"v"))]] == [sizes(each) for each in port.sent]
 
 
@@ -150,10 +150,10 @@ async def test_a_fetch_without_a_place_of_its_own_gets_one_while_it_waits(
 ) -> None:
     """It is answered at once otherwise, and what comes behind it must not overtake it."""
     port = RecordingPort()
-    port.writer.is_full = True
+    port.fetch_space.is_full = True
     begin(gateway, port)
     assert port.state.is_exclusive
-    port.writer.waiting.pop()()
+    port.fetch_space.waiting.pop()()
     assert 1 == len(port.sent)
     assert not port.state.is_exclusive
 
@@ -170,9 +170,9 @@ async def test_room_is_kept_for_what_is_read_of_the_storage(gateway: RunningGate
     wanted.use(log, -1)
     slot.wanted.append(wanted)
     slot.begin(7)
-    assert (1 << 20, []) == (port.writer.reserved, port.sent)
+    assert (1 << 20, []) == (port.fetch_space.reserved, port.sent)
     await until(lambda: bool(port.sent))
-    assert 0 == port.writer.reserved
+    assert 0 == port.fetch_space.reserved
 
 
 async def test_a_fetch_brings_no_more_than_there_is_room_for(gateway: RunningGateway) -> None:
@@ -181,7 +181,7 @@ async def test_a_fetch_brings_no_more_than_there_is_room_for(gateway: RunningGat
     begin(gateway, port, log)
     for _ in range(5):
         await append(gateway, log)
-    port.writer.fetch_bytes_max = 1
+    port.fetch_space.fetch_bytes_max = 1
     port.end_tick()
     [size] = sizes(port.sent[0])
     assert len(batch(b"v")) == size

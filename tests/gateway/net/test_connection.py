@@ -303,7 +303,7 @@ async def test_row_131_slow_reader_is_paused_not_buffered() -> None:
             client.send(fetch({0: 0}), FETCH_V)
         for _ in range(200):
             await asyncio.sleep(0)
-        assert gateway.server.connections[0].writer.unsent_bytes < 8 << 20
+        assert gateway.server.connections[0].unsent_bytes < 8 << 20
         assert await served(gateway)
         for _ in range(300):
             response = await client.receive()

@@ -4,7 +4,6 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from kledger.gateway.config import MIB, GatewayConfig
-from kledger.gateway.net.connection_writer import ConnectionWriter
 from tests.gateway.running import batch, fetch, produce, running_gateway, until
 
 PRODUCE_V, FETCH_V = 9, 12
@@ -33,7 +32,7 @@ async def test_connections_that_do_not_read_share_one_limit_and_others_are_serve
                 gateway.clock.advance(10)
             [partition] = (await asked).responses[0].partitions
             assert 1_000_000 < len(partition.records or b"")
-            held = [each.writer.unsent_bytes for each in gateway.server.connections]
+            held = [each.unsent_bytes for each in gateway.server.connections]
             assert sum(held) < LIMIT + len(held) * MIB, "one batch each, at most"
 
 
@@ -43,9 +42,9 @@ async def test_what_the_peer_has_taken_is_known() -> None:
         await client.ask(produce({0: batch(b"x" * 1_000_000)}), PRODUCE_V)
         await client.ask(fetch({0: 0}), FETCH_V)
         [connection] = gateway.server.connections
-        writer: ConnectionWriter = connection.writer
-        await until(lambda: writer.unsent_bytes == 0)
-        assert 1_000_000 < writer.taken_bytes == gateway.services.metrics.snapshot()["sent_bytes"]
+        await until(lambda: connection.unsent_bytes == 0)
+        sent_bytes = gateway.services.metrics.snapshot()["sent_bytes"]
+        assert 1_000_000 < connection.taken_bytes == sent_bytes
 
 
 async def test_a_connection_that_takes_nothing_is_closed_like_one_that_says_nothing() -> None:
@@ -57,7 +56,7 @@ async def test_a_connection_that_takes_nothing_is_closed_like_one_that_says_noth
         for _ in range(20):
             client.send(fetch({0: 0}, partition_max_bytes=8 * MIB), FETCH_V)
         [connection] = gateway.server.connections
-        await until(lambda: connection.writer.unsent_bytes > MIB)
+        await until(lambda: connection.unsent_bytes > MIB)
         for _ in range(3 * IDLE_MS // 1_000):
             await asyncio.sleep(0)
             gateway.clock.advance(1_000)

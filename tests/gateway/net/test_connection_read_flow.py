@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kledger.gateway.net.read_flow import ReadFlow
+from kledger.gateway.net.connection import ReadFlow
 
 
 class Transport(asyncio.Transport):

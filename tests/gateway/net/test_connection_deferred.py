@@ -1,6 +1,6 @@
 """A response that is made at the end of the turn in which its result came."""
 
-from kledger.gateway.net.deferred_slot import DeferredSlot
+from kledger.gateway.net.connection import DeferredSlot
 from kledger.gateway.wire.header import RequestHeader
 from kledger.runtime.deferred import Deferred
 from tests.gateway.recording_port import RecordingPort
