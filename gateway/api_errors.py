@@ -1,39 +1,89 @@
-"""Refusals: what is wrong about one of the things that an admin request names.
+"""API errors: what is wrong with a request, or with one thing that it names, as Kafka's code.
 
-Rule: one refused thing never affects the others of its request.
+Rule: the errors of the rooms below are translated by one table, a row for each class; a class
+without a row has that of its nearest base. A storage error is KAFKA_STORAGE_ERROR, after which
+clients retry; an error without any row is UNKNOWN_SERVER_ERROR. One rejected thing never affects
+the others of its request.
 Must not know: the messages of the APIs that use it.
 """
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 
-from kledger.gateway.error_map import error_code_of
+import kledger.topics.errors as topics_errors
 from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.ledger import LedgerError
 from kledger.topics import Topic, TopicRegistry, TopicsError, UnknownTopic, check_name
 
 T = TypeVar("T")
 
 NO_AUTHORIZER = "No Authorizer is configured: nobody is kept from anything here"
 USER, ANONYMOUS = "User", "ANONYMOUS"
-"""The principal of everybody who did not authenticate."""
+"""The principal of every client that did not authenticate."""
 
 
 class ApiError(Exception):
-    """A request is wrong about one thing; the code is the one to answer for it."""
+    """One thing that a request names is wrong; `code` is the answer for it."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
 
+_CODES: dict[type[BaseException], ErrorCode] = {
+    topics_errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
+    topics_errors.CorruptMessage: ErrorCode.CORRUPT_MESSAGE,
+    topics_errors.UnknownTopic: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    topics_errors.UnknownTopicId: ErrorCode.UNKNOWN_TOPIC_ID,
+    topics_errors.UnknownPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    topics_errors.MessageTooLarge: ErrorCode.MESSAGE_TOO_LARGE,
+    topics_errors.InvalidTopicName: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    topics_errors.InvalidTimestamp: ErrorCode.INVALID_TIMESTAMP,
+    topics_errors.InvalidRecord: ErrorCode.INVALID_RECORD,
+    topics_errors.TopicAlreadyExists: ErrorCode.TOPIC_ALREADY_EXISTS,
+    topics_errors.InvalidPartitions: ErrorCode.INVALID_PARTITIONS,
+    topics_errors.InvalidReplicationFactor: ErrorCode.INVALID_REPLICATION_FACTOR,
+    topics_errors.InvalidConfig: ErrorCode.INVALID_CONFIG,
+    topics_errors.OutOfOrderSequence: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    topics_errors.DuplicateSequence: ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+    topics_errors.InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
+    topics_errors.InvalidTransactionState: ErrorCode.INVALID_TXN_STATE,
+    topics_errors.UnsupportedCompressionType: ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    # Kafka has no code for it; of those that producers do not retry, this one says "not allowed".
+    topics_errors.PartitionTerminated: ErrorCode.POLICY_VIOLATION,
+    topics_errors.TopicStorageFailed: ErrorCode.KAFKA_STORAGE_ERROR,
+    LedgerError: ErrorCode.KAFKA_STORAGE_ERROR,
+}
+
+
+def error_code_of(error: BaseException) -> ErrorCode:
+    """Return the code of an error of the rooms below."""
+    for kind in type(error).__mro__:
+        code = _CODES.get(kind)
+        if code is not None:
+            return code
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def without_fencing(error: ErrorCode) -> ErrorCode:
+    """Return the code for a client that does not know PRODUCER_FENCED (KIP-588)."""
+    is_fenced = error is ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error
+
+
+def record_errors_of(error: BaseException) -> tuple[tuple[int, str], ...]:
+    """Return (index, message) of the records at fault, if the error names them."""
+    return getattr(error, "record_errors", ())
+
+
 def code_and_message_of(error: ApiError | TopicsError) -> tuple[ErrorCode, str]:
-    """Return the code and message to answer for one thing."""
+    """Return the code and the message that answer for one thing."""
     code = error.code if isinstance(error, ApiError) else error_code_of(error)
     return code, str(error)
 
 
 def first_of_each(things: Iterable[T], name_of: Callable[[T], Hashable]) -> list[tuple[T, int]]:
-    """Return the first thing of each name, with how often that name stands in the request."""
+    """Return the first thing of each name, and how often the request has that name."""
     found: dict[Hashable, list[T]] = {}
     for thing in things:
         found.setdefault(name_of(thing), []).append(thing)
@@ -41,11 +91,11 @@ def first_of_each(things: Iterable[T], name_of: Callable[[T], Hashable]) -> list
 
 
 def check_not_repeated(count: int, mistake: str) -> None:
-    """Refuse a thing that stands more than once in its request.
+    """Reject a thing that its request names more than once.
 
     Args:
-        count: how often it does.
-        mistake: what Kafka calls that.
+        count: how often the request names it.
+        mistake: the words that Kafka has for it.
 
     Raises:
         ApiError: INVALID_REQUEST.

@@ -9,7 +9,7 @@ Must not know: how requests are parsed, topics.
 from typing import TYPE_CHECKING, Protocol
 
 from kledger.batches.header import read_header
-from kledger.gateway.error_map import error_code_of
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.fetch.fetch_plan import (
     FetchBudget,
     FetchWait,

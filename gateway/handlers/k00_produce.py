@@ -11,7 +11,7 @@ Behaviour:
 - Transactional batches are asked about by `gateway.produce.transaction_verification`. A request
 that has one
   and no transactional id is refused as a whole, with the code that Kafka has for it.
-- A batch whose records must be looked at for long holds its connection: `gateway.produce.appends`.
+- A batch whose records must be looked at for long holds its connection: `gateway.produce.request`.
 - The records stay in the frame when the frame has memory of its own and they fill it well;
   otherwise the batch gets memory of its own, because it stays in the cache after the frame is gone.
 
@@ -25,11 +25,12 @@ from collections.abc import Container, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.batches.header import CODEC_MASK, FLAGS_AT
-from kledger.gateway.metadata.partition_opener import PartitionOpener, UnopenedPartition
-from kledger.gateway.metadata.topic_lookup import TopicLookup
-from kledger.gateway.produce.appends import ProduceAppends
-from kledger.gateway.produce.route_cache import ProduceRouteCache
-from kledger.gateway.produce.slot import ProduceSlot
+from kledger.gateway.metadata.partition_lookup import (
+    PartitionOpener,
+    TopicLookup,
+    UnopenedPartition,
+)
+from kledger.gateway.produce.request import ProduceAppends, ProduceRouteCache, ProduceSlot
 from kledger.gateway.produce.transaction_verification import (
     TransactionVerification,
     has_transactional_batch,

@@ -9,7 +9,7 @@ leaves
   asks the same again is waiting again for the price of comparing the requests.
 - Stored bytes leave as they are. Records are never null: clients fail on it.
 - Sessions (KIP-227): the client says what changes, the answer what is new; an idle fetch of a
-  session costs nothing per partition. `gateway.fetch.fetch_manager` says which requests may go on.
+  session costs nothing per partition. `gateway.fetch.session` says which requests may go on.
 - An offset beyond the end or before the start is OFFSET_OUT_OF_RANGE, with -1 for all offsets. An
   isolation level that does not exist is UNKNOWN_SERVER_ERROR for every partition, as in Kafka.
 - Aborted transactions are null for read_uncommitted, a list for read_committed.
@@ -23,13 +23,15 @@ Version notes:
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from kledger.gateway.fetch.fetch_manager import FetchManager
 from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, NONE
-from kledger.gateway.fetch.session import SessionFetchSlot, SessionPartition
+from kledger.gateway.fetch.session import FetchManager, SessionFetchSlot, SessionPartition
 from kledger.gateway.fetch.session_state import FINAL_EPOCH, INITIAL_EPOCH
 from kledger.gateway.fetch.slot import FetchSlot, LogLookup, missing_partition_code
-from kledger.gateway.metadata.partition_opener import PartitionOpener, UnopenedPartition
-from kledger.gateway.metadata.topic_lookup import TopicLookup
+from kledger.gateway.metadata.partition_lookup import (
+    PartitionOpener,
+    TopicLookup,
+    UnopenedPartition,
+)
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.fetch_codec import (
     TOPIC_ID_SINCE,

@@ -19,9 +19,9 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
 
-from kledger.gateway.error_map import error_code_of
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.fetch.fetch_plan import ISOLATION_LEVELS, leader_epoch_error
-from kledger.gateway.metadata.partition_opener import open_partitions
+from kledger.gateway.metadata.partition_lookup import open_partitions
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k02_list_offsets import (

@@ -8,8 +8,8 @@ Behaviour:
   OFFSET_OUT_OF_RANGE. A topic that is compacted and nothing else refuses with POLICY_VIOLATION.
 """
 
-from kledger.gateway.error_map import error_code_of
-from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.metadata.partition_lookup import LogOrOpenError, open_partitions_by_name
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k21_delete_records import (

@@ -14,8 +14,8 @@ Version notes:
 - v6 (two-phase commit, KIP-939) is unstable in Kafka 4.3 and not offered.
 """
 
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import InitProducerId, ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k22_init_producer_id import (

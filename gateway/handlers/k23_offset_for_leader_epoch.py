@@ -10,9 +10,9 @@ Version notes:
 - v3 carries the replica id, which is ignored: only consumers ask.
 """
 
-from kledger.gateway.error_map import error_code_of
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.fetch.fetch_plan import leader_epoch_error
-from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.metadata.partition_lookup import LogOrOpenError, open_partitions_by_name
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k23_offset_for_leader_epoch import (
     EpochEndOffset,

@@ -14,8 +14,8 @@ Version notes:
 
 from collections.abc import Sequence
 
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k24_add_partitions_to_txn import (

@@ -9,8 +9,8 @@ Version notes:
   TRANSACTION_ABORTABLE (KIP-890). Clients of transaction.version 2 never send this.
 """
 
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k25_add_offsets_to_txn import (

@@ -10,8 +10,8 @@ Version notes:
   producer id and epoch to go on with; an abort of nothing is allowed.
 """
 
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k26_end_txn import EndTxnRequest, EndTxnResponse

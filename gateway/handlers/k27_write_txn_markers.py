@@ -10,9 +10,9 @@ Version notes:
 - v2 says which version of the protocol ended the transaction; a marker is the same in both.
 """
 
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.coordinator.transactions.txn_markers import TransactionMarkers
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import error_code_of
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k27_write_txn_markers import (

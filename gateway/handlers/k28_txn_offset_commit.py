@@ -11,10 +11,10 @@ Version notes:
   (transaction.version 2, KIP-890) adds it to the transaction by itself.
 """
 
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.groups.offset_commits import commit_error, committed_offset
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.messages.k28_txn_offset_commit import (

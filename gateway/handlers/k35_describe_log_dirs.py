@@ -14,8 +14,8 @@ Version notes:
 
 import shutil
 
-from kledger.gateway.error_map import error_code_of
-from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions
+from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.metadata.partition_lookup import LogOrOpenError, open_partitions
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k35_describe_log_dirs import (
     DescribeLogDirsPartition,

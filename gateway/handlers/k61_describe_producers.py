@@ -7,8 +7,8 @@ Behaviour:
   topic can have is INVALID_TOPIC_EXCEPTION.
 """
 
-from kledger.gateway.error_map import error_code_of
-from kledger.gateway.metadata.partition_opener import LogOrOpenError, open_partitions_by_name
+from kledger.gateway.api_errors import error_code_of
+from kledger.gateway.metadata.partition_lookup import LogOrOpenError, open_partitions_by_name
 from kledger.gateway.metadata.topic_descriptions import missing_topic_error
 from kledger.gateway.request_context import RequestContext
 from kledger.gateway.wire.messages.k61_describe_producers import (

@@ -6,7 +6,7 @@ Must not know: versions beyond the null name, how parts of an answer are kept.
 
 from collections.abc import Sequence
 
-from kledger.gateway.error_map import error_code_of
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.metadata.authorized_operations import (
     OPERATIONS_NOT_REQUESTED,
     TOPIC_OPERATIONS,

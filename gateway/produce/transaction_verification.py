@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from kledger.batches.header import BATCH_OVERHEAD, FLAGS_AT, TRANSACTIONAL_BIT
+from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.error_map import without_fencing
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import PartitionRecords
 from kledger.offsets import TopicPartition

@@ -8,7 +8,7 @@ from kledger.gateway.fetch.session import SessionPartition
 from kledger.gateway.fetch.slot import FetchedPartition, FetchSlot
 from kledger.gateway.net.connection import Connection
 from kledger.gateway.net.connection_state import ResponseSlot
-from kledger.gateway.produce.slot import ProduceSlot
+from kledger.gateway.produce.request import ProduceSlot
 from kledger.gateway.wire.messages.k03_metadata import MetadataRequest
 from tests.contained import Contained
 from tests.gateway.running import RunningGateway, batch, fetch, produce, running_gateway, until

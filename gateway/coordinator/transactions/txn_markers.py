@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
-from kledger.gateway.metadata.partition_opener import open_partitions_by_name
+from kledger.gateway.metadata.partition_lookup import open_partitions_by_name
 from kledger.offsets import TopicPartition
 from kledger.topics import PartitionLog, TopicsError, UnknownPartition, UnknownTopic
 from kledger.topics.errors import InvalidProducerEpoch

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kledger.batches.header import FLAGS_AT, TRANSACTIONAL_BIT
-from kledger.gateway.produce.route_cache import ROUTES_MAX, ProduceRouteCache
+from kledger.gateway.produce.request import ROUTES_MAX, ProduceRouteCache
 from kledger.gateway.wire.codec import encode
 from kledger.gateway.wire.produce_codec import (
     ParsedProduceRequest,

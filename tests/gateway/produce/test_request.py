@@ -1,6 +1,6 @@
 """One Produce response, put together batch by batch."""
 
-from kledger.gateway.produce.slot import ProduceSlot
+from kledger.gateway.produce.request import ProduceSlot
 from kledger.gateway.wire.codec import decode
 from kledger.gateway.wire.messages.k00_produce import PartitionProduceResponse, ProduceResponse
 from kledger.gateway.wire.produce_codec import ParsedProduceRequest

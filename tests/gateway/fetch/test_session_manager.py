@@ -3,7 +3,7 @@
 import pytest
 
 from kledger.gateway.config import GatewayConfig
-from kledger.gateway.fetch import fetch_manager
+from kledger.gateway.fetch import session as sessions
 from kledger.gateway.fetch.session_state import EVICTION_MS
 from kledger.gateway.wire.messages.k01_fetch import ForgottenTopic
 from tests.gateway.running import fetch, running_gateway
@@ -91,7 +91,7 @@ async def test_no_more_sessions_than_slots(slots: int, waited_ms: int, is_made: 
 
 
 async def test_sessions_keep_so_many_partitions_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_manager, "PARTITIONS_MAX", 3)
+    monkeypatch.setattr(sessions, "PARTITIONS_MAX", 3)
     async with running_gateway() as gateway, gateway.client() as client:
         await gateway.create_topic(partitions=4)
         first, second, third = (Session(client) for _ in range(3))

@@ -1,32 +1,77 @@
-"""PartitionOpener: partitions that must be opened before a request can be served.
+"""Partition lookup: from the topics and partitions that a request names to their logs.
 
-Rule: all that a request lacks is opened at once, then it is started again; what could not be opened
-is told to it then, and forgotten when a request goes through: another one tries again.
+Rule: an open log costs no await. All logs that a request lacks are opened together, then the
+request is started again. A failure to open one is answered then, and forgotten when a request
+passes: the next one tries to open it again.
 Must not know: requests, what is done with logs.
 """
 
 import asyncio
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias, TypeVar
 
-from kledger.gateway.error_map import error_code_of
+from kledger.gateway.api_errors import error_code_of
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.topics import PartitionLog, Topic, TopicRegistry, TopicsError, UnknownTopic
 
 UnopenedPartition: TypeAlias = tuple[Topic, int]
 LogOrOpenError: TypeAlias = PartitionLog | TopicsError
-"""A log, or why it cannot be had."""
+"""A log, or the error of opening it."""
 PartitionKeyT = TypeVar("PartitionKeyT", bound=tuple[str, int])
-"""A partition, by the name of its topic."""
+"""A partition, by the name of its topic and its index."""
 
 CONCURRENT_OPENS_MAX = 64
-"""Logs that are opened side by side: what they store is committed, and synced, once for all."""
+"""Logs that are opened together: what they store is committed in one batch, with one sync."""
+
+
+class TopicLookup:
+    """Topics by the bytes of requests: a name in UTF-8, or the 16 bytes of an id.
+
+    Found topics are cached until the registry changes, so a request costs one look-up in a
+    dictionary, and no name is decoded twice.
+    """
+
+    __slots__ = ("_by_id", "_by_name", "_epoch", "_registry")
+
+    def __init__(self, registry: TopicRegistry) -> None:
+        self._registry = registry
+        self._epoch = registry.epoch
+        self._by_name: dict[bytes, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+
+    def by_name(self, name: bytes) -> Topic | None:
+        """Return the topic of that name, or None."""
+        if self._epoch != self._registry.epoch:
+            self._forget()
+        topic = self._by_name.get(name)
+        if topic is None:
+            topic = self._registry.get(name.decode("utf-8", "replace"))
+            if topic is not None:
+                self._by_name[name] = topic
+        return topic
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """Return the topic with that id, or None."""
+        if self._epoch != self._registry.epoch:
+            self._forget()
+        topic = self._by_id.get(topic_id)
+        if topic is None:
+            topic = self._registry.get_by_id(uuid.UUID(bytes=topic_id))
+            if topic is not None:
+                self._by_id[topic_id] = topic
+        return topic
+
+    def _forget(self) -> None:
+        self._epoch = self._registry.epoch
+        self._by_name.clear()
+        self._by_id.clear()
 
 
 async def open_partitions(
     wanted: Iterable[UnopenedPartition],
 ) -> dict[UnopenedPartition, LogOrOpenError]:
-    """Open those logs that are not; return each log, or why it could not be opened."""
+    """Open the logs that are not open; return each log, or the error of opening it."""
     logs: dict[UnopenedPartition, LogOrOpenError] = {}
     missing = []
     for topic, index in wanted:
@@ -51,7 +96,7 @@ async def open_partitions(
 async def open_partitions_by_name(
     registry: TopicRegistry, wanted: Iterable[PartitionKeyT]
 ) -> dict[PartitionKeyT, LogOrOpenError]:
-    """Open logs by the names of their topics; that there is no such topic is an answer, too."""
+    """Open logs by the names of their topics; an unknown topic is `UnknownTopic`."""
     topics = {key: registry.get(key[0]) for key in wanted}
     logs = await open_partitions(
         (topic, key[1]) for key, topic in topics.items() if topic is not None
@@ -65,7 +110,7 @@ async def open_partitions_by_name(
 
 
 class PartitionOpener:
-    """What could not be opened, for the handlers of one kind of request."""
+    """Opens logs for one handler, and keeps the failures until its request is started again."""
 
     __slots__ = ("_failed",)
 
@@ -73,7 +118,7 @@ class PartitionOpener:
         self._failed: dict[UnopenedPartition, TopicsError] = {}
 
     def require(self, topic: Topic, index: int, missing: list[UnopenedPartition]) -> int:
-        """Say why the log of a partition cannot be had; NONE: it was added to `missing`."""
+        """Return the error of a partition without an open log; NONE: it was added to `missing`."""
         if not 0 <= index < topic.partition_count:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         failed = self._failed.get((topic, index))
@@ -83,12 +128,12 @@ class PartitionOpener:
         return ErrorCode.NONE
 
     async def open(self, missing: Sequence[UnopenedPartition]) -> None:
-        """Open logs; a failure is told to whoever wants the log next."""
+        """Open logs; `require` returns the failures."""
         for key, log in (await open_partitions(missing)).items():
             if isinstance(log, TopicsError):
                 self._failed[key] = log
 
     def forget_failures(self) -> None:
-        """A request goes through."""
+        """Forget failures: a request passed."""
         if self._failed:
             self._failed.clear()

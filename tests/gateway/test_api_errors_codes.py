@@ -6,7 +6,7 @@ import pytest
 
 import kledger.topics.errors
 from kledger import ledger
-from kledger.gateway.error_map import error_code_of, record_errors_of
+from kledger.gateway.api_errors import error_code_of, record_errors_of
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.topics.errors import InvalidRecord, TopicsError, UnknownTopic
 

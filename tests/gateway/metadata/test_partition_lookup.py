@@ -1,6 +1,6 @@
 """Partitions that must be opened first, and what becomes of those that cannot be."""
 
-from kledger.gateway.metadata.partition_opener import (
+from kledger.gateway.metadata.partition_lookup import (
     CONCURRENT_OPENS_MAX,
     PartitionOpener,
     UnopenedPartition,

@@ -1,6 +1,6 @@
 """Topics by the bytes of the wire."""
 
-from kledger.gateway.metadata.topic_lookup import TopicLookup
+from kledger.gateway.metadata.partition_lookup import TopicLookup
 from kledger.ledger import LedgerStore
 from kledger.topics import TopicRegistry
 
