@@ -11,7 +11,7 @@ from kledger.setting_values import joined_address
 
 
 class GatewayClients:
-    """`native.server.admin.KafkaClients`, of a gateway."""
+    """`native.server.service.KafkaClients`, of a gateway."""
 
     def __init__(self, telemetry: ClientTelemetry) -> None:
         self._telemetry = telemetry

@@ -13,8 +13,7 @@ from kledger.native.broker import EARLIEST, SeekTarget, TopicInfo
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
 from kledger.native.client.dead_letter import DeadLetterProducer
 from kledger.native.client.partition_consumer import PartitionConsumer
-from kledger.native.client.partition_set import close_all, open_all
-from kledger.native.client.partition_watch import watch_partitions
+from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.client.producer import Producer
 from kledger.native.client.receive_queue import ReceiveQueue
 from kledger.native.client.services import ClientServices

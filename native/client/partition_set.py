@@ -5,8 +5,11 @@ Must not know: what they are.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
+
+from kledger.native.client.services import ClientServices
+from kledger.native.errors import KledgerError
 
 
 class OpenClose(Protocol):
@@ -39,3 +42,21 @@ def _raise_first(outcomes: Sequence[BaseException | None]) -> None:
     for outcome in outcomes:
         if outcome is not None:
             raise outcome
+
+
+async def watch_partitions(
+    services: ClientServices,
+    topic: str,
+    partition_count: int,
+    add_partitions: Callable[[range], Awaitable[None]],
+) -> None:
+    """Call `add_partitions` with new partitions, as often as there are some; never return."""
+    while True:
+        await services.clock.sleep(services.partition_refresh_ms)
+        try:
+            found = (await services.broker.lookup(topic, create=False)).partition_count
+            if found > partition_count:
+                await add_partitions(range(partition_count, found))
+                partition_count = found
+        except KledgerError:
+            continue

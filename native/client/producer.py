@@ -12,8 +12,7 @@ from kledger.native.broker import TopicInfo
 from kledger.native.client.close_once import CloseOnce, ClosesOnExit
 from kledger.native.client.message_codec import OutgoingMessage, copied_message, outgoing_message
 from kledger.native.client.partition_producer import PartitionProducer, Pending, fail
-from kledger.native.client.partition_set import close_all, open_all
-from kledger.native.client.partition_watch import watch_partitions
+from kledger.native.client.partition_set import close_all, open_all, watch_partitions
 from kledger.native.client.partitioner import StickyPartitioner
 from kledger.native.client.send_window_state import SendWindow
 from kledger.native.client.services import ClientServices

@@ -28,9 +28,8 @@ from kledger.native.errors import (
 )
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.connection import RpcConnection, is_own_task_cancelled
-from kledger.native.rpc.errors import error_of
 from kledger.native.rpc.outbox import ITEM_BYTES, Outbox
-from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL
+from kledger.native.rpc.protocol import MESSAGE_BYTES_GOAL, error_of
 from kledger.native.rpc.values import (
     acknowledgement_to,
     consumer_to,

@@ -21,7 +21,6 @@ from kledger.native.backoff import Backoff
 from kledger.native.client.operations import OPERATION_TIMEOUT_MS
 from kledger.native.errors import AlreadyClosed, KledgerError, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
-from kledger.native.rpc.errors import error_of_call, is_lost
 from kledger.native.rpc.protocol import (
     CALLS,
     VERSION_KEY,
@@ -30,6 +29,8 @@ from kledger.native.rpc.protocol import (
     Option,
     agree,
     connection_options,
+    error_of_call,
+    is_lost,
 )
 from kledger.runtime.clock import Clock
 from kledger.runtime.entropy import Entropy

@@ -19,8 +19,6 @@ from kledger.native.config import NativeConfig
 from kledger.native.errors import KledgerError, NotAllowed, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
 from kledger.native.rpc.delivery_window_state import DeliveryTotal
-from kledger.native.rpc.errors import abort
-from kledger.native.rpc.link_stream import LinkStream, error_for_client
 from kledger.native.rpc.protocol import (
     CALLS,
     SERVICE,
@@ -29,10 +27,16 @@ from kledger.native.rpc.protocol import (
     VERSION_MIN,
     Call,
     Context,
+    abort,
     agree,
     connection_options,
 )
-from kledger.native.rpc.server_streams import ConsumerStream, ProducerStream
+from kledger.native.rpc.server_streams import (
+    ConsumerStream,
+    LinkStream,
+    ProducerStream,
+    error_for_client,
+)
 from kledger.native.rpc.unary_calls import UNARY
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor

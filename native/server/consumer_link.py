@@ -8,9 +8,8 @@ Must not know: who gets what.
 from collections.abc import Sequence
 
 from kledger.native.broker import ConsumerRequest, OnEnded
-from kledger.native.errors import KledgerError, SubscriptionNotFound
+from kledger.native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
 from kledger.native.server.error_map import native_error, translating
-from kledger.native.server.request_checks import check_count
 from kledger.native.server.subscribed_partition import SubscribedPartition
 from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionsError
 from kledger.subscriptions.model import (
@@ -75,7 +74,8 @@ class ServerConsumerLink:
 
     def add_permits(self, count: int) -> None:
         """Allow that many more records to be delivered. Raises InvalidArgument."""
-        check_count("permits", count, 1, PERMITS_MAX)
+        if not 1 <= count <= PERMITS_MAX:
+            raise InvalidArgument(f"permits: expected 1 to {PERMITS_MAX}, got {count}")
         if self._consumer is not None and not self._is_ended:
             self._consumer.add_permits(count)
 

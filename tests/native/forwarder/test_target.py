@@ -102,13 +102,13 @@ class LostLinks:
     """A broker whose links end when the test says so."""
 
     def __init__(self) -> None:
-        self.on_ended: list[OnEnded] = []
+        self.endings: list[OnEnded] = []
         self.batches: list[bytes] = []
 
     async def open_producer(
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> "LostLinks":
-        self.on_ended.append(on_ended)
+        self.endings.append(on_ended)
         return self
 
     async def send(self, batch: Buffer) -> SendReceipt:
@@ -126,12 +126,12 @@ async def test_a_lost_link_ends_only_its_own_start() -> None:
         "orders", 0, name="f", entropy=SeededEntropy(1),
     )  # fmt: skip
     await target.start()
-    broker.on_ended[0](Unavailable("lost"))
+    broker.endings[0](Unavailable("lost"))
     with pytest.raises(Unavailable, match="lost"):
         await target.send(one(b"0"))
     assert [] == broker.batches
     await target.start()
-    broker.on_ended[0](KledgerError("long ago"))
+    broker.endings[0](KledgerError("long ago"))
     with pytest.raises(Unavailable, match="the answer was lost"):
         await target.send(one(b"0"))
     assert 2 == read_header(broker.batches[0]).producer_epoch

@@ -10,7 +10,7 @@ from kledger.ledger import Position
 from kledger.native.broker import EARLIEST, LATEST, Broker, RecordPosition
 from kledger.native.errors import AlreadyClosed, InvalidArgument, KledgerError, Unavailable
 from kledger.native.rpc.client import RpcClient
-from kledger.native.rpc.errors import CODES
+from kledger.native.rpc.protocol import CODES
 from tests.native.recording_broker import Endings, RecordingBroker
 from tests.native.rpc.connected_pair import pair
 

@@ -6,7 +6,7 @@ import pytest
 
 from kledger.native.broker import ConsumerRequest
 from kledger.native.errors import InvalidArgument
-from kledger.native.server.request_checks import check_count, check_name, check_request
+from kledger.native.server.service import check_count, check_name, check_request
 from kledger.subscriptions.model import SubscriptionType
 
 GOOD = ConsumerRequest(topic="orders", partition=0, subscription="s", type=SubscriptionType.SHARED)

@@ -10,8 +10,8 @@ import pytest
 
 from kledger.native.errors import KledgerError, Unavailable
 from kledger.native.proto import kledger_native_pb2 as pb
-from kledger.native.rpc.link_stream import error_for_client, error_of_request
 from kledger.native.rpc.protocol import CALLS, VERSION_KEY
+from kledger.native.rpc.server_streams import error_for_client, error_of_request
 from tests.native.recording_broker import RecordingBroker, batch
 from tests.native.rpc.connected_pair import TEST_SECONDS, serving
 

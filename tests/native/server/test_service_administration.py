@@ -23,7 +23,7 @@ from kledger.native.errors import (
     TopicNotFound,
     TopicTerminated,
 )
-from kledger.native.server.admin import PEEK_ENTRIES_MAX
+from kledger.native.server.service import PEEK_ENTRIES_MAX
 from kledger.subscriptions.model import SubscriptionType
 from kledger.topics.errors import PartitionTerminated
 from tests.batches.words import NOW_MS, batch

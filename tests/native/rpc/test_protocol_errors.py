@@ -13,7 +13,7 @@ from kledger.native.errors import (
     Unreadable,
 )
 from kledger.native.proto import kledger_native_pb2 as pb
-from kledger.native.rpc.errors import (
+from kledger.native.rpc.protocol import (
     CODES,
     ERROR_KEY,
     TEXT_LENGTH_MAX,
