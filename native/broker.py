@@ -11,43 +11,43 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from kledger.delivery.model import (
+    EARLIEST,
+    LATEST,
+    NO_RECORD,
+    RecordLocation,
+    RecordPosition,
+    SeekTarget,
+)
 from kledger.ledger import Buffer, Position
 from kledger.native.errors import KledgerError
 from kledger.subscriptions.model import Acknowledgement, Deliver, RecordMask, SubscriptionType
 
-EARLIEST = "earliest"
-LATEST = "latest"
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "NO_RECORD",
+    "NUMBER_MAX",
+    "Broker",
+    "BrokerAdmin",
+    "ConsumerLink",
+    "ConsumerRequest",
+    "MetricsClient",
+    "OnEnded",
+    "PartitionStats",
+    "ProducerLink",
+    "PushedClientMetrics",
+    "RecordLocation",
+    "RecordPosition",
+    "SeekTarget",
+    "SendReceipt",
+    "SubscriptionStats",
+    "TopicInfo",
+    "TopicStats",
+]
 
 NUMBER_MAX = (1 << 63) - 1
 """No number goes beyond it; the smallest is -1."""
-
-
-class RecordPosition(NamedTuple):
-    """One record of a partition: the entry, and which of its records (-1: the whole entry)."""
-
-    position: Position
-    batch_index: int = -1
-
-
-class RecordLocation(NamedTuple):
-    """Where one record is, in the words of both façades.
-
-    Attributes:
-        record_position: entry id -1 when there is no record.
-        batch_size: how many records its entry has; 0 when there is no record.
-        offset: the Kafka offset; -1 when there is no record.
-    """
-
-    record_position: RecordPosition
-    batch_size: int
-    offset: int
-
-
-NO_RECORD = RecordLocation(RecordPosition(Position(-1, -1)), 0, -1)
-
-SeekTarget: TypeAlias = RecordPosition | int | str
-"""Where to go: a record, a time in ms (the first record of that time or later), or EARLIEST or
-LATEST."""
 
 
 class TopicInfo(NamedTuple):

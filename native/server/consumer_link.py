@@ -7,10 +7,12 @@ Must not know: who gets what.
 
 from collections.abc import Sequence
 
+from kledger.delivery.errors import PartitionEnded
+from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.native.broker import ConsumerRequest, OnEnded
 from kledger.native.errors import InvalidArgument, KledgerError, SubscriptionNotFound
 from kledger.native.server.error_map import native_error, translating
-from kledger.native.server.subscribed_partition import SubscribedPartition
+from kledger.runtime.containment import unit_of
 from kledger.subscriptions.errors import SubscriptionClosed, SubscriptionsError
 from kledger.subscriptions.model import (
     Acknowledgement,
@@ -53,7 +55,8 @@ class ServerConsumerLink:
             SubscriptionsError: why it cannot be.
         """
         request = self._request
-        self._partition.add_listener(self._end)
+        listener = self._on_partition_ended
+        self._partition.add_listener(listener, unit_of(listener, "native link"))
         try:
             self._consumer = await self._subscription.add_consumer(
                 ConsumerOptions(
@@ -82,13 +85,13 @@ class ServerConsumerLink:
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
         """Acknowledge records one by one; see `native.broker.ConsumerLink`."""
         if self._consumer is not None and not self._is_ended:
-            with self._partition.translating():
+            with translating(self._partition):
                 await self._consumer.acknowledge(acknowledgements)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
         """Acknowledge all before an entry, and those records of it."""
         if self._consumer is not None and not self._is_ended:
-            with self._partition.translating():
+            with translating(self._partition):
                 await self._consumer.acknowledge_upto(acknowledgement)
 
     def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
@@ -124,6 +127,9 @@ class ServerConsumerLink:
         else:
             self._end(native_error(error))
 
+    def _on_partition_ended(self, ended: PartitionEnded) -> None:
+        self._end(native_error(ended))
+
     def _end(self, error: KledgerError | None) -> None:
         if not self._is_ended:
             self._mark_ended()
@@ -131,4 +137,4 @@ class ServerConsumerLink:
 
     def _mark_ended(self) -> None:
         self._is_ended = True
-        self._partition.remove_listener(self._end)
+        self._partition.remove_listener(self._on_partition_ended)

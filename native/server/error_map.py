@@ -8,9 +8,11 @@ Must not know: which call failed.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import kledger.delivery.errors as delivery_errors
 import kledger.subscriptions.errors as subscriptions_errors
 import kledger.topics.errors as topics_errors
 from kledger.batches.errors import BatchError
+from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerError
 from kledger.native import errors
 
@@ -30,11 +32,15 @@ _KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
     subscriptions_errors.SubscriptionNotFound: errors.SubscriptionNotFound,
     subscriptions_errors.SubscriptionFenced: errors.SubscriptionFenced,
     subscriptions_errors.SubscriptionsError: errors.Unavailable,
+    delivery_errors.PartitionDeleted: errors.TopicNotFound,
+    delivery_errors.PartitionEnded: errors.Unavailable,
+    delivery_errors.DeliveryError: errors.InvalidArgument,
     BatchError: errors.InvalidArgument,
     LedgerError: errors.Unavailable,
 }
 TRANSLATED = (
-    topics_errors.TopicsError, subscriptions_errors.SubscriptionsError, BatchError, LedgerError,
+    topics_errors.TopicsError, subscriptions_errors.SubscriptionsError,
+    delivery_errors.DeliveryError, BatchError, LedgerError,
 )  # fmt: skip
 """The bases of everything that has a row."""
 
@@ -48,9 +54,16 @@ def native_error(error: BaseException) -> errors.KledgerError:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
-    """Let errors of the rooms below leave a block in the words of native clients."""
+def translating(partition: SubscribedPartition | None = None) -> Iterator[None]:
+    """Let errors of the rooms below leave a block in the words of native clients.
+
+    With a partition that has ended, every error of the block is why it has ended.
+    """
     try:
         yield
-    except TRANSLATED as error:
+    except (errors.KledgerError, *TRANSLATED) as error:
+        if partition is not None and partition.end_error is not None:
+            raise native_error(partition.end_error) from None
+        if isinstance(error, errors.KledgerError):
+            raise
         raise native_error(error) from error

@@ -8,13 +8,15 @@ Must not know: what is in a batch.
 
 import asyncio
 
+from kledger.delivery.errors import PartitionEnded
+from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import Buffer, LedgerStore
 from kledger.native.broker import OnEnded, SendReceipt
 from kledger.native.errors import AlreadyClosed, KledgerError
 from kledger.native.server.duplicate_batches import DuplicateBatches
 from kledger.native.server.error_map import native_error, translating
-from kledger.native.server.subscribed_partition import SubscribedPartition
 from kledger.runtime.blocking import PoolClosed
+from kledger.runtime.containment import unit_of
 from kledger.runtime.deferred import Deferred
 from kledger.runtime.signal import Signal
 from kledger.topics import AppendResult, RecordWalk, WalkNeeded, WalkResult
@@ -35,7 +37,8 @@ class ServerProducerLink:
         self._error: KledgerError | None = None
         self._append_lock = asyncio.Lock()  # first come, first served
         self._waiting_count = 0
-        partition.add_listener(self._end)
+        listener = self._on_partition_ended
+        partition.add_listener(listener, unit_of(listener, "native link"))
 
     async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
         """Append one batch; see `native.broker.ProducerLink`.
@@ -72,7 +75,7 @@ class ServerProducerLink:
 
     async def close(self) -> None:
         """Let go; what was sent is appended."""
-        self._partition.remove_listener(self._end)
+        self._partition.remove_listener(self._on_partition_ended)
         if self._error is None:
             self._error = AlreadyClosed("the producer was closed")
 
@@ -121,9 +124,9 @@ class ServerProducerLink:
         except PoolClosed:
             raise AlreadyClosed("the server is closing") from None
 
-    def _end(self, error: KledgerError) -> None:
-        self._error = error
-        self._on_ended(error)
+    def _on_partition_ended(self, ended: PartitionEnded) -> None:
+        self._error = native_error(ended)
+        self._on_ended(self._error)
 
 
 def _writable(batch: Buffer) -> memoryview:

@@ -12,8 +12,14 @@ from itertools import count
 from typing import Protocol
 from uuid import UUID
 
+from kledger.delivery.partition_directory import PartitionDirectory
+from kledger.delivery.record_locations import last_record, offset_of, record_at
+from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.ledger import LedgerStore, Position
 from kledger.native.broker import (
+    EARLIEST,
+    LATEST,
+    NUMBER_MAX,
     ConsumerLink,
     ConsumerRequest,
     MetricsClient,
@@ -38,11 +44,7 @@ from kledger.native.errors import (
 )
 from kledger.native.server.consumer_link import ServerConsumerLink
 from kledger.native.server.error_map import translating
-from kledger.native.server.partition_directory import PartitionDirectory
 from kledger.native.server.producer_link import ServerProducerLink
-from kledger.native.server.record_locations import last_record, offset_of, record_at
-from kledger.native.server.seek_target import check_target
-from kledger.native.server.subscribed_partition import SubscribedPartition
 from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -107,7 +109,7 @@ class NativeService:
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
         """Find a topic; see `native.broker.Broker`."""
         try:
-            found = self._partitions.topic(topic)
+            found = self._topic(topic)
         except TopicNotFound:
             if not (create and self._auto_create_topics):
                 raise
@@ -118,7 +120,7 @@ class NativeService:
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> ProducerLink:
         """Open a way to append; see `native.broker.Broker`. Nobody asks for the name yet."""
-        opened = await self._partitions.open(topic, partition)
+        opened = await self._open(topic, partition)
         if opened.log.is_terminated:
             raise TopicTerminated(f"partition {opened.name} is terminated")
         return ServerProducerLink(opened, self._store, on_ended)
@@ -131,8 +133,8 @@ class NativeService:
         if not request.consumer_name:
             name = f"consumer-{next(self._consumer_numbers)}"
             request = replace(request, consumer_name=name)
-        opened = await self._partitions.open(request.topic, request.partition)
-        with opened.translating():
+        opened = await self._open(request.topic, request.partition)
+        with translating(opened):
             subscription = await _open_subscription(opened, request)
             link = ServerConsumerLink(
                 opened, subscription, request, deliver=deliver, on_ended=on_ended
@@ -142,22 +144,22 @@ class NativeService:
 
     async def last_record(self, topic: str, partition: int) -> RecordLocation:
         """Return the newest record that can be read; see `native.broker.Broker`."""
-        opened = await self._partitions.open(topic, partition)
-        with opened.translating():
-            return await last_record(opened)
+        opened = await self._open(topic, partition)
+        with translating(opened):
+            return await last_record(opened.log, opened.visibility_filter)
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
         """Return the record with that offset; see `native.broker.Broker`."""
-        opened = await self._partitions.open(topic, partition)
-        with opened.translating():
-            return await record_at(opened, offset)
+        opened = await self._open(topic, partition)
+        with translating(opened):
+            return await record_at(opened.log, offset)
 
     async def offset_of(self, topic: str, partition: int, record_position: RecordPosition) -> int:
         """Return the offset of a record; see `native.broker.Broker`."""
         check_target(record_position)
-        opened = await self._partitions.open(topic, partition)
-        with opened.translating():
-            return await offset_of(opened, record_position)
+        opened = await self._open(topic, partition)
+        with translating(opened):
+            return await offset_of(opened.log, record_position)
 
     # Topics
 
@@ -169,7 +171,7 @@ class NativeService:
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic with its subscriptions. Raises TopicNotFound."""
-        topic = self._partitions.topic(name)
+        topic = self._topic(name)
         with translating():
             await self._registry.delete(topic.name, topic_id=topic.id)
             if self._forget_topic is not None:
@@ -181,9 +183,9 @@ class NativeService:
 
     async def topic_stats(self, name: str) -> TopicStats:
         """Return a topic's numbers."""
-        opened = await self._partitions.open_all(name)
+        opened = await self._open_all(name)
         return TopicStats(
-            name=self._partitions.topic(name).name,
+            name=self._topic(name).name,
             partitions=tuple(
                 PartitionStats(
                     each.log.log_start_offset, each.log.high_watermark, each.log.size_bytes
@@ -196,7 +198,7 @@ class NativeService:
     async def create_partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions, `count` in all."""
         check_count("count", count, 1, PARTITIONS_MAX)
-        topic = self._partitions.topic(name)
+        topic = self._topic(name)
         with translating():
             await self._registry.create_partitions(topic.name, count)
 
@@ -206,26 +208,26 @@ class NativeService:
         It may be repeated, and is to be when it fails halfway.
         """
         ends = []
-        for opened in await self._partitions.open_all(name):
-            with opened.translating():
+        for opened in await self._open_all(name):
+            with translating(opened):
                 await opened.log.terminate()
-                ends.append(await last_record(opened))
+                ends.append(await last_record(opened.log, opened.visibility_filter))
         return ends
 
     # Subscriptions: making, looking, removing
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""
-        return list(_names(await self._partitions.open_all(topic)))
+        return list(_names(await self._open_all(topic)))
 
     async def create_subscription(self, topic: str, name: str, start: SeekTarget) -> None:
         """Make a durable subscription without a consumer; nothing if there is one."""
         check_name("subscription", name)
         check_target(start)
-        opened = await self._partitions.open_all(topic)
+        opened = await self._open_all(topic)
         _check_one_partition(opened, start)
         for each in opened:
-            with each.translating():
+            with translating(each):
                 await each.open_subscription(name, start)
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
@@ -238,7 +240,7 @@ class NativeService:
                     f"subscription {name!r} of {topic} has consumers: {', '.join(consumers)}"
                 )
         for opened, _ in found:
-            with opened.translating():
+            with translating(opened):
                 await opened.subscriptions.delete(name, force=force)
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
@@ -246,7 +248,7 @@ class NativeService:
         found = await self._find(topic, name)
         backlog = 0
         for opened, subscription in found:
-            with opened.translating():
+            with translating(opened):
                 backlog += await opened.backlog(subscription)
         each = [subscription.stats() for _, subscription in found]
         return SubscriptionStats(
@@ -266,7 +268,7 @@ class NativeService:
         check_count("count", count, 1, PEEK_ENTRIES_MAX)
         peeked = []
         for opened, subscription in await self._find(topic, name):
-            with opened.translating():
+            with translating(opened):
                 peeked += [
                     (opened.log.index, each.position, bytes(each.data), each.records)
                     for each in await subscription.peek(count)
@@ -284,22 +286,22 @@ class NativeService:
             found = await self._find(topic, name)
             _check_one_partition([opened for opened, _ in found], target)
         else:
-            found = _having([await self._partitions.open(topic, partition)], name)
+            found = _having([await self._open(topic, partition)], name)
         for opened, subscription in found:
-            with opened.translating():
+            with translating(opened):
                 await opened.reset(subscription, target, is_inclusive=inclusive)
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
         """Acknowledge the next so many messages of every partition."""
         check_count("count", count)
         for opened, subscription in await self._find(topic, name):
-            with opened.translating():
+            with translating(opened):
                 await subscription.skip(count)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
         """Acknowledge everything that can be seen."""
         for opened, subscription in await self._find(topic, name):
-            with opened.translating():
+            with translating(opened):
                 await opened.clear_backlog(subscription)
 
     # Kafka clients
@@ -317,16 +319,31 @@ class NativeService:
         """End every link, close every subscription; may be repeated."""
         await self._partitions.close()
 
+    def _topic(self, name: str) -> Topic:
+        """Return a topic by either of its names. Raises TopicNotFound, Unavailable."""
+        with translating():
+            return self._partitions.topic(name)
+
+    async def _open(self, topic: str, partition: int) -> SubscribedPartition:
+        """Return a partition. Raises InvalidArgument, TopicNotFound, Unavailable."""
+        with translating():
+            return await self._partitions.open(topic, partition)
+
+    async def _open_all(self, topic: str) -> list[SubscribedPartition]:
+        """Return all partitions of a topic, in order. Raises TopicNotFound, Unavailable."""
+        with translating():
+            return await self._partitions.open_all(topic)
+
     async def _find(self, topic: str, name: str) -> list[tuple[SubscribedPartition, Subscription]]:
         """Return the subscription of every partition that has it. Raises SubscriptionNotFound."""
-        return _having(await self._partitions.open_all(topic), name)
+        return _having(await self._open_all(topic), name)
 
     async def _create(self, name: str) -> Topic:
         with translating():
             try:
                 return await self._registry.create(name)
             except TopicAlreadyExists:  # somebody else was faster
-                return self._partitions.topic(name)
+                return self._topic(name)
 
 
 async def _open_subscription(opened: SubscribedPartition, request: ConsumerRequest) -> Subscription:
@@ -392,6 +409,27 @@ def check_count(what: str, count: int, low: int = 1, high: int = COUNT_MAX) -> N
         raise InvalidArgument(f"{what}: expected {low} to {high}, got {count}")
 
 
+def check_target(target: SeekTarget) -> None:
+    """Check where a client wants to go. Raises InvalidArgument."""
+    match target:
+        case str():
+            is_good = target in (EARLIEST, LATEST)
+        case RecordPosition(Position(ledger_id, entry_id), batch_index):
+            is_good = (
+                _is_within(ledger_id, -1, NUMBER_MAX)
+                and _is_within(entry_id, -1, NUMBER_MAX)
+                and _is_within(batch_index, -1, COUNT_MAX)
+            )
+        case int():
+            is_good = _is_within(target, 0, NUMBER_MAX)
+        case _:
+            is_good = False
+    if not is_good:
+        raise InvalidArgument(
+            f"target: expected a message, a time in ms, {EARLIEST!r} or {LATEST!r}, got {target!r}"
+        )
+
+
 def check_request(request: ConsumerRequest) -> None:
     """Check what a client wants to consume. Raises InvalidArgument."""
     check_name("subscription", request.subscription)
@@ -403,3 +441,7 @@ def check_request(request: ConsumerRequest) -> None:
     check_count("unacked_subscription_max", request.unacked_subscription_max, 0)
     check_count("failover_delay_ms", request.failover_delay_ms, 0, DELAY_MS_MAX)
     check_count("key ranges", len(request.key_ranges or ()), 0, KEY_RANGES_MAX)
+
+
+def _is_within(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -13,7 +13,6 @@ from kledger.ledger.engine.memory import MemoryEngine
 from kledger.ledger.testing import FaultyEngine
 from kledger.native.broker import ConsumerLink, ConsumerRequest, SeekTarget
 from kledger.native.errors import KledgerError
-from kledger.native.server.partition_directory import PartitionDirectory
 from kledger.native.server.service import NativeService
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
@@ -139,14 +138,6 @@ async def serving(
             await opened.registry.close()
             await supervisor.close()
     assert [] == crashes
-
-
-def directory(opened: House, supervisor: Supervisor) -> PartitionDirectory:
-    """A directory over the topics of a house."""
-    timers = Timers(opened.clock, supervisor)
-    return PartitionDirectory(
-        opened.registry, clock=opened.clock, timers=timers, supervisor=supervisor
-    )
 
 
 def ack(delivery: Delivery, *indexes: int, size: int | None = None) -> Acknowledgement:

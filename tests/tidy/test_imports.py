@@ -41,6 +41,7 @@ FLOORS = (
     {"runtime"},
     {"ledger", "batches"},
     {"topics", "offsets", "subscriptions"},
+    {"delivery"},
     {"gateway", "native"},
     {"kledger"},
 )

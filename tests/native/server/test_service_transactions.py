@@ -7,8 +7,8 @@ from kledger.native.forwarder.topic_forwarder import ForwardRequest, TopicForwar
 from kledger.runtime.clock import SystemClock
 from kledger.runtime.entropy import SystemEntropy
 from kledger.subscriptions.model import SubscriptionType
+from tests.delivery.transactions import Writer
 from tests.native.serving import Link, Serving, ack, serving, turns
-from tests.native.transactions import Writer
 
 ALL_TYPES = pytest.mark.parametrize("kind", SubscriptionType)
 

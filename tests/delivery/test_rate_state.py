@@ -2,19 +2,19 @@
 
 import pytest
 
-from kledger.native.server.rate_state import BUCKET_MS, WINDOW_MS, RateState
+from kledger.delivery.rate_state import BUCKET_MS, WINDOW_MS, RateState
 
 
 @pytest.mark.parametrize(
     ("later_ms", "rate"), [(0, 2.0), (WINDOW_MS - BUCKET_MS, 2.0), (WINDOW_MS, 0.0), (10**12, 0.0)]
 )
-def test_what_happened_counts_for_a_minute(later_ms: int, rate: float) -> None:
+def test_event_counts_for_a_minute(later_ms: int, rate: float) -> None:
     state = RateState()
     state.note(120, 1_000_000)
     assert rate == state.per_second(1_000_000 + later_ms)
 
 
-def test_spans_leave_the_window_one_by_one() -> None:
+def test_buckets_leave_the_window_one_by_one() -> None:
     state = RateState()
     for at in range(0, 3 * WINDOW_MS, BUCKET_MS):
         state.note(BUCKET_MS // 1_000, at)
@@ -22,5 +22,5 @@ def test_spans_leave_the_window_one_by_one() -> None:
     assert 0.5 == state.per_second(3 * WINDOW_MS - 1 + WINDOW_MS // 2)
 
 
-def test_nothing_noted_is_a_rate_of_none() -> None:
+def test_rate_of_no_events_is_zero() -> None:
     assert 0.0 == RateState().per_second(0)

@@ -1,14 +1,15 @@
-"""Where targets lead, in a log of three batches of three, two and four records."""
+"""Records by target, position and offset; most logs here have batches of 3, 2 and 4 records."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from kledger.delivery.errors import RecordNotFound
+from kledger.delivery.model import NO_RECORD, RecordLocation, RecordPosition
+from kledger.delivery.read_committed_filter import ReadCommittedFilter
+from kledger.delivery.record_locations import find_start, last_record, offset_of, record_at
 from kledger.ledger import LATEST, Position
-from kledger.native.broker import RecordPosition, SeekTarget
-from kledger.native.errors import InvalidArgument
-from kledger.native.server.seek_target import check_target, find_start
 from kledger.subscriptions.model import StartPosition
 from kledger.topics.partition.partition_log import PartitionLog
 from tests.batches.words import NOW_MS, batch
@@ -48,7 +49,7 @@ async def filled() -> AsyncIterator[tuple[House, PartitionLog, list[Position]]]:
         (2, -1, False, None),
     ],
 )
-async def test_a_record_is_found_or_the_one_behind_it(
+async def test_record_target_is_found_or_the_one_behind_it(
     entry: int, index: int, is_inclusive: bool, expected: tuple[int, int] | None
 ) -> None:
     async with filled() as (_, log, positions):
@@ -71,7 +72,7 @@ async def test_a_record_is_found_or_the_one_behind_it(
         (NOW_MS + 2_004, None),
     ],
 )
-async def test_a_time_leads_to_the_first_record_that_is_not_older(
+async def test_time_leads_to_first_record_not_older(
     time_ms: int, expected: tuple[int, int] | None
 ) -> None:
     async with filled() as (_, log, positions):
@@ -83,8 +84,8 @@ async def test_a_time_leads_to_the_first_record_that_is_not_older(
             assert StartPosition(positions[number], batch_index, SIZES[number]) == found
 
 
-async def test_the_ends_of_a_log_that_has_begun_later() -> None:
-    """What lies before the log start is stored still, and exists for nobody."""
+async def test_ends_of_log_with_raised_start() -> None:
+    """Records before the log start may still be stored, and are never found."""
     async with filled() as (_, log, positions):
         assert StartPosition(positions[0], 0, 3) == await find_start(log, "earliest")
         assert StartPosition(LATEST) == await find_start(log, "latest")
@@ -101,20 +102,20 @@ async def test_the_ends_of_a_log_that_has_begun_later() -> None:
         assert StartPosition(positions[-1].successor) == await find_start(log, "earliest")
 
 
-async def test_a_record_that_is_gone_leads_to_the_next_that_exists() -> None:
+async def test_removed_record_leads_to_next_one() -> None:
     async with house() as opened:
         log = await opened.log(configs={"internal.segment.bytes": "60"})
         positions = [(await append(log, batch(*values))).position for values in ("ab", "cd", "ef")]
         assert len({each.ledger_id for each in positions if each is not None}) == 3
         await log.delete_records(4)
         assert positions[0] is not None
-        gone = RecordPosition(positions[0], 1)
+        removed = RecordPosition(positions[0], 1)
         for is_inclusive in (True, False):
-            found = await find_start(log, gone, is_inclusive=is_inclusive)
+            found = await find_start(log, removed, is_inclusive=is_inclusive)
             assert StartPosition(positions[2], 0, 2) == found  # type: ignore[arg-type]
 
 
-async def test_an_empty_log_begins_where_its_first_record_will_be() -> None:
+async def test_start_of_empty_log_is_its_first_record() -> None:
     async with house() as opened:
         log = await opened.log()
         found = await find_start(log, "earliest")
@@ -122,27 +123,44 @@ async def test_an_empty_log_begins_where_its_first_record_will_be() -> None:
         assert StartPosition(result.position) == found  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "newest",
-        -1,
-        1 << 63,
-        True,
-        None,
-        1.5,
-        RecordPosition(Position(-2, 0)),
-        RecordPosition(Position(0, 1 << 63)),
-        RecordPosition(Position(0, 0), -2),
-        RecordPosition((0, 0)),  # type: ignore[arg-type]
-        Position(0, 0),
-    ],
-)
-def test_what_is_no_target_is_refused(target: SeekTarget) -> None:
-    with pytest.raises(InvalidArgument, match="target: expected a message, a time in ms"):
-        check_target(target)
+async def test_every_record_has_one_position_and_one_offset() -> None:
+    async with house() as opened:
+        log = await opened.log()
+        visibility_filter = ReadCommittedFilter(log)
+        assert NO_RECORD == await last_record(log, visibility_filter)
+        positions = []
+        for values in (["a"], ["b", "c", "d"], ["e", "f"]):
+            at = (await append(log, batch(*values))).position
+            assert at is not None
+            positions += [(RecordPosition(at, index), len(values)) for index in range(len(values))]
+            await log.managed_ledger.roll_over()
+        for offset, (record_position, size) in enumerate(positions):
+            found = await record_at(log, offset)
+            assert RecordLocation(record_position, size, offset) == found
+            assert offset == await offset_of(log, record_position)
+        assert found == await last_record(log, visibility_filter)
+        whole = RecordPosition(positions[1][0].position)
+        assert 1 == await offset_of(log, whole)
 
 
-@pytest.mark.parametrize("target", ["earliest", "latest", 0, RecordPosition(Position(-1, -1), 5)])
-def test_targets_are_taken(target: SeekTarget) -> None:
-    check_target(target)
+@pytest.mark.parametrize("offset", [1, 5, 1 << 62])
+async def test_offset_without_record_is_refused(offset: int) -> None:
+    async with house() as opened:
+        log = await opened.log()
+        await append(log, batch("a", "b", "c", "d", "e"))
+        await log.delete_records(2)
+        with pytest.raises(RecordNotFound, match=f"offset {offset} of orders-0: expected 2 to 4"):
+            await record_at(log, offset)
+
+
+@pytest.mark.parametrize(("entry_id", "index"), [(0, 0), (1, 2), (2, 0), (-1, 0), (1 << 62, -1)])
+async def test_position_without_record_is_refused(entry_id: int, index: int) -> None:
+    async with house() as opened:
+        log = await opened.log()
+        await append(log, batch("a"))
+        at = (await append(log, batch("b", "c"))).position
+        assert at is not None
+        await log.delete_records(1)
+        record_position = RecordPosition(Position(at.ledger_id, entry_id), index)
+        with pytest.raises(RecordNotFound, match="orders-0 has no record"):
+            await offset_of(log, record_position)

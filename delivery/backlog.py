@@ -1,10 +1,10 @@
-"""Backlog in messages: how many records of a partition a subscription is owed; exact.
+"""Backlog in records: how many records of a partition a cursor has not acknowledged; exact.
 
-Rule: cursors count entries, offsets count records. What lies behind the mark-delete position is
-counted by two offsets, and only the entries between that and the newest acknowledgement are looked
-at one by one, because a cursor does not know how many records an entry has. What is held up by an
-open transaction is not owed yet. The loop is not held up meanwhile.
-Must not know: subscriptions, who asks.
+Rule: cursors count entries, offsets count records. The records behind the mark-delete position are
+counted by two offsets, and only the entries between that and the newest acknowledgement are read,
+because a cursor does not know how many records an entry has. Records behind the last stable offset
+do not count. The event loop runs other work between two reads.
+Must not know: subscriptions.
 """
 
 from kledger.batches.header import read_base_offset, read_header, read_record_count
@@ -17,13 +17,13 @@ READ_BYTES_MAX = 4 << 20
 
 
 async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
-    """Count the records that are not acknowledged.
+    """Count the unacknowledged records.
 
     Raises:
-        TopicsError, LedgerError, BatchError: the partition is gone, or cannot be read.
+        TopicsError, LedgerError, BatchError: the partition is deleted, or cannot be read.
     """
     end_offset = log.last_stable_offset
-    state = cursor.state.copy()  # acknowledgements go on meanwhile
+    state = cursor.state.copy()  # acknowledgements continue meanwhile
     position, last = state.mark_delete_position.successor, state.last_acknowledged
     unacknowledged = end_offset - await log.offset_at(position)
     while position <= last:
@@ -41,9 +41,9 @@ async def count_backlog(log: PartitionLog, cursor: Cursor, clock: Clock) -> int:
 
 
 def _acknowledged_of(state: CursorState, entry: Entry, log_start_offset: int) -> int:
-    """How many records of an entry are acknowledged, of those that exist.
+    """Count the acknowledged records of an entry that are not before the log start.
 
-    Only the first entry can begin before the log start, and as a whole it would not be in a hole.
+    Only the first entry can begin before the log start, and then it is not in a hole as a whole.
     """
     position, buffer = entry
     if state.is_in_hole(position):

@@ -1,24 +1,28 @@
-"""SubscribedPartition: one open partition as native clients use it.
+"""SubscribedPartition: one open partition, with its log and its subscriptions.
 
-Rule: links live as long as the partition. When that is deleted or closed, by whatever façade, every
-link hears of it at once, and before anything that is under way fails because of it.
-Must not know: how links are used, other partitions.
+Rule: it ends once: when its topic is deleted, its log is closed or the server stops, whichever
+façade caused that. Listeners learn why at the end, before anything that is under way fails because
+of it; an error that follows the end is the end.
+Must not know: what its listeners do, other partitions.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
-from kledger.native.broker import LATEST, SeekTarget
-from kledger.native.errors import KledgerError, TopicNotFound, Unavailable
-from kledger.native.server.backlog import count_backlog
-from kledger.native.server.error_map import translating
-from kledger.native.server.rate_state import RateState
-from kledger.native.server.read_committed_filter import ReadCommittedFilter
-from kledger.native.server.seek_target import find_start
+from kledger.delivery.backlog import count_backlog
+from kledger.delivery.errors import (
+    PartitionClosed,
+    PartitionDeleted,
+    PartitionEnded,
+    ServerStopping,
+)
+from kledger.delivery.model import LATEST, SeekTarget
+from kledger.delivery.rate_state import RateState
+from kledger.delivery.read_committed_filter import ReadCommittedFilter
+from kledger.delivery.record_locations import find_start
 from kledger.runtime.clock import Clock
-from kledger.runtime.containment import NamedUnit, unit_of
+from kledger.runtime.containment import FaultUnit, NamedUnit, unit_of
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import StartPosition
@@ -27,6 +31,7 @@ from kledger.subscriptions.subscription import Subscription
 from kledger.topics import PartitionLog, Topic
 
 Result = TypeVar("Result")
+EndListener: TypeAlias = Callable[[PartitionEnded], None]
 
 
 class SubscribedPartition:
@@ -53,55 +58,54 @@ class SubscribedPartition:
             supervisor=supervisor,
             compute_pool=log.compute_pool,
         )
-        self._end_error: KledgerError | None = None
+        self.end_error: PartitionEnded | None = None
+        """Why it has ended; None while it is open."""
         self._clock = clock
         self._supervisor = supervisor
-        self._listeners: dict[Callable[[KledgerError], None], bool] = {}
+        self._listeners: dict[EndListener, FaultUnit] = {}
+        self._links: set[EndListener] = set()
         self._redelivery_rates: WeakKeyDictionary[Subscription, RateState] = WeakKeyDictionary()
         log.add_listener(self._on_log_changed, log)
 
     @property
     def name(self) -> str:
-        """What messages call it."""
-        return f"{self.topic.name}-{self.log.index}"
-
-    @contextmanager
-    def translating(self) -> Iterator[None]:
-        """Let errors leave a block in the words of clients; all that follow its end as that."""
-        try:
-            with translating():
-                yield
-        except KledgerError:
-            end = self._end_error
-            if end is not None:
-                raise type(end)(str(end)) from None
-            raise
+        """TOPIC-INDEX, for messages."""
+        return self.log.unit_name
 
     def add_listener(
-        self, listener: Callable[[KledgerError], None], *, keeps_open: bool = True
+        self, listener: EndListener, unit: FaultUnit | None = None, *, keeps_open: bool = True
     ) -> None:
-        """Call back, on the loop, once when the partition ends; a link keeps it from being idle."""
-        self._listeners[listener] = keeps_open
-        self._keep_open()
+        """Call back, on the event loop, once when the partition ends.
 
-    def remove_listener(self, listener: Callable[[KledgerError], None]) -> None:
-        """Stop calling back; nothing if it was not there."""
+        Args:
+            listener: called with the reason.
+            unit: what a fault of it closes.
+            keeps_open: whether the partition counts as used, and is not closed as idle, until the
+                listener is removed.
+        """
+        self._listeners[listener] = unit or unit_of(listener, "listener")
+        if keeps_open:
+            self._links.add(listener)
+        self._update_idle()
+
+    def remove_listener(self, listener: EndListener) -> None:
+        """Stop calling back; without effect when it is not registered."""
         self._listeners.pop(listener, None)
-        self._keep_open()
+        self._links.discard(listener)
+        self._update_idle()
 
-    def _keep_open(self) -> None:
-        """Keep the log open while a link needs it."""
-        self.log.idle.is_held = any(self._listeners.values())
+    def _update_idle(self) -> None:
+        self.log.idle.is_held = bool(self._links)
 
-    # Places of subscriptions
+    # Positions of subscriptions
 
     async def open_subscription(
         self, name: str, start: SeekTarget, *, is_inclusive: bool = True, is_durable: bool = True
     ) -> Subscription:
-        """Return the subscription of a name, made at `start` when there is none.
+        """Return the subscription of a name; create it at `start` when there is none.
 
         Raises:
-            SubscriptionsError, TopicsError, LedgerError, BatchError: it cannot be made.
+            SubscriptionsError, TopicsError, LedgerError, BatchError: it cannot be created.
         """
         known = self.subscriptions.get(name)
         if known is not None and not known.is_closed:
@@ -115,11 +119,11 @@ class SubscribedPartition:
     async def reset(
         self, subscription: Subscription, target: SeekTarget, *, is_inclusive: bool
     ) -> None:
-        """Let a subscription go on at a target. Raises as `open_subscription`."""
+        """Set a subscription to a target. Raises as `open_subscription`."""
         await self._at_target(target, subscription.reset, is_inclusive=is_inclusive)
 
     async def clear_backlog(self, subscription: Subscription) -> None:
-        """Let a subscription go on behind all that can be seen. Raises as `open_subscription`."""
+        """Acknowledge every visible record of a subscription. Raises as `open_subscription`."""
         if self.log.last_stable_offset == self.log.high_watermark:
             await subscription.clear_backlog()
         else:
@@ -132,7 +136,10 @@ class SubscribedPartition:
         *,
         is_inclusive: bool,
     ) -> Result:
-        """Find a place and use it; what has gone in between is owed to nobody all the same."""
+        """Find the start of a target and use it.
+
+        Records that were deleted from the log meanwhile are acknowledged.
+        """
         log, start_offset = self.log, self.log.log_start_offset
         result = await use(await find_start(log, target, is_inclusive=is_inclusive))
         if start_offset != log.log_start_offset:
@@ -145,43 +152,44 @@ class SubscribedPartition:
     # Numbers of subscriptions
 
     async def backlog(self, subscription: Subscription) -> int:
-        """Return how many records it is owed. Raises TopicsError, LedgerError, BatchError."""
+        """Count its unacknowledged records. Raises TopicsError, LedgerError, BatchError."""
         return await count_backlog(self.log, subscription.cursor, self._clock)
 
     def count_redelivered(self, subscription: Subscription, count: int) -> None:
-        """Count records that are handed out again."""
+        """Count records that are redelivered."""
         rate = self._redelivery_rates.get(subscription)
         if rate is None:
             rate = self._redelivery_rates[subscription] = RateState()
         rate.note(count, self._clock.monotonic_ms())
 
     def redelivery_rate(self, subscription: Subscription) -> float:
-        """Records handed out again in a second, over the last minute."""
+        """Return the records redelivered per second, over the last minute."""
         rate = self._redelivery_rates.get(subscription)
         return 0.0 if rate is None else rate.per_second(self._clock.monotonic_ms())
 
     # Ending
 
     async def close(self) -> None:
-        """End the links because the server stops, and let go of all subscriptions."""
-        self._end(Unavailable("the server is stopping"))
+        """End because the server stops, and close all subscriptions."""
+        self._end(ServerStopping("the server is stopping"))
         await self.subscriptions.close()
 
     def _on_log_changed(self) -> None:
-        """The log has changed; mostly it has only grown."""
+        """Called whenever the log changes; most often it has only grown."""
         if self.log.is_closed:
-            gone = TopicNotFound(f"topic {self.topic.name} was deleted")
-            closed = Unavailable(f"partition {self.name} was closed")
-            self._end(gone if self.topic.is_deleted else closed)
+            deleted = PartitionDeleted(f"topic {self.topic.name} was deleted")
+            closed = PartitionClosed(f"partition {self.name} was closed")
+            self._end(deleted if self.topic.is_deleted else closed)
             unit = NamedUnit("background work", f"ending subscriptions of {self.name}")
             self._supervisor.spawn(self.subscriptions.close(), unit.unit_name, unit=unit)
 
-    def _end(self, error: KledgerError) -> None:
-        if self._end_error is not None:
+    def _end(self, error: PartitionEnded) -> None:
+        if self.end_error is not None:
             return
-        self._end_error = error
+        self.end_error = error
         self.log.remove_listener(self._on_log_changed)
         listeners, self._listeners = self._listeners, {}
-        for listener in listeners:
-            self._supervisor.containment.run(unit_of(listener, "native link"), listener, error)
+        self._links.clear()
+        for listener, unit in listeners.items():
+            self._supervisor.containment.run(unit, listener, error)
         self.subscriptions.end()

@@ -1,7 +1,7 @@
-"""Rate state: how often something happened in a second, over the last minute.
+"""Rate state: events per second, over the last minute.
 
-Rule: counts stand in a ring of short spans; what has happened longer ago than the window counts no
-more. A window that has not been full yet counts as full, so that a rate never begins with a peak.
+Rule: counts are kept in a ring of buckets, and a bucket older than the window does not count. The
+first window counts as a whole one, so that a rate does not begin with a peak.
 Must not know: clocks, what is counted.
 """
 
@@ -11,7 +11,7 @@ WINDOW_MS = BUCKET_MS * BUCKET_COUNT
 
 
 class RateState:
-    """The rate of one thing."""
+    """The rate of one kind of event."""
 
     __slots__ = ("_counts", "_newest")
 
@@ -20,7 +20,7 @@ class RateState:
         self._newest = 0
 
     def note(self, count: int, now_ms: int) -> None:
-        """Count what has just happened."""
+        """Count events that happen now."""
         self._advance(now_ms)
         self._counts[self._newest % BUCKET_COUNT] += count
 
@@ -30,8 +30,8 @@ class RateState:
         return sum(self._counts) * 1_000 / WINDOW_MS
 
     def _advance(self, now_ms: int) -> None:
-        """Empty the spans that have begun since the last look."""
+        """Empty the buckets that have begun since the last call."""
         current = now_ms // BUCKET_MS
-        for span in range(max(self._newest + 1, current - BUCKET_COUNT + 1), current + 1):
-            self._counts[span % BUCKET_COUNT] = 0
+        for bucket in range(max(self._newest + 1, current - BUCKET_COUNT + 1), current + 1):
+            self._counts[bucket % BUCKET_COUNT] = 0
         self._newest = max(self._newest, current)

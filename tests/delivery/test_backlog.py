@@ -1,10 +1,10 @@
-"""How many records are owed, whatever was acknowledged in which way."""
+"""How many records are unacknowledged, however the others were acknowledged."""
 
 import pytest
 
-import kledger.native.server.backlog
+import kledger.delivery.backlog
+from kledger.delivery.backlog import count_backlog
 from kledger.ledger import EARLIEST, LATEST, Entry, Position
-from kledger.native.server.backlog import count_backlog
 from tests.batches.words import batch
 from tests.topics.words import append, house
 
@@ -14,7 +14,7 @@ SIZES = (3, 1, 4, 2, 5)
 async def test_acknowledged_entries_and_parts_of_entries_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kledger.native.server.backlog, "READ_ENTRIES_MAX", 2)
+    monkeypatch.setattr(kledger.delivery.backlog, "READ_ENTRIES_MAX", 2)
     async with house() as opened:
         log = await opened.log(configs={"internal.segment.bytes": "150"})
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
@@ -38,7 +38,7 @@ async def test_acknowledged_entries_and_parts_of_entries_are_left_out(
         assert 0 == await count_backlog(log, cursor, opened.clock)
 
 
-async def test_what_lies_before_the_log_start_is_owed_to_nobody() -> None:
+async def test_records_before_the_log_start_do_not_count() -> None:
     async with house() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
@@ -49,7 +49,7 @@ async def test_what_lies_before_the_log_start_is_owed_to_nobody() -> None:
         assert 2 == await count_backlog(log, cursor, opened.clock)
 
 
-async def test_of_a_batch_that_has_partly_gone_the_rest_is_owed() -> None:
+async def test_batch_that_begins_before_the_log_start_counts_in_part() -> None:
     async with house() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)
@@ -61,8 +61,8 @@ async def test_of_a_batch_that_has_partly_gone_the_rest_is_owed() -> None:
         assert 2 == await count_backlog(log, cursor, opened.clock)
 
 
-async def test_only_what_is_acknowledged_behind_is_read() -> None:
-    """A backlog of any length costs two looks when nothing behind it is acknowledged."""
+async def test_only_entries_up_to_the_last_acknowledged_are_read() -> None:
+    """The length of a backlog does not matter when nothing behind it is acknowledged."""
     async with house() as opened:
         log = await opened.log()
         cursor = await log.managed_ledger.open_cursor("s", initial=EARLIEST)

@@ -1,20 +1,19 @@
-"""PartitionDirectory: the partitions that native clients have asked for.
+"""PartitionDirectory: the open partitions that have subscriptions.
 
-Rule: a partition is opened when it is first wanted, and there is one `SubscribedPartition` for an
-open log, however many ask at once; one that has ended is forgotten, and a topic that comes again
-under its name gets new ones.
-Must not know: links, subscriptions.
+Rule: a partition is opened by its first caller, and an open log has one `SubscribedPartition`,
+however many calls overlap. One that has ended is forgotten; a topic that is created again under the
+same name gets new ones.
+Must not know: who uses a partition, subscriptions.
 """
 
 from functools import partial
 
-from kledger.native.errors import InvalidArgument, KledgerError, TopicNotFound, Unavailable
-from kledger.native.server.error_map import translating
-from kledger.native.server.subscribed_partition import SubscribedPartition
+from kledger.delivery.errors import PartitionEnded, PartitionIndexOutOfRange, ServerStopping
+from kledger.delivery.subscribed_partition import SubscribedPartition
 from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
-from kledger.topics import PartitionLog, Topic, TopicRegistry
+from kledger.topics import PartitionLog, Topic, TopicRegistry, UnknownTopic
 
 
 class PartitionDirectory:
@@ -34,27 +33,27 @@ class PartitionDirectory:
         """Return a topic by either of its names.
 
         Raises:
-            TopicNotFound: there is none.
-            Unavailable: the server is stopping.
+            UnknownTopic: there is none.
+            ServerStopping: the directory is closed.
         """
-        if self._is_closed:
-            raise Unavailable("the server is stopping")
+        self._check_open()
         topic = self._registry.get(name)
         if topic is None:
-            raise TopicNotFound(f"no topic is called {name!r}")
+            raise UnknownTopic(f"no topic is called {name!r}")
         return topic
 
     async def open(self, name: str, index: int) -> SubscribedPartition:
-        """Return a partition; open it if nobody has.
+        """Return a partition; open it if it is closed.
 
         Raises:
-            InvalidArgument: the topic has no such partition.
-            TopicNotFound, Unavailable: there is no such topic, or it cannot be opened now.
+            PartitionIndexOutOfRange: the topic has no such partition.
+            UnknownTopic, ServerStopping: as for `topic`.
+            TopicsError, LedgerError: it cannot be opened now.
         """
         topic = self.topic(name)
         if not 0 <= index < topic.partition_count:
             expected = f"expected 0 to {topic.partition_count - 1}"
-            raise InvalidArgument(f"partition of {topic.name}: {expected}, got {index}")
+            raise PartitionIndexOutOfRange(f"partition of {topic.name}: {expected}, got {index}")
         return await self._open(topic, index)
 
     async def open_all(self, name: str) -> list[SubscribedPartition]:
@@ -63,17 +62,15 @@ class PartitionDirectory:
         return [await self._open(topic, index) for index in range(topic.partition_count)]
 
     async def close(self) -> None:
-        """End all of them; may be repeated."""
+        """End all partitions; may be repeated."""
         self._is_closed = True
         while self._open_partitions:
             _, opened = self._open_partitions.popitem()
             await opened.close()
 
     async def _open(self, topic: Topic, index: int) -> SubscribedPartition:
-        with translating():
-            log = await topic.open_partition(index)
-        if self._is_closed:
-            raise Unavailable("the server is stopping")
+        log = await topic.open_partition(index)
+        self._check_open()
         opened = self._open_partitions.get(log)
         if opened is None:
             opened = SubscribedPartition(
@@ -87,5 +84,9 @@ class PartitionDirectory:
             opened.add_listener(partial(self._forget, log), keeps_open=False)
         return opened
 
-    def _forget(self, log: PartitionLog, error: KledgerError) -> None:
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ServerStopping("the server is stopping")
+
+    def _forget(self, log: PartitionLog, error: PartitionEnded) -> None:
         self._open_partitions.pop(log, None)

@@ -1,9 +1,9 @@
-"""ReadCommittedFilter: what native consumers may see of a partition: what is committed.
+"""ReadCommittedFilter: subscriptions see the records of a partition that are committed.
 
-Rule: nothing is told of what lies at or behind the last stable offset, whether it belongs to a
-transaction or not, so that order is kept. Behind it markers and the batches of aborted
-transactions are hidden. Where there are no transactions, an entry costs a look at one byte.
-Must not know: subscriptions; only the words in which they ask.
+Rule: from the last stable offset on, nothing is settled, whether it belongs to a transaction or
+not, so that order is kept. Before it, markers and the batches of aborted transactions are hidden.
+Without transactions, an entry costs a look at one byte.
+Must not know: subscriptions; only their `VisibilityFilter`.
 """
 
 from bisect import bisect_left
@@ -29,7 +29,7 @@ _last_offset = attrgetter("last_offset")
 
 
 class ReadCommittedFilter:
-    """A `subscriptions.visibility_filter.Screen` of one open partition."""
+    """A `subscriptions.visibility_filter.VisibilityFilter` of one open partition."""
 
     __slots__ = ("_log",)
 
@@ -37,7 +37,7 @@ class ReadCommittedFilter:
         self._log = log
 
     def visibility_of(self, entries: Sequence[Entry]) -> Visibility:
-        """Tell what is visible, as far as it is settled."""
+        """Return how many of the entries are settled, and which of those are hidden."""
         settled = len(entries)
         stable = self._log.last_stable_offset
         if settled and _offset_of(entries[-1]) >= stable:
@@ -47,7 +47,7 @@ class ReadCommittedFilter:
         return Visibility(settled, self._hidden(marked) if marked else NOTHING_HIDDEN)
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back whenever the log has moved, its last stable offset among the rest."""
+        """Call back whenever the log changes, which includes its last stable offset."""
         self._log.add_listener(listener, unit)
 
     def remove_listener(self, listener: Listener) -> None:
@@ -55,7 +55,7 @@ class ReadCommittedFilter:
         self._log.remove_listener(listener)
 
     def _hidden(self, marked: list[tuple[Position, Buffer]]) -> set[Position]:
-        """Return which of some batches with a mark are markers, or were aborted."""
+        """Return which of some batches, control or transactional, are markers or aborted."""
         headers = [(position, read_header(data)) for position, data in marked]
         start, end = headers[0][1].base_offset, headers[-1][1].base_offset + 1
         aborted: dict[int, list[AbortedTransaction]] = {}
@@ -69,7 +69,7 @@ class ReadCommittedFilter:
 
 
 def _is_within(header: BatchHeader, aborted: Sequence[AbortedTransaction]) -> bool:
-    """Tell whether a batch belongs to one of its producer's aborted transactions, in order."""
+    """Whether a batch belongs to an aborted transaction of its producer; those are ascending."""
     row = bisect_left(aborted, header.base_offset, key=_last_offset)
     return row < len(aborted) and aborted[row].first_offset <= header.base_offset
 

@@ -1,0 +1,116 @@
+"""Record locations: from a seek target, an offset or a position to one record of a log.
+
+Rule: only a record between the log start and the end has a location. A seek target always leads
+somewhere: to its record, to the next one that exists, or to the end. A time becomes an offset by
+the rule of Kafka's ListOffsets. The end is taken before the log is read, so that a record which is
+appended meanwhile is not passed over; LATEST is the last stable offset, before every open
+transaction.
+Must not know: clients.
+"""
+
+from kledger.batches.header import read_base_offset, read_header
+from kledger.delivery.errors import RecordNotFound
+from kledger.delivery.model import LATEST, NO_RECORD, RecordLocation, RecordPosition, SeekTarget
+from kledger.ledger import LATEST as LATEST_POSITION
+from kledger.subscriptions.model import StartPosition
+from kledger.subscriptions.visibility_filter import VisibilityFilter
+from kledger.topics import PartitionLog
+
+
+async def find_start(
+    log: PartitionLog, target: SeekTarget, *, is_inclusive: bool = True
+) -> StartPosition:
+    """Find the first record of a target, or the position behind the last record.
+
+    Args:
+        log: where to look.
+        target: a valid one.
+        is_inclusive: whether a record that is named comes first itself, or the one behind it.
+
+    Raises:
+        TopicsError: the partition is deleted, or cannot be read.
+        LedgerError, BatchError: an entry cannot be read.
+    """
+    end_offset, stable_offset = log.high_watermark, log.last_stable_offset
+    if target == LATEST and stable_offset == end_offset:
+        return StartPosition(LATEST_POSITION)
+    match target:
+        case RecordPosition():
+            offset = await _start_offset(log, target, end_offset, is_inclusive=is_inclusive)
+        case int():
+            found = await log.offset_for_timestamp(target)
+            offset = end_offset if found is None else found.offset
+        case _ if target == LATEST:
+            offset = stable_offset
+        case _:
+            offset = log.log_start_offset
+    return StartPosition(*await log.locate(offset))
+
+
+async def last_record(log: PartitionLog, visibility_filter: VisibilityFilter) -> RecordLocation:
+    """Return the newest visible record, or `NO_RECORD`.
+
+    Raises:
+        TopicsError, LedgerError, BatchError: the log cannot be read.
+    """
+    offset = log.last_stable_offset - 1
+    while offset >= log.log_start_offset:
+        position, batch_index, batch_size = await log.locate(offset)
+        entries = await log.managed_ledger.read_entries(position, 1, position)
+        if not entries:
+            break
+        settled, hidden = visibility_filter.visibility_of(entries)
+        if settled and not hidden:
+            return RecordLocation(RecordPosition(position, batch_index), batch_size, offset)
+        offset = read_base_offset(entries[0].buffer) - 1
+    return NO_RECORD
+
+
+async def record_at(log: PartitionLog, offset: int) -> RecordLocation:
+    """Return the record with an offset.
+
+    Raises:
+        RecordNotFound: no record has that offset.
+        TopicsError, LedgerError, BatchError: the log cannot be read.
+    """
+    start, end = log.log_start_offset, log.high_watermark
+    if not start <= offset < end:
+        raise RecordNotFound(f"offset {offset} of {log.unit_name}: expected {start} to {end - 1}")
+    position, batch_index, batch_size = await log.locate(offset)
+    return RecordLocation(RecordPosition(position, batch_index), batch_size, offset)
+
+
+async def offset_of(log: PartitionLog, record_position: RecordPosition) -> int:
+    """Return the offset of a record; of a whole entry, that of its first record.
+
+    Raises:
+        RecordNotFound: there is no such record.
+        TopicsError, LedgerError, BatchError: the log cannot be read.
+    """
+    position, index = record_position.position, max(0, record_position.batch_index)
+    entries = await log.managed_ledger.read_entries(position, 1, position)
+    if entries:
+        header = read_header(entries[0].buffer)
+        offset = header.base_offset + index
+        if offset <= header.last_offset and offset >= log.log_start_offset:
+            return offset
+    raise RecordNotFound(f"{log.unit_name} has no record {index} of entry {position}")
+
+
+async def _start_offset(
+    log: PartitionLog, record_position: RecordPosition, end_offset: int, *, is_inclusive: bool
+) -> int:
+    """Return the offset of a record or of the one behind it; the next one's if it was removed."""
+    entries = await log.managed_ledger.read_entries(record_position.position, 1)
+    if not entries:
+        return end_offset
+    position, buffer = entries[0]
+    header = read_header(buffer)
+    if position != record_position.position:
+        return header.base_offset
+    count = header.last_offset_delta + 1
+    if record_position.batch_index < 0:
+        skipped = 0 if is_inclusive else count
+    else:
+        skipped = record_position.batch_index if is_inclusive else record_position.batch_index + 1
+    return header.base_offset + min(skipped, count)
