@@ -166,8 +166,7 @@ class RpcServer:
         elif name == "Hello":
             behaviour = self._answering(self._hello, is_versioned=False)
         else:
-            serve = UNARY[name]
-            behaviour = self._answering(lambda request: serve(self._broker, request))
+            behaviour = self._answering(partial(UNARY[name].serve, self._broker))
         return make(
             behaviour,
             request_deserializer=call.request.FromString,

@@ -1,187 +1,197 @@
-"""The calls with one answer, on the server's side: a message in, the broker's call, a message out.
+"""The calls with one answer, as one table: a method of the broker and a call of the .proto file.
 
-Rule: one function for each; what must be checked is checked by the broker.
-Must not know: streams, versions, how an error travels.
+Rule: a new method is one row here. Its arguments are the fields of the request message, by name;
+the row says how the result is written and read. The client sends by the table, the server serves by
+it, and the broker checks the values.
+Must not know: streams, versions, connections, how an error is sent.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from kledger.native.broker import Broker
-from kledger.native.proto import kledger_native_pb2 as pb
-from kledger.native.rpc.values import (
-    location_to,
-    mask_to,
-    metrics_client_to,
-    position_to,
-    record_position_from,
-    subscription_stats_to,
-    target_from,
-    topic_stats_to,
-)
+from kledger.native.rpc import values
+from kledger.native.rpc.protocol import CALLS
 
+P = ParamSpec("P")
+R = TypeVar("R")
+Message = Any
+"""A message of protobuf."""
 
-async def _lookup(broker: Broker, request: pb.LookupRequest) -> pb.LookupResponse:
-    info = await broker.lookup(request.topic, create=request.create)
-    return pb.LookupResponse(name=info.name, partition_count=info.partition_count)
-
-
-async def _last_record(
-    broker: Broker, request: pb.GetLastRecordRequest
-) -> pb.GetLastRecordResponse:
-    record = await broker.last_record(request.topic, request.partition)
-    return pb.GetLastRecordResponse(record=location_to(record))
-
-
-async def _record_at(broker: Broker, request: pb.GetRecordRequest) -> pb.GetRecordResponse:
-    record = await broker.record_at(request.topic, request.partition, request.offset)
-    return pb.GetRecordResponse(record=location_to(record))
-
-
-async def _offset_of(broker: Broker, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
-    record_position = record_position_from(request.record_position)
-    offset = await broker.offset_of(request.topic, request.partition, record_position)
-    return pb.GetOffsetResponse(offset=offset)
-
-
-async def _create_partitions(
-    broker: Broker, request: pb.CreatePartitionsRequest
-) -> pb.CreatePartitionsResponse:
-    await broker.create_partitions(request.name, request.count)
-    return pb.CreatePartitionsResponse()
-
-
-async def _create_topic(broker: Broker, request: pb.CreateTopicRequest) -> pb.CreateTopicResponse:
-    await broker.create_topic(request.name, request.partitions, dict(request.config))
-    return pb.CreateTopicResponse()
-
-
-async def _delete_topic(broker: Broker, request: pb.DeleteTopicRequest) -> pb.DeleteTopicResponse:
-    await broker.delete_topic(request.name)
-    return pb.DeleteTopicResponse()
-
-
-async def _topics(broker: Broker, _: pb.ListTopicsRequest) -> pb.ListTopicsResponse:
-    return pb.ListTopicsResponse(names=await broker.topics())
-
-
-async def _topic_stats(
-    broker: Broker, request: pb.GetTopicStatsRequest
-) -> pb.GetTopicStatsResponse:
-    return topic_stats_to(await broker.topic_stats(request.name))
-
-
-async def _terminate(
-    broker: Broker, request: pb.TerminateTopicRequest
-) -> pb.TerminateTopicResponse:
-    records = await broker.terminate(request.name)
-    return pb.TerminateTopicResponse(last_records=map(location_to, records))
-
-
-async def _subscriptions(
-    broker: Broker, request: pb.ListSubscriptionsRequest
-) -> pb.ListSubscriptionsResponse:
-    return pb.ListSubscriptionsResponse(names=await broker.subscriptions(request.topic))
-
-
-async def _create_subscription(
-    broker: Broker, request: pb.CreateSubscriptionRequest
-) -> pb.CreateSubscriptionResponse:
-    await broker.create_subscription(request.topic, request.name, target_from(request.start))
-    return pb.CreateSubscriptionResponse()
-
-
-async def _delete_subscription(
-    broker: Broker, request: pb.DeleteSubscriptionRequest
-) -> pb.DeleteSubscriptionResponse:
-    await broker.delete_subscription(request.topic, request.name, force=request.force)
-    return pb.DeleteSubscriptionResponse()
-
-
-async def _subscription_stats(
-    broker: Broker, request: pb.GetSubscriptionStatsRequest
-) -> pb.GetSubscriptionStatsResponse:
-    return subscription_stats_to(await broker.subscription_stats(request.topic, request.name))
-
-
-async def _reset_subscription(
-    broker: Broker, request: pb.ResetSubscriptionRequest
-) -> pb.ResetSubscriptionResponse:
-    await broker.reset_subscription(
-        request.topic,
-        request.name,
-        target_from(request.target),
-        partition=request.partition if request.HasField("partition") else None,
-        inclusive=request.inclusive,
-    )
-    return pb.ResetSubscriptionResponse()
-
-
-async def _skip_messages(
-    broker: Broker, request: pb.SkipMessagesRequest
-) -> pb.SkipMessagesResponse:
-    await broker.skip_messages(request.topic, request.name, request.count)
-    return pb.SkipMessagesResponse()
-
-
-async def _clear_backlog(
-    broker: Broker, request: pb.ClearBacklogRequest
-) -> pb.ClearBacklogResponse:
-    await broker.clear_backlog(request.topic, request.name)
-    return pb.ClearBacklogResponse()
-
-
-async def _peek(broker: Broker, request: pb.PeekRequest) -> pb.PeekResponse:
-    found = await broker.peek(request.topic, request.name, request.count)
-    return pb.PeekResponse(
-        entries=[
-            pb.PeekedEntry(
-                partition=partition,
-                position=position_to(position),
-                data=bytes(data),
-                records=mask_to(records),
-            )
-            for partition, position, data, records in found
-        ]
-    )
-
-
-async def _metrics_clients(
-    broker: Broker, _: pb.ListMetricsClientsRequest
-) -> pb.ListMetricsClientsResponse:
-    found = await broker.metrics_clients()
-    return pb.ListMetricsClientsResponse(clients=map(metrics_client_to, found))
-
-
-async def _client_metrics(
-    broker: Broker, request: pb.GetClientMetricsRequest
-) -> pb.GetClientMetricsResponse:
-    found = await broker.client_metrics(request.instance_id)
-    if found is None:
-        return pb.GetClientMetricsResponse()
-    return pb.GetClientMetricsResponse(client=metrics_client_to(found.client), data=found.data)
-
-
-UNARY: Mapping[str, Callable[[Broker, Any], Awaitable[Any]]] = {
-    "Lookup": _lookup,
-    "GetLastRecord": _last_record,
-    "GetRecord": _record_at,
-    "GetOffset": _offset_of,
-    "CreateTopic": _create_topic,
-    "CreatePartitions": _create_partitions,
-    "DeleteTopic": _delete_topic,
-    "ListTopics": _topics,
-    "GetTopicStats": _topic_stats,
-    "TerminateTopic": _terminate,
-    "ListSubscriptions": _subscriptions,
-    "CreateSubscription": _create_subscription,
-    "DeleteSubscription": _delete_subscription,
-    "GetSubscriptionStats": _subscription_stats,
-    "ResetSubscription": _reset_subscription,
-    "SkipMessages": _skip_messages,
-    "ClearBacklog": _clear_backlog,
-    "Peek": _peek,
-    "ListMetricsClients": _metrics_clients,
-    "GetClientMetrics": _client_metrics,
+FIELD_CODECS: Mapping[str, tuple[Callable[[Any], Message], Callable[[Message], Any]]] = {
+    "Target": (values.target_to, values.target_from),
+    "RecordPosition": (values.record_position_to, values.record_position_from),
 }
-"""By the names of the .proto file; Hello is the listener's own."""
+"""How arguments are written and read that are messages themselves, by the name of the message."""
+
+
+class ResultCodec(NamedTuple, Generic[R]):
+    """How the result of a call is written and read.
+
+    Attributes:
+        write: takes the class of the response and the result; returns the response.
+        read: takes the response; returns the result.
+    """
+
+    write: Callable[[Callable[..., Message], R], Message]
+    read: Callable[[Message], R]
+
+
+def whole(write: Callable[[R], Message], read: Callable[[Message], R]) -> ResultCodec[R]:
+    """Let the response be the result."""
+    return ResultCodec(lambda _, result: write(result), read)
+
+
+def one(field: str, write: Callable[[R], Any], read: Callable[[Any], R]) -> ResultCodec[R]:
+    """Let one field of the response be the result."""
+    return ResultCodec(
+        lambda response, result: response(**{field: write(result)}),
+        lambda message: read(getattr(message, field)),
+    )
+
+
+def many(field: str, write: Callable[[R], Any], read: Callable[[Any], R]) -> ResultCodec[list[R]]:
+    """Let one repeated field of the response be the result."""
+    return ResultCodec(
+        lambda response, result: response(**{field: map(write, result)}),
+        lambda message: [read(each) for each in getattr(message, field)],
+    )
+
+
+NOTHING: ResultCodec[None] = ResultCodec(lambda response, _: response(), lambda _: None)
+LOCATION = one("record", values.location_to, values.location_from)
+NAMES = many("names", str, str)
+
+
+class UnaryCall(Generic[P, R]):
+    """One row.
+
+    Attributes:
+        method: of the broker: it gives the call its signature and its documentation.
+        name: of the call in the .proto file.
+        sets_position: the call ends the consumer links of the subscription that it names.
+    """
+
+    def __init__(
+        self,
+        method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, R]],
+        name: str,
+        result: ResultCodec[R],
+        *,
+        sets_position: bool = False,
+    ) -> None:
+        self.method = method
+        self.name = name
+        self.sets_position = sets_position
+        self._result = result
+        self._request = CALLS[name].request
+        self._response = CALLS[name].response
+        _, *parameters = inspect.signature(method).parameters.values()
+        self._signature = inspect.Signature(parameters)
+
+    def arguments(self, *given: P.args, **named: P.kwargs) -> dict[str, Any]:
+        """Return the arguments of a call by name. Raises TypeError as the method would."""
+        return self._signature.bind(*given, **named).arguments
+
+    def request(self, arguments: Mapping[str, Any]) -> Message:
+        """Write the request. Raises InvalidArgument."""
+        fields = self._request.DESCRIPTOR.fields_by_name
+        return self._request(
+            **{name: _written(fields[name], value) for name, value in arguments.items()}
+        )
+
+    def arguments_of(self, request: Message) -> dict[str, Any]:
+        """Read the arguments of a request. Raises InvalidArgument."""
+        fields = request.DESCRIPTOR.fields_by_name
+        return {name: _read(fields[name], request) for name in self._signature.parameters}
+
+    def response(self, result: R) -> Message:
+        """Write the response."""
+        return self._result.write(self._response, result)
+
+    def result(self, response: Message) -> R:
+        """Read the result."""
+        return self._result.read(response)
+
+    async def serve(self, broker: Broker, request: Message) -> Message:
+        """Call the broker with the arguments of a request. Raises what the broker raises."""
+        bound = inspect.BoundArguments(
+            self._signature,
+            self.arguments_of(request),
+        )
+        method = getattr(broker, self.method.__name__)
+        return self.response(await method(*bound.args, **bound.kwargs))
+
+
+def _written(field: Any, value: Any) -> Any:
+    if field.message_type is not None and field.message_type.name in FIELD_CODECS:
+        write, _ = FIELD_CODECS[field.message_type.name]
+        return write(value)
+    return value
+
+
+def _read(field: Any, request: Message) -> Any:
+    value = getattr(request, field.name)
+    if field.message_type is None:
+        return None if field.has_presence and not request.HasField(field.name) else value
+    if field.message_type.GetOptions().map_entry:
+        return dict(value)
+    _, read = FIELD_CODECS[field.message_type.name]
+    return read(value)
+
+
+class UnaryCalls:
+    """The table; a row is named as the method is."""
+
+    lookup = UnaryCall(Broker.lookup, "Lookup", whole(values.topic_info_to, values.topic_info_from))
+    last_record = UnaryCall(Broker.last_record, "GetLastRecord", LOCATION)
+    record_at = UnaryCall(Broker.record_at, "GetRecord", LOCATION)
+    offset_of = UnaryCall(Broker.offset_of, "GetOffset", one("offset", int, int))
+
+    create_topic = UnaryCall(Broker.create_topic, "CreateTopic", NOTHING)
+    delete_topic = UnaryCall(Broker.delete_topic, "DeleteTopic", NOTHING)
+    topics = UnaryCall(Broker.topics, "ListTopics", NAMES)
+    topic_stats = UnaryCall(
+        Broker.topic_stats, "GetTopicStats", whole(values.topic_stats_to, values.topic_stats_from)
+    )
+    create_partitions = UnaryCall(Broker.create_partitions, "CreatePartitions", NOTHING)
+    terminate = UnaryCall(
+        Broker.terminate,
+        "TerminateTopic",
+        many("last_records", values.location_to, values.location_from),
+    )
+
+    subscriptions = UnaryCall(Broker.subscriptions, "ListSubscriptions", NAMES)
+    create_subscription = UnaryCall(Broker.create_subscription, "CreateSubscription", NOTHING)
+    delete_subscription = UnaryCall(Broker.delete_subscription, "DeleteSubscription", NOTHING)
+    subscription_stats = UnaryCall(
+        Broker.subscription_stats,
+        "GetSubscriptionStats",
+        whole(values.subscription_stats_to, values.subscription_stats_from),
+    )
+    reset_subscription = UnaryCall(
+        Broker.reset_subscription, "ResetSubscription", NOTHING, sets_position=True
+    )
+    skip_messages = UnaryCall(Broker.skip_messages, "SkipMessages", NOTHING, sets_position=True)
+    clear_backlog = UnaryCall(Broker.clear_backlog, "ClearBacklog", NOTHING, sets_position=True)
+    peek = UnaryCall(
+        Broker.peek, "Peek", many("entries", values.peeked_entry_to, values.peeked_entry_from)
+    )
+
+    metrics_clients = UnaryCall(
+        Broker.metrics_clients,
+        "ListMetricsClients",
+        many("clients", values.metrics_client_to, values.metrics_client_from),
+    )
+    client_metrics = UnaryCall(
+        Broker.client_metrics,
+        "GetClientMetrics",
+        whole(values.client_metrics_to, values.client_metrics_from),
+    )
+
+
+UNARY: Mapping[str, UnaryCall[..., Any]] = {
+    each.name: each for each in vars(UnaryCalls).values() if isinstance(each, UnaryCall)
+}
+"""The rows by the names of the .proto file; Hello is the listener's own."""

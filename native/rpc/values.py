@@ -11,10 +11,12 @@ from kledger.native.broker import (
     ConsumerRequest,
     MetricsClient,
     PartitionStats,
+    PushedClientMetrics,
     RecordLocation,
     RecordPosition,
     SeekTarget,
     SubscriptionStats,
+    TopicInfo,
     TopicStats,
 )
 from kledger.native.errors import InvalidArgument
@@ -208,6 +210,37 @@ def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
     )
 
 
+def topic_info_to(info: TopicInfo) -> pb.LookupResponse:
+    """Write what a client needs to know of a topic."""
+    return pb.LookupResponse(name=info.name, partition_count=info.partition_count)
+
+
+def topic_info_from(message: pb.LookupResponse) -> TopicInfo:
+    """Read what a client needs to know of a topic."""
+    return TopicInfo(message.name, message.partition_count)
+
+
+def peeked_entry_to(entry: tuple[int, Position, bytes, int]) -> pb.PeekedEntry:
+    """Write an entry that was peeked at: its partition, position, batch and records."""
+    partition, position, data, records = entry
+    return pb.PeekedEntry(
+        partition=partition,
+        position=position_to(position),
+        data=bytes(data),
+        records=mask_to(records),
+    )
+
+
+def peeked_entry_from(message: pb.PeekedEntry) -> tuple[int, Position, bytes, int]:
+    """Read an entry that was peeked at."""
+    return (
+        message.partition,
+        position_from(message.position),
+        message.data,
+        mask_from(message.records),
+    )
+
+
 def topic_stats_to(stats: TopicStats) -> pb.GetTopicStatsResponse:
     """Write a topic's numbers."""
     return pb.GetTopicStatsResponse(
@@ -277,3 +310,17 @@ def metrics_client_from(message: pb.MetricsClient) -> MetricsClient:
         subscriptions=tuple(message.subscriptions),
         pushed_at_ms=message.pushed_at_ms if message.HasField("pushed_at_ms") else None,
     )
+
+
+def client_metrics_to(metrics: PushedClientMetrics | None) -> pb.GetClientMetricsResponse:
+    """Write what a client pushed last; without a client there is none of that id."""
+    if metrics is None:
+        return pb.GetClientMetricsResponse()
+    return pb.GetClientMetricsResponse(client=metrics_client_to(metrics.client), data=metrics.data)
+
+
+def client_metrics_from(message: pb.GetClientMetricsResponse) -> PushedClientMetrics | None:
+    """Read what a client pushed last."""
+    if not message.HasField("client"):
+        return None
+    return PushedClientMetrics(metrics_client_from(message.client), message.data)

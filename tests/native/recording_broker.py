@@ -4,13 +4,16 @@ It is no second implementation of the service: one partition, one consumer, no d
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from kledger.ledger import Buffer, Position
 from kledger.native.broker import (
     NO_RECORD,
+    Broker,
     ConsumerRequest,
     MetricsClient,
     OnEnded,
@@ -18,7 +21,6 @@ from kledger.native.broker import (
     PushedClientMetrics,
     RecordLocation,
     RecordPosition,
-    SeekTarget,
     SendReceipt,
     SubscriptionStats,
     TopicInfo,
@@ -36,6 +38,19 @@ METRICS_CLIENT = MetricsClient(
     subscriptions=("all", "some"),
     pushed_at_ms=0,
 )
+LAST_RECORD = RecordLocation(RecordPosition(Position(3, 4), 5), 6, 70)
+SUBSCRIPTION_STATS = SubscriptionStats(
+    type=None,
+    backlog=1,
+    unacknowledged=2,
+    consumers=("a", "b"),
+    redelivery_rate=0.25,
+    revision_num=3,
+    is_under_revision=True,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def batch(text: bytes, *, records: int = 1, size: int = 0) -> bytes:
@@ -102,6 +117,21 @@ class RecordingLink:
             self._note("close")
 
 
+def _recorded(
+    method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, R]], answer: R
+) -> Callable[Concatenate["RecordingBroker", P], Coroutine[Any, Any, R]]:
+    """Return a method that notes its name and its arguments in order, and returns `answer`."""
+
+    @functools.wraps(method)
+    async def call(self: "RecordingBroker", /, *given: P.args, **named: P.kwargs) -> R:
+        arguments = inspect.signature(method).bind(self, *given, **named).arguments
+        _, *values = arguments.values()
+        await self._answer(None, method.__name__, *values)
+        return answer
+
+    return call
+
+
 class RecordingBroker:
     """Implements `native.broker.Broker`; `calls` is what happened, `links` are the links so far."""
 
@@ -165,9 +195,27 @@ class RecordingBroker:
         self.links.append(link)
         return link
 
-    async def last_record(self, topic: str, partition: int) -> RecordLocation:
-        found: RecordLocation = await self._answer(NO_RECORD, "last_record", topic, partition)
-        return found
+    last_record = _recorded(Broker.last_record, NO_RECORD)
+    offset_of = _recorded(Broker.offset_of, 17)
+    create_topic = _recorded(Broker.create_topic, None)
+    delete_topic = _recorded(Broker.delete_topic, None)
+    topics = _recorded(Broker.topics, ["a", "ü"])
+    create_partitions = _recorded(Broker.create_partitions, None)
+    terminate = _recorded(Broker.terminate, [LAST_RECORD, NO_RECORD])
+    subscriptions = _recorded(Broker.subscriptions, ["s"])
+    create_subscription = _recorded(Broker.create_subscription, None)
+    delete_subscription = _recorded(Broker.delete_subscription, None)
+    subscription_stats = _recorded(Broker.subscription_stats, SUBSCRIPTION_STATS)
+    reset_subscription = _recorded(Broker.reset_subscription, None)
+    skip_messages = _recorded(Broker.skip_messages, None)
+    clear_backlog = _recorded(Broker.clear_backlog, None)
+    peek = _recorded(
+        Broker.peek, [(1, Position(3, 4), b"batch", 0b101), (2, Position(3, 5), b"", ALL)]
+    )
+    metrics_clients = _recorded(
+        Broker.metrics_clients,
+        [METRICS_CLIENT, replace(METRICS_CLIENT, client_id=None, pushed_at_ms=None)],
+    )
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
         record = RecordLocation(RecordPosition(Position(4, 2), 1), 3, offset)
@@ -175,81 +223,11 @@ class RecordingBroker:
         found: RecordLocation = await self._answer(record, *what)
         return found
 
-    async def offset_of(self, topic: str, partition: int, record_position: RecordPosition) -> int:
-        found: int = await self._answer(17, "offset_of", topic, partition, record_position)
-        return found
-
-    async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        await self._answer(None, "create_topic", name, partitions, config)
-
-    async def delete_topic(self, name: str) -> None:
-        await self._answer(None, "delete_topic", name)
-
-    async def topics(self) -> list[str]:
-        found: list[str] = await self._answer(["a", "ü"], "topics")
-        return found
-
     async def topic_stats(self, name: str) -> TopicStats:
         stats = TopicStats(
             name=name, partitions=(PartitionStats(1, 2, 3),), subscriptions=("s", "t")
         )
         found: TopicStats = await self._answer(stats, "topic_stats", name)
-        return found
-
-    async def create_partitions(self, name: str, count: int) -> None:
-        await self._answer(None, "create_partitions", name, count)
-
-    async def terminate(self, name: str) -> list[RecordLocation]:
-        last = RecordLocation(RecordPosition(Position(3, 4), 5), 6, 70)
-        found: list[RecordLocation] = await self._answer([last, NO_RECORD], "terminate", name)
-        return found
-
-    async def subscriptions(self, topic: str) -> list[str]:
-        found: list[str] = await self._answer(["s"], "subscriptions", topic)
-        return found
-
-    async def create_subscription(self, topic: str, name: str, start: SeekTarget) -> None:
-        await self._answer(None, "create_subscription", topic, name, start)
-
-    async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
-        await self._answer(None, "delete_subscription", topic, name, force)
-
-    async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
-        stats = SubscriptionStats(
-            type=None,
-            backlog=1,
-            unacknowledged=2,
-            consumers=("a", "b"),
-            redelivery_rate=0.25,
-            revision_num=3,
-            is_under_revision=True,
-        )
-        found: SubscriptionStats = await self._answer(stats, "subscription_stats", topic, name)
-        return found
-
-    async def reset_subscription(
-        self, topic: str, name: str, target: SeekTarget, *, partition: int | None, inclusive: bool
-    ) -> None:
-        await self._answer(None, "reset_subscription", topic, name, target, partition, inclusive)
-
-    async def skip_messages(self, topic: str, name: str, count: int) -> None:
-        await self._answer(None, "skip_messages", topic, name, count)
-
-    async def clear_backlog(self, topic: str, name: str) -> None:
-        await self._answer(None, "clear_backlog", topic, name)
-
-    async def peek(
-        self, topic: str, name: str, count: int
-    ) -> list[tuple[int, Position, bytes, int]]:
-        entries = [(1, Position(3, 4), b"batch", 0b101), (2, Position(3, 5), b"", ALL)]
-        found: list[tuple[int, Position, bytes, int]] = await self._answer(
-            entries, "peek", topic, name, count
-        )
-        return found
-
-    async def metrics_clients(self) -> list[MetricsClient]:
-        clients = [METRICS_CLIENT, replace(METRICS_CLIENT, client_id=None, pushed_at_ms=None)]
-        found: list[MetricsClient] = await self._answer(clients, "metrics_clients")
         return found
 
     async def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
