@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kledger.gateway.net.unsent_state import UnsentState
 from kledger.gateway.services import Services
-from kledger.runtime.allocator import release_free_memory
-from kledger.runtime.free_memory import FreeMemory
+from kledger.runtime.free_memory import FreeMemory, release_free_memory
 from kledger.runtime.logs import RateLimitedLog
 
 if TYPE_CHECKING:
