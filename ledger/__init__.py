@@ -7,11 +7,9 @@ Must not know: Kafka.
 
 from kledger.ledger.commits.committer import AppendDone, RowsDone
 from kledger.ledger.config import ManagedLedgerConfig, StoreConfig
-from kledger.ledger.cursors.cursor import Cursor
+from kledger.ledger.cursors.cursor import Cursor, CursorStats
 from kledger.ledger.cursors.cursor_revision_state import CursorStateRevisionController
-from kledger.ledger.cursors.cursor_state import CursorState
-from kledger.ledger.cursors.cursor_stats import CursorStats
-from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.cursor_state import CursorState, EntryPart
 from kledger.ledger.engine.base import Buffer, Row, StorageEngine
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import (

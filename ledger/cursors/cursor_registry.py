@@ -8,6 +8,8 @@ Must not know: appends, retention.
 
 import asyncio
 import logging
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -18,10 +20,8 @@ from kledger.ledger.cursors.cursor_metrics import CursorMetrics
 from kledger.ledger.cursors.cursor_records import encode_cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
-from kledger.ledger.cursors.cursor_state import CursorState
+from kledger.ledger.cursors.cursor_state import CursorState, EntryPart
 from kledger.ledger.cursors.cursor_writer import CursorWriter
-from kledger.ledger.cursors.entry_part import EntryPart
-from kledger.ledger.cursors.entry_times import EntryTimes
 from kledger.ledger.errors import AlreadyClosed, CursorNotFound, InvalidArgument
 from kledger.ledger.ledger_reader import LedgerReader
 from kledger.ledger.metadata import keys
@@ -30,6 +30,9 @@ from kledger.ledger.position import EARLIEST, LATEST, Position
 from kledger.ledger.store_services import StoreServices
 
 logger = logging.getLogger(__name__)
+STEPS_MAX = 100_000
+"""Beyond so many steps the oldest ledgers are forgotten."""
+UNKNOWN_MS = (1 << 63) - 1
 
 
 class CursorRegistry:
@@ -326,6 +329,47 @@ class CursorRegistry:
         self._host.check()
         if self._services.supervisor.is_closed:
             raise AlreadyClosed("the store is closed")
+
+
+class EntryTimes:
+    """Times of the entries of one managed ledger."""
+
+    __slots__ = ("_latest_of", "_step_count", "_steps")
+
+    def __init__(self, latest_of: Callable[[int], int | None]) -> None:
+        """Args: latest_of: tells the latest time of a closed ledger, None if it is not known."""
+        self._latest_of = latest_of
+        self._steps: dict[int, tuple[array[int], array[int]]] = {}
+        self._step_count = 0
+
+    def record(self, position: Position, time_ms: int) -> None:
+        """An entry behind all noted before was added."""
+        ledger_id, entry_id = position
+        steps = self._steps.get(ledger_id)
+        if steps is None:
+            steps = self._steps[ledger_id] = (array("q"), array("q"))
+        ids, times = steps
+        if (not ids or entry_id > ids[-1]) and (not times or times[-1] != time_ms):
+            ids.append(entry_id)
+            times.append(time_ms)
+            self._step_count += 1
+        while self._step_count > STEPS_MAX and len(self._steps) > 1:
+            self.forget(next(iter(self._steps)))
+
+    def forget(self, ledger_id: int) -> None:
+        """A ledger is gone."""
+        if steps := self._steps.pop(ledger_id, None):
+            self._step_count -= len(steps[0])
+
+    def time_of(self, position: Position) -> int:
+        """Return the time of an entry, or the latest that it can have."""
+        ledger_id, entry_id = position
+        if steps := self._steps.get(ledger_id):
+            at = bisect_right(steps[0], entry_id)
+            if at:
+                return steps[1][at - 1]
+        latest = self._latest_of(ledger_id)
+        return UNKNOWN_MS if latest is None else latest
 
 
 def _forget(non_durable: dict[str, Cursor], metrics: CursorMetrics, cursor: Cursor) -> None:

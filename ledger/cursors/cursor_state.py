@@ -6,14 +6,13 @@ lies behind it, except where somebody forced it back.
 Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from bisect import bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from pyroaring import BitMap
 
-from kledger.ledger.cursors.cursor_changes import CursorChanges
 from kledger.ledger.cursors.cursor_records import CursorRecord
-from kledger.ledger.cursors.entry_part import EntryPart
-from kledger.ledger.cursors.partial_batches import PartialBatches
 from kledger.ledger.cursors.position_ranges import PositionRanges
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import AlreadyMarkDeleted, InvalidArgument, InvalidPosition
@@ -22,6 +21,28 @@ from kledger.ledger.position import EARLIEST, LATEST, Position
 
 READ_GAP_MAX = 16
 """So many acknowledged entries in a row are read along and left out: cheaper than a read more."""
+CHANGES_MAX = 10_000
+"""More entries, or batches, than this between two rows, and the whole cursor is written."""
+
+
+class EntryPart(NamedTuple):
+    """What is acknowledged of one entry.
+
+    Attributes:
+        indexes: of records; None is the whole entry.
+        batch_size: how many records the entry has; of no meaning for a whole entry.
+    """
+
+    position: Position
+    indexes: Collection[int] | None
+    batch_size: int = 0
+
+    def check(self) -> None:
+        """Raise InvalidArgument unless every index is within the batch."""
+        indexes, size = self.indexes, self.batch_size
+        if indexes is None or (size > 0 and all(0 <= index < size for index in indexes)):
+            return
+        raise InvalidArgument(f"indexes: expected 0 to {size - 1}, got {sorted(indexes)}")
 
 
 class CursorState:
@@ -497,3 +518,135 @@ class CursorState:
         if following is None:
             return ledgers.lac
         return Position(following.ledger_id, -1)
+
+
+class CursorChanges:
+    """The changes of one cursor.
+
+    Attributes:
+        is_whole: whether the whole cursor must be written next.
+    """
+
+    __slots__ = ("_batches", "_deleted", "is_whole")
+
+    def __init__(self) -> None:
+        self.is_whole = True
+        self._deleted: list[Position] = []
+        self._batches: dict[Position, BitMap] = {}
+
+    def __len__(self) -> int:
+        return len(self._deleted) + len(self._batches)
+
+    def restart(self) -> None:
+        """Collect from now on: what there was is being written."""
+        self.is_whole = False
+        self._deleted = []
+        self._batches = {}
+
+    def require_whole_row(self) -> None:
+        """Let the next row be a whole one."""
+        self.restart()
+        self.is_whole = True
+
+    def add_entry(self, position: Position) -> None:
+        """Note that an entry is acknowledged."""
+        if not self.is_whole:
+            self._deleted.append(position)
+            if len(self._deleted) > CHANGES_MAX:
+                self.require_whole_row()
+
+    def add_batch(self, position: Position, left: BitMap) -> None:
+        """Note what is left of a batch; the bitmap must not be changed any more."""
+        if not self.is_whole:
+            self._batches[position] = left
+            if len(self._batches) > CHANGES_MAX:
+                self.require_whole_row()
+
+    def record(
+        self, mark_delete_position: Position, properties: Mapping[str, int], *, generation: int
+    ) -> CursorRecord:
+        """Return the changes as what becomes durable.
+
+        Args:
+            mark_delete_position: where the cursor stands; what it has passed is not told.
+            properties: all of the cursor.
+            generation: of the whole row before.
+        """
+        upto = mark_delete_position
+        deleted = PositionRanges(each for each in self._deleted if each > upto)
+        batches = sorted(
+            (position, left.serialize())
+            for position, left in self._batches.items()
+            if position > upto and position not in deleted
+        )
+        return CursorRecord(
+            generation=generation,
+            mark_delete_position=upto,
+            properties=dict(properties),
+            deleted=tuple(deleted.dump()),
+            batches=tuple(batches),
+        )
+
+
+class PartialBatches:
+    """By position the records that are not acknowledged yet."""
+
+    __slots__ = ("_left", "_order")
+
+    def __init__(self) -> None:
+        self._left: dict[Position, BitMap] = {}
+        self._order: list[Position] = []
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[Position]:
+        return iter(self._order)
+
+    def get(self, position: Position) -> BitMap | None:
+        """Return what is left of a batch, which must not be changed; None if it is not here."""
+        return self._left.get(position)
+
+    @property
+    def last(self) -> tuple[Position, ...]:
+        """The newest batch, if there is any."""
+        return tuple(self._order[-1:])
+
+    def set(self, position: Position, left: BitMap) -> None:
+        """Note what is left of a batch from now on."""
+        if position not in self._left:
+            insort(self._order, position)
+        self._left[position] = left
+
+    def remove(self, position: Position) -> None:
+        """Forget a batch; nothing if it is not here."""
+        if self._left.pop(position, None) is not None:
+            self._order.remove(position)
+
+    def remove_upto(self, position: Position) -> None:
+        """Forget everything up to a position, with it."""
+        if not self._order:
+            return
+        end = bisect_right(self._order, position)
+        for each in self._order[:end]:
+            del self._left[each]
+        del self._order[:end]
+
+    def copy(self) -> "PartialBatches":
+        """Return an independent object that is equal to this one."""
+        copied = PartialBatches()
+        copied._left, copied._order = self._left.copy(), self._order.copy()
+        return copied
+
+    def dump(self, count_max: int) -> list[tuple[Position, bytes]]:
+        """Return so many batches, the lowest, with their bitmaps in Roaring's portable format."""
+        left = self._left
+        return [(position, left[position].serialize()) for position in self._order[:count_max]]
+
+    @classmethod
+    def load(cls, dumped: Iterable[tuple[Position, bytes]]) -> "PartialBatches":
+        """Return what `dump` gave; the bytes must be whole."""
+        loaded = cls()
+        loaded._left = {position: BitMap.deserialize(bitmap) for position, bitmap in dumped}
+        loaded._order = sorted(loaded._left)
+        return loaded

@@ -27,7 +27,7 @@ from kledger.ledger.config import NO_LIMIT, ManagedLedgerConfig
 from kledger.ledger.cursors.cursor import Cursor
 from kledger.ledger.cursors.cursor_recovery_plan import StoredCursor
 from kledger.ledger.cursors.cursor_registry import CursorRegistry
-from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors.cursor_state import EntryPart
 from kledger.ledger.engine.base import Buffer, Row
 from kledger.ledger.entry import Entry
 from kledger.ledger.errors import CursorNotFound, Fenced, InvalidArgument, LedgerError

@@ -35,7 +35,7 @@ SMALL_NUMBERS = {
     "kledger.ledger.reads.cold_reads.REMEMBERED_READS_MAX": 6,
     "kledger.ledger.reads.cold_reads.RESIDENT_BYTES_PER_TICK": 100,
     "kledger.ledger.commits.committer.LAZY_ROWS_MAX": 6,
-    "kledger.ledger.cursors.cursor_changes.CHANGES_MAX": 4,
+    "kledger.ledger.cursors.cursor_state.CHANGES_MAX": 4,
     "kledger.ledger.cursors.cursor_rows_state.CHANGE_BYTES_MIN": 200,
     "kledger.ledger.cursors.cursor_rows_state.CHANGE_ROWS_MAX": 3,
     "kledger.ledger.cursors.cursor_rows_state.SMALL_PARTS_MAX": 1,

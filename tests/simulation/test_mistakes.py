@@ -22,9 +22,9 @@ from kledger.ledger import (
     recovery,
 )
 from kledger.ledger.commits.committer import Committer, Operation, RowsSubmitter, Submitter
-from kledger.ledger.cursors.cursor_changes import CursorChanges
-from kledger.ledger.cursors.cursor_reads import CursorReads
+from kledger.ledger.cursors.cursor import CursorReads
 from kledger.ledger.cursors.cursor_rows_state import CursorRowsState
+from kledger.ledger.cursors.cursor_state import CursorChanges
 from kledger.ledger.cursors.cursor_writer import CursorWriter
 from kledger.ledger.engine.base import Row, StorageEngine
 from kledger.ledger.engine.errors import StorageWriteFailed, SyncFailed

@@ -18,6 +18,8 @@ from kledger.ledger import (
     ResetInProgress,
     StorageFailed,
 )
+from kledger.ledger.cursors import cursor_registry
+from kledger.ledger.cursors.cursor_registry import UNKNOWN_MS, EntryTimes
 from kledger.ledger.testing import FaultyEngine
 from tests.ledger.words import SMALL, OpenStore, add_all, datas, numbers, pos
 
@@ -445,3 +447,34 @@ async def test_a_revision_goes_on_when_its_cursor_is_closed_and_opened_again(
     await asyncio.gather(resetting, closing)
     assert (1, 10) == (again.revision.number, again.backlog)
     assert numbers(0, 9) == datas(await again.read(20))
+
+
+def times(latest: dict[int, int] | None = None) -> EntryTimes:
+    return EntryTimes((latest or {}).get)
+
+
+def test_an_entry_has_the_time_noted_at_or_before_it() -> None:
+    known = times()
+    for text, time_ms in (("3:0", 10), ("3:1", 10), ("3:4", 20), ("5:0", 30)):
+        known.record(pos(text), time_ms)
+    found = [known.time_of(pos(text)) for text in ("3:0", "3:1", "3:3", "3:4", "3:9", "5:2")]
+    assert [10, 10, 10, 20, 20, 30] == found
+
+
+def test_what_was_not_noted_is_as_new_as_its_ledger_can_be() -> None:
+    known = times({3: 70})
+    known.record(pos("3:4"), 20)
+    assert [70, 20, UNKNOWN_MS] == [known.time_of(pos(text)) for text in ("3:3", "3:4", "5:0")]
+    known.record(pos("3:2"), 5)  # too late
+    assert 70 == known.time_of(pos("3:3"))
+
+
+def test_forgotten_ledgers_and_old_ones_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cursor_registry, "STEPS_MAX", 3)
+    known = times()
+    for number, text in enumerate(("3:0", "3:1", "5:0", "5:1")):
+        known.record(pos(text), number)
+    assert [UNKNOWN_MS, 3] == [known.time_of(pos(text)) for text in ("3:1", "5:1")]
+    known.forget(5)
+    known.forget(5)
+    assert UNKNOWN_MS == known.time_of(pos("5:1"))

@@ -1,8 +1,10 @@
 """A cursor's state: tables of its rules, and every small case against plain sets."""
 
+from collections.abc import Collection
 from itertools import combinations
 
 import pytest
+from pyroaring import BitMap
 
 from kledger.ledger import (
     EARLIEST,
@@ -13,8 +15,15 @@ from kledger.ledger import (
     InvalidPosition,
     Position,
 )
-from kledger.ledger.cursors.cursor_state import READ_GAP_MAX, CursorState
-from kledger.ledger.cursors.entry_part import EntryPart
+from kledger.ledger.cursors import cursor_state
+from kledger.ledger.cursors.cursor_records import CursorRecord
+from kledger.ledger.cursors.cursor_state import (
+    READ_GAP_MAX,
+    CursorChanges,
+    CursorState,
+    EntryPart,
+    PartialBatches,
+)
 from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from tests.ledger.words import change, closed, ledger_list, opened, pos
 
@@ -474,3 +483,117 @@ def test_a_copy_is_independent() -> None:
     copied.mark_delete(pos("5:1"))
     assert (pos("3:0"), [("5:0", "5:1")]) == (state.mark_delete_position, ranges(state))
     assert pos("5:1") == copied.mark_delete_position
+
+
+@pytest.mark.parametrize(("indexes", "size"), [(None, 0), ([], 1), ([0, 3], 4), ({2}, 3)])
+def test_a_part_of_its_batch_is_taken(indexes: Collection[int] | None, size: int) -> None:
+    EntryPart(pos("3:1"), indexes, size).check()
+
+
+@pytest.mark.parametrize(("indexes", "size"), [([0], 0), ([4], 4), ([-1, 0], 4), ([0], -1)])
+def test_an_index_outside_is_refused(indexes: Collection[int], size: int) -> None:
+    with pytest.raises(InvalidArgument, match="indexes: expected 0 to"):
+        EntryPart(pos("3:1"), indexes, size).check()
+
+
+def some(*texts: str) -> PartialBatches:
+    batches = PartialBatches()
+    for text in texts:
+        batches.set(pos(text), BitMap([1]))
+    return batches
+
+
+def names(batches: PartialBatches) -> list[str]:
+    return [str(position) for position in batches]
+
+
+def test_batches_are_in_the_order_of_their_positions() -> None:
+    batches = some("5:1", "3:2", "5:0", "3:2")
+    assert ["3:2", "5:0", "5:1"] == names(batches)
+    assert (3, (pos("5:1"),)) == (len(batches), batches.last)
+    assert () == some().last
+
+
+def test_what_is_left_of_a_batch_is_what_was_set_last() -> None:
+    batches = some("3:2")
+    batches.set(pos("3:2"), BitMap([4, 7]))
+    assert BitMap([4, 7]) == batches.get(pos("3:2"))
+    assert batches.get(pos("3:3")) is None
+
+
+def test_one_batch_or_all_up_to_a_position_are_removed() -> None:
+    batches = some("3:2", "5:0", "5:1", "8:0")
+    batches.remove(pos("5:0"))
+    batches.remove(pos("5:0"))
+    assert ["3:2", "5:1", "8:0"] == names(batches)
+    batches.remove_upto(pos("5:1"))
+    assert ["8:0"] == names(batches)
+    assert batches.get(pos("5:1")) is None
+
+
+def test_a_copy_does_not_follow() -> None:
+    batches = some("3:2", "5:0")
+    copied = batches.copy()
+    batches.set(pos("3:2"), BitMap([9]))
+    batches.remove(pos("5:0"))
+    assert ["3:2", "5:0"] == names(copied)
+    assert BitMap([1]) == copied.get(pos("3:2"))
+
+
+def test_the_lowest_are_dumped_and_come_back() -> None:
+    batches = some("5:1", "3:2", "5:0")
+    loaded = PartialBatches.load(reversed(batches.dump(2)))
+    assert ["3:2", "5:0"] == names(loaded)
+    assert BitMap([1]) == loaded.get(pos("5:0"))
+
+
+def record(changes: CursorChanges, upto: str = "3:0") -> CursorRecord:
+    return changes.record(pos(upto), {"page": 2}, generation=7)
+
+
+def deleted(found: CursorRecord) -> list[tuple[int, list[int]]]:
+    return [(ledger_id, list(BitMap.deserialize(bitmap))) for ledger_id, bitmap in found.deleted]
+
+
+@pytest.fixture(name="changes")
+def make_changes() -> CursorChanges:
+    changes = CursorChanges()
+    changes.restart()
+    return changes
+
+
+def test_nothing_is_collected_before_the_first_row() -> None:
+    changes = CursorChanges()
+    changes.add_entry(pos("3:1"))
+    changes.add_batch(pos("3:2"), BitMap([1]))
+    assert (True, 0) == (changes.is_whole, len(changes))
+
+
+def test_entries_and_batches_are_told_behind_the_mark_delete_position(
+    changes: CursorChanges,
+) -> None:
+    for each in ("5:2", "3:1", "3:9", "3:4"):
+        changes.add_entry(pos(each))
+    for each in ("3:3", "5:2", "5:7"):
+        changes.add_batch(pos(each), BitMap([1, 2]))
+    changes.add_batch(pos("5:7"), BitMap([2]))
+    found = record(changes, "3:4")
+    assert [(3, [9]), (5, [2])] == deleted(found)
+    assert ((pos("5:7"), BitMap([2]).serialize()),) == found.batches
+    assert (pos("3:4"), {"page": 2}, 7) == (
+        found.mark_delete_position, found.properties, found.generation,
+    )  # fmt: skip
+    changes.restart()
+    assert ((), ()) == (record(changes).deleted, record(changes).batches)
+
+
+def test_too_many_changes_become_a_whole_row(
+    changes: CursorChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cursor_state, "CHANGES_MAX", 3)
+    for number in range(3):
+        changes.add_entry(pos(f"3:{number}"))
+        changes.add_batch(pos(f"5:{number}"), BitMap([1]))
+    assert (False, 6) == (changes.is_whole, len(changes))
+    changes.add_entry(pos("3:9"))
+    assert (True, 0) == (changes.is_whole, len(changes))
