@@ -20,16 +20,18 @@ Must not know: files, what is in a piece.
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from asyncio_throttle.throttler import Throttler
 
 from kledger.ledger.commits.committer import Committer, RowsDone, submitted
 from kledger.ledger.config import StoreConfig
 from kledger.ledger.engine.base import CommitGroup, StorageEngine
 from kledger.ledger.errors import LedgerError, from_engine
 from kledger.runtime.blocking import BlockingRunner
-from kledger.runtime.clock import Clock
+from kledger.runtime.clock import Clock, SystemClock
 from kledger.runtime.containment import NamedUnit
-from kledger.runtime.pace import Pace, pace_by
 from kledger.runtime.signal import Signal
 from kledger.runtime.tasks import Supervisor
 
@@ -45,6 +47,8 @@ BUSY_DEAD_SHARE_MAX = 0.5
 """Of the log, while others append."""
 CHUNK_BYTES = 256 * 1024
 """Data in one piece: what a producer's group may have to wait for."""
+POLLS_PER_PERIOD = 4
+"""A throttler that waits asks for the time again and again: this often at most."""
 
 
 class SpaceReclaim:
@@ -168,14 +172,13 @@ class SpaceReclaim:
     async def _work(self, version: int | None) -> None:
         if version is not None:
             await self._waiting(self._changed.wait_beyond(version))
-        period_ms = 1000 * CHUNK_BYTES / self._bytes_per_second
-        pace = pace_by(self._clock, period_ms=period_ms)
+        wait_for_pace = self._new_pace()
         while not self._is_closing:
             self._is_idle()  # notes what has gone on until now
             await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
-                await self._move_all(pace)
+                await self._move_all(wait_for_pace)
             except LedgerError as error:
                 if self._committer.fatal is not None:
                     return
@@ -184,11 +187,21 @@ class SpaceReclaim:
             if not self._is_closing:
                 await self._waiting(self._changed.wait_beyond(version))
 
-    async def _move_all(self, pace: Pace) -> None:
+    def _new_pace(self) -> Callable[[], Awaitable[object]]:
+        """Return what waits until the next chunk may begin.
+
+        asyncio-throttle reads the system's clock itself; with any other clock it is a plain sleep.
+        """
+        period = CHUNK_BYTES / self._bytes_per_second
+        if isinstance(self._clock, SystemClock):
+            return Throttler(1, period=period, retry_interval=period / POLLS_PER_PERIOD).acquire
+        return partial(self._clock.sleep, max(1, round(1000 * period)))
+
+    async def _move_all(self, wait_for_pace: Callable[[], Awaitable[object]]) -> None:
         moved_bytes: int | None = 1
         while not self._is_closing:
             if moved_bytes:  # a search that goes on has used nothing of the pace
-                await self._waiting(pace.acquire())
+                await self._waiting(wait_for_pace())
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
             if self._is_idle():

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from asyncio_throttle.throttler import Throttler
 
 from kledger.ledger import EARLIEST, LedgerStore, ManagedLedger, ManagedLedgerConfig, StoreConfig
 from kledger.ledger.commits.store_threads import StoreThreads
@@ -17,6 +18,7 @@ from kledger.ledger.errors import Fenced, StorageFailed
 from kledger.ledger.space_reclaim import CHUNK_BYTES, FAULTS_IN_A_ROW_MAX, IDLE_MS, LOOK_DELAY_MS
 from kledger.ledger.testing import FaultyEngine, ManualClock
 from kledger.runtime.blocking import BlockingPool
+from kledger.runtime.clock import SystemClock
 from tests.contained import Contained
 from tests.ledger.words import OpenStore, all_of
 
@@ -154,6 +156,18 @@ async def test_pieces_keep_the_pace(
     assert clock.monotonic_ms() - deleted_ms >= 3 * 100
     await store.close()
     on_disk.close()
+
+
+async def test_a_throttler_paces_on_the_systems_clock(open_store: OpenStore) -> None:
+    """It takes no clock, so its settings are all that a test sees without waiting."""
+    config = StoreConfig(log_rewrite_bytes_per_second=CHUNK_BYTES * 50)
+    store = await open_store(config=config)
+    reclaim = store._reclaim
+    reclaim._clock = SystemClock()
+    throttler = getattr(reclaim._new_pace(), "__self__", None)
+    assert isinstance(throttler, Throttler)
+    assert (1, 0.02, 0.005) == (throttler.rate_limit, throttler.period, throttler.retry_interval)
+    await store.close()
 
 
 async def test_a_log_that_is_alive_by_half_waits_until_nobody_appends(
