@@ -17,10 +17,9 @@ from kledger.topics.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from kledger.topics.partition.partition_locator import LogLocation
 from kledger.topics.partition.partition_log import PartitionLog
 from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkResult
-from kledger.topics.partition.results import AppendResult, ReadResult
+from kledger.topics.partition.results import AppendResult, LogLocation, ReadResult
 from kledger.topics.partition.transaction_state import AbortedTransaction
 from kledger.topics.registry import TopicRegistry
 from kledger.topics.topic import Topic

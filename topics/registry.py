@@ -31,7 +31,6 @@ from kledger.topics.errors import (
     TopicsError,
     UnknownTopic,
 )
-from kledger.topics.idle_partitions import close_idle_partitions
 from kledger.topics.keys import TOPIC_PREFIX, deletion_key, topic_key
 from kledger.topics.partition import records
 from kledger.topics.partition.records import TopicRecord
@@ -45,6 +44,9 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX = 100_000
 USE_DEFAULT = -1
+CLOSED_TOGETHER_MAX = 64
+TOPICS_PER_TICK_MAX = 500
+"""Topics in which idle partitions are searched in one tick of the event loop."""
 
 
 class TopicRegistry:
@@ -327,11 +329,25 @@ class TopicRegistry:
             await enforce_retention(topic, self._store, self._clock, committed_offset)
 
     async def close_idle_partitions(self, rounds: int) -> int:
-        """End a round; close the partitions that nobody has used for so many, and count them."""
-        closed = await close_idle_partitions(list(self._topics.values()), rounds, self._clock)
-        if closed:
+        """Begin the next round and close the partitions that were not used for so many rounds.
+
+        A partition that has waiting calls or an open transaction stays open; a call that needs one
+        while it closes waits, and opens it again. Some close together to share a sync.
+
+        Returns:
+            How many were closed.
+        """
+        idle: list[tuple[Topic, int]] = []
+        for number, topic in enumerate(list(self._topics.values()), 1):
+            idle += [(topic, index) for index in topic.idle_partitions(rounds)]
+            if number % TOPICS_PER_TICK_MAX == 0:
+                await self._clock.sleep(0)
+        for start in range(0, len(idle), CLOSED_TOGETHER_MAX):
+            some = idle[start : start + CLOSED_TOGETHER_MAX]
+            await asyncio.gather(*(_close_idle(topic, index) for topic, index in some))
+        if idle:
             self.idle_closed.notify()
-        return closed
+        return len(idle)
 
     async def finish_deletions(self) -> None:
         """Remove what deleted topics have left; what fails is tried again the next time."""
@@ -387,3 +403,10 @@ def _check_partition_count(count: int, minimum: int) -> None:
         )
     if not minimum <= count <= PARTITIONS_MAX:
         raise InvalidPartitions(f"{count} partitions, expected {minimum} to {PARTITIONS_MAX}")
+
+
+async def _close_idle(topic: Topic, index: int) -> None:
+    try:
+        await topic.close_partition(index, only_if_idle=True)
+    except TopicsError as error:
+        logger.warning("closing idle %s-%d: %s", topic.name, index, error)

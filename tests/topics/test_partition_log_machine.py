@@ -16,8 +16,7 @@ from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
 from kledger.topics.keys import PartitionKeys, ids_after
-from kledger.topics.partition.partition_log import PartitionLog
-from kledger.topics.partition.partition_reader import BYTES_UNKNOWN
+from kledger.topics.partition.partition_log import BYTES_UNKNOWN, PartitionLog
 from tests.batches.words import NOW_MS
 from tests.topics.words import House, append, house, outcome, submit
 
@@ -233,7 +232,7 @@ class PartitionAgainstList(RuleBasedStateMachine):
         newest = min(alive, key=lambda each: (-each[0], each[1]), default=None)
         if alive:
             middle = alive[len(alive) // 2][1]
-            position = self.run(self.log._reader._lookup.find(middle))
+            position = self.run(self.log._lookup.find(middle))
             entry = self.run(self.log._ledger.read_entry(position))
             assert middle in [record.offset for record in iterate_records(entry.buffer)]
         assert newest == self.run(self.log.max_timestamp_offset())

@@ -27,19 +27,18 @@ from kledger.ledger import (
 from kledger.runtime.clock import Clock
 from kledger.runtime.tasks import Supervisor
 from kledger.topics.config.topic_config import TopicConfig, TopicDefaults
-from kledger.topics.errors import TopicStorageFailed
+from kledger.topics.errors import TopicsError, TopicStorageFailed
 from kledger.topics.keys import PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.index_rows import IndexRows
+from kledger.topics.partition.log_trimmer import LogTrimmer
 from kledger.topics.partition.offset_index import IndexRow, OffsetIndex, interval_bytes
 from kledger.topics.partition.offset_lookup import OffsetLookup
 from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
-from kledger.topics.partition.partition_locator import PartitionLocator
 from kledger.topics.partition.partition_log import PartitionLog
-from kledger.topics.partition.partition_state import PartitionState
+from kledger.topics.partition.partition_state import PartitionState, TailState
 from kledger.topics.partition.producer_state import ProducerTable
 from kledger.topics.partition.results import from_ledger_error
-from kledger.topics.partition.tail_state import TailState
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
 logger = logging.getLogger(__name__)
@@ -118,8 +117,8 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
         opening.load_rows()
         await opening.replay(context.clock.now_ms())
         log = opening.make_log()
-        await opening.checkpointer.remove_stale_rows()
-        await _move_cursors_to_log_start(opening.checkpointer, context.name)
+        await opening.trimmer.remove_stale_rows()
+        await _move_cursors_to_log_start(opening.trimmer, log, context.name)
     except LedgerError as error:
         raise from_ledger_error(error) from error
     except BatchError as error:
@@ -128,11 +127,11 @@ async def open_partition(context: PartitionContext) -> PartitionLog:
     return log
 
 
-async def _move_cursors_to_log_start(checkpointer: PartitionCheckpointer, name: str) -> None:
-    """Do what a crash may have kept DeleteRecords from; who cannot read owes nothing anyway."""
+async def _move_cursors_to_log_start(trimmer: LogTrimmer, log: PartitionLog, name: str) -> None:
+    """Complete a DeleteRecords that a crash interrupted; an unreadable log opens all the same."""
     try:
-        await checkpointer.move_cursors_to_log_start()
-    except (LedgerError, BatchError) as error:
+        await trimmer.move_cursors_to_log_start(log.locate)
+    except (LedgerError, TopicsError) as error:
         logger.warning("cursors of %s stay before its log start: %s", name, error)
 
 
@@ -159,7 +158,7 @@ class _PartitionLoader:
         self.entries = 0
         self.size = 0
         self.last = Position(-1, -1)
-        self.checkpointer: PartitionCheckpointer
+        self.trimmer: LogTrimmer
 
     def load_rows(self) -> None:
         """Take from the rows what the log confirms."""
@@ -278,19 +277,25 @@ class _PartitionLoader:
         # Without entries the log begins where it ends; else not before its first entry.
         first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
         state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
-        lookup = OffsetLookup(self.store, self.ledger, self.rows, self.index)
-        locator = PartitionLocator(state=state, tail=self.tail, ledger=self.ledger, lookup=lookup)
-        self.checkpointer = PartitionCheckpointer(
+        checkpointer = PartitionCheckpointer(
             store=self.store,
             ledger=self.ledger,
             keys=self.keys,
             state=state,
             index=self.index,
-            locator=locator,
             supervisor=context.supervisor,
         )
-        self.checkpointer.resume(self.last, entries=self.entries, size=self.size)
-        self.checkpointer.write_rows(self.index_rows, self.aborted)
+        checkpointer.resume(self.last, entries=self.entries, size=self.size)
+        checkpointer.write_rows(self.index_rows, self.aborted)
+        self.trimmer = LogTrimmer(
+            store=self.store,
+            ledger=self.ledger,
+            keys=self.keys,
+            state=state,
+            index=self.index,
+            checkpointer=checkpointer,
+            supervisor=context.supervisor,
+        )
         return PartitionLog(
             topic=context.topic,
             topic_id=context.topic_id,
@@ -298,9 +303,9 @@ class _PartitionLoader:
             ledger=self.ledger,
             state=state,
             tail=self.tail,
-            checkpointer=self.checkpointer,
-            lookup=lookup,
-            locator=locator,
+            checkpointer=checkpointer,
+            trimmer=self.trimmer,
+            lookup=OffsetLookup(self.store, self.ledger, self.rows, self.index),
             config=context.config,
             clock=context.clock,
             containment=context.supervisor.containment,

@@ -1,25 +1,30 @@
 """Partition log: one partition as a log of record batches with offsets. A shell.
 
-Rule: PartitionState decides what enters and which offsets it gets, the managed ledger keeps it,
-TailState and OffsetIndex say where it is. No await between deciding and appending. An append is
-visible when the ledger confirmed it, its caller hears of it first, then whoever listens.
+Rule: PartitionState decides what is appended and which offsets it gets, the managed ledger stores
+it, TailState and OffsetIndex find it again. No await between deciding and appending. An append is
+visible when the ledger has confirmed it; its caller is called back first, then the listeners. A
+read returns whole stored batches, none of them copied and none at or above its limit: what memory
+has without waiting, the rest from where a read hint or the offset index points to, and the headers
+of what was read decide.
 Must not know: requests, sessions, groups.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 from uuid import UUID
 
 from kledger.batches.buffers import Buffer
 from kledger.batches.builder import build_control_batch
 from kledger.batches.errors import BatchError
-from kledger.batches.header import LENGTH_FIELD_END, patch_base_offset
-from kledger.ledger import LedgerError, LedgerState, ManagedLedger, Position
+from kledger.batches.header import LENGTH_FIELD_END, BatchHeader, patch_base_offset, read_header
+from kledger.ledger import Entry, LedgerError, LedgerState, ManagedLedger, Position
 from kledger.runtime.clock import Clock
 from kledger.runtime.compute_pool import ComputePool
-from kledger.runtime.containment import Containment, FaultUnit
+from kledger.runtime.containment import Containment, FaultUnit, NamedUnit
 from kledger.runtime.listeners import Listener, Listeners
 from kledger.topics.config.topic_config import TopicConfig
 from kledger.topics.errors import (
@@ -31,28 +36,30 @@ from kledger.topics.errors import (
 )
 from kledger.topics.partition.admission_plan import admit
 from kledger.topics.partition.idle_state import IdleState
+from kledger.topics.partition.log_trimmer import LogTrimmer
 from kledger.topics.partition.offset_lookup import OffsetLookup, TimestampedOffset
-from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
-from kledger.topics.partition.partition_locator import LogLocation, PartitionLocator
-from kledger.topics.partition.partition_reader import PartitionReader
-from kledger.topics.partition.partition_state import PartitionState
-from kledger.topics.partition.pending_appends import PendingAppends
-from kledger.topics.partition.producer_state import ProducerEntry
+from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer, ledger_config
+from kledger.topics.partition.partition_state import PartitionState, TailState
+from kledger.topics.partition.producer_state import BatchRange, ProducerEntry
 from kledger.topics.partition.record_walk import WalkNeeded, WalkResult, walk_inline
 from kledger.topics.partition.results import (
     NO_OFFSET,
     AppendDone,
     AppendResult,
+    LogLocation,
     ReadResult,
     failed_read,
     from_ledger_error,
     rejected,
     translated_errors,
 )
-from kledger.topics.partition.tail_state import TailState
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
 LEADER_EPOCH = 0
+BYTES_UNKNOWN = 1 << 40
+READ_ENTRIES_MAX = 4096
+READ_HINTS_MAX = 256
+_new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 T = TypeVar("T")
 
 
@@ -71,8 +78,8 @@ class PartitionLog:
         state: PartitionState,
         tail: TailState,
         checkpointer: PartitionCheckpointer,
+        trimmer: LogTrimmer,
         lookup: OffsetLookup,
-        locator: PartitionLocator,
         config: TopicConfig,
         clock: Clock,
         containment: Containment,
@@ -87,18 +94,21 @@ class PartitionLog:
         self._state = state
         self._tail = tail
         self._checkpointer = checkpointer
+        self._trimmer = trimmer
+        self._lookup = lookup
         self._clock = clock
         self.compute_pool = compute_pool
-        self._reader = PartitionReader(state=state, tail=tail, ledger=ledger, lookup=lookup)
-        self._locator = locator
+        self._hints = ReadHints()
         self._pending = PendingAppends(self, state, tail, checkpointer, containment)
         self._listeners = Listeners(containment)
-        self.on_fault: Callable[[PartitionLog], None] = lambda _: None  # its topic opens it anew
+        self.on_fault: Callable[[PartitionLog], None] = lambda _: None
+        """Called when a fault has closed the partition; the topic opens it again."""
         self.idle = IdleState()
-        self._closed_why = ""  # else why
+        self._closed_why = ""
+        """Empty while the partition is open, then the text of the error that every call gets."""
         ledger.add_listener(self._ledger_changed, self)
 
-    # Looking
+    # Properties
 
     @property
     def unit_name(self) -> str:
@@ -112,7 +122,7 @@ class PartitionLog:
 
     @property
     def high_watermark(self) -> int:
-        """The offset behind the last durable record."""
+        """The offset after the last durable record."""
         return self._state.high_watermark
 
     @property
@@ -122,7 +132,7 @@ class PartitionLog:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the durable batches, those before the log start in a kept ledger too."""
+        """Bytes of the durable batches, also before the log start in a ledger that is kept."""
         return self._ledger.total_size
 
     @property
@@ -132,17 +142,17 @@ class PartitionLog:
 
     @property
     def is_terminated(self) -> bool:
-        """Whether it takes no records any more."""
+        """Whether it refuses records for good."""
         return self._ledger.state is LedgerState.TERMINATED
 
     @property
     def managed_ledger(self) -> ManagedLedger:
-        """Where the batches are: for those who keep a place in it by a cursor."""
+        """What stores the batches, and has the cursors of subscriptions."""
         return self._ledger
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for something to happen here, or a transaction is open."""
+        """Whether an append, a listener or an open transaction keeps the partition open."""
         is_awaited = bool(self._pending.waiting) or self._listeners.has_others(self)
         return is_awaited or self.idle.is_held or any(self._state.transactions.open())
 
@@ -152,31 +162,31 @@ class PartitionLog:
 
     @property
     def may_have_evicted_producers(self) -> bool:
-        """Whether a producer may be missing among them that wrote lately."""
+        """Whether `producers` may lack a producer that has not expired."""
         return self._state.producers.may_have_evicted
 
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether that producer has a transaction open here."""
+        """Whether the producer has an open transaction in this partition."""
         return self._state.has_transaction(producer_id, epoch)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """Producer id and first offset of the aborted ones with records from there up to there."""
+        """Producer id and first offset of the aborted transactions with records in a range."""
         return self._state.transactions.aborted.overlapping(offset, end_offset)
 
     def aborted_between(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The same, with all that is known of them, in the order of their markers."""
+        """The aborted transactions with records in a range, in the order of their markers."""
         return self._state.transactions.aborted.between(offset, end_offset)
 
     def add_listener(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back when an end of the log moved or it has gone; a fault there closes `unit`."""
+        """Call back when an end of the log moves or it closes; a listener's fault closes `unit`."""
         self._listeners.add(listener, unit)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Stop calling back; nothing if it was not there."""
+        """Stop calling back; an unknown listener is ignored."""
         self._listeners.remove(listener)
 
     def notify(self) -> None:
-        """Tell the listeners; each looks for itself at what has changed."""
+        """Call the listeners; each reads for itself what has changed."""
         self._listeners.notify()
 
     def _ledger_changed(self) -> None:
@@ -197,13 +207,14 @@ class PartitionLog:
         """Append one produced batch. The hot path.
 
         Args:
-            batch: the records field; writable, written to, and kept: nobody may change it later.
-            done: called on the loop, in the order of appends, unless the answer comes at once.
-            is_verified: its transaction is known to include this partition; else it is open here.
-            walked: what the walk has found that an earlier call asked for.
+            batch: the records field; writable, patched and kept: the caller must not change it.
+            done: called on the event loop, in the order of appends, if None is returned.
+            is_verified: its transaction is known to include this partition; if not, it must be
+                open in this partition.
+            walked: the result of the walk that an earlier call required.
 
         Returns:
-            The answer to a batch that was rejected, or is durable already; None: `done` will tell.
+            The result of a batch that is rejected or already durable; None if `done` gets it.
 
         Raises:
             WalkNeeded: a long walk over its records must come first; nothing has changed.
@@ -242,16 +253,14 @@ class PartitionLog:
         is_commit: bool,
         coordinator_epoch: int,
     ) -> AppendResult | None:
-        """Append the marker that ends a producer's transaction, and answer as `append_nowait`.
-
-        A transaction may be open here or not.
+        """Append the marker that ends a producer's transaction, open in this partition or not.
 
         Args:
-            producer_id: whose transaction.
-            epoch: the producer's from now on; older ones cannot write any more.
-            done: as for `append_nowait`.
-            is_commit: how it ends.
-            coordinator_epoch: of who decided it.
+            producer_id: of the transaction.
+            epoch: the producer's from now on; batches of an older one are rejected.
+            done: as for `append_nowait`, like the result.
+            is_commit: whether it commits; if not, it aborts.
+            coordinator_epoch: of the coordinator that decided.
         """
         state = self._state
         if self._closed_why:
@@ -277,7 +286,7 @@ class PartitionLog:
     def _submit(
         self, batch: Buffer, record_count: int, max_timestamp: int, time_ms: int, done: AppendDone
     ) -> AppendResult | None:
-        """Hand the batch that was begun last to the ledger."""
+        """Append the batch that was begun last to the ledger."""
         state, size = self._state, len(batch)
         base_offset = state.next_offset - record_count
         try:
@@ -288,7 +297,7 @@ class PartitionLog:
             state.fail_from(base_offset)
             return self._rejection(from_ledger_error(error))
         except Exception:
-            self.close_after_fault()  # it may be appended already, and nobody waits for it
+            self.close_after_fault()  # it may be stored, and no caller waits for it
             raise
         self._tail.append(base_offset, size, max_timestamp, ledger_id, entry_id)
         self._pending.waiting.append(
@@ -297,7 +306,7 @@ class PartitionLog:
         return None
 
     def _ended_without_marker(self, done: AppendDone, error: LedgerError | None) -> None:
-        """The end of a transaction that has no marker is durable, or not."""
+        """Pass on whether the end of a transaction without marker is durable."""
         ended = AppendResult(None, NO_OFFSET, -1, self._state.log_start_offset)
         done(ended if error is None else self._rejection(from_ledger_error(error)))
         self.notify()
@@ -310,9 +319,12 @@ class PartitionLog:
     def available_bytes(self, offset: int, upto: int) -> int:
         """Bytes of the batches from the one with `offset` up to `upto`; plain and in memory.
 
-        Exact for the newest entries; for older offsets a very large number.
+        Exact for the newest entries; BYTES_UNKNOWN for older offsets.
         """
-        return self._reader.available_bytes(offset, upto)
+        if offset >= upto:
+            return 0
+        found = self._tail.bytes_between(offset, upto)
+        return BYTES_UNKNOWN if found is None else found
 
     def read_nowait(
         self,
@@ -331,13 +343,41 @@ class PartitionLog:
             first_batch_always: return the first batch even when it is larger than that.
 
         Returns:
-            None when the storage is needed: `read` then does it.
+            None when only the storage has it: `read` then returns it.
         """
         if self._closed_why:
             return failed_read(UnknownPartition(self._closed_why))
         self.idle.is_used = True
-        limit = self.last_stable_offset if read_committed else self._state.high_watermark
-        return self._reader.read_nowait(offset, max_bytes, limit, first_batch_always)
+        state = self._state
+        limit = state.last_stable_offset if read_committed else state.high_watermark
+        if not state.log_start_offset <= offset < limit:
+            return self._nothing_at(offset)
+        tail = self._tail
+        row = tail.find(offset)
+        if row < 0:
+            return self._read_hinted(offset, max_bytes, limit, first_batch_always)
+        end_row = tail.end_row(row, limit, max_bytes)
+        if end_row == row:
+            if not first_batch_always:
+                return self._found([], 0)
+            end_row = row + 1
+        count = end_row - row
+        start = Position(tail.ledger_ids[row], tail.entry_ids[row])
+        try:
+            entries = self._ledger.read_cached(start, count)
+        except LedgerError as error:
+            return failed_read(from_ledger_error(error))
+        if entries is None or len(entries) != count:
+            return None
+        if tail.bases[row] != offset and read_header(entries[0][1]).last_offset < offset:
+            # Compaction has removed the batch with that offset: read from the next one.
+            return self.read_nowait(
+                tail.bases[row + 1],
+                max_bytes,
+                read_committed=read_committed,
+                first_batch_always=first_batch_always,
+            )
+        return self._found([entry[1] for entry in entries], tail.size_of(row, end_row))
 
     async def read(
         self,
@@ -353,12 +393,96 @@ class PartitionLog:
         )
         if found is None:
             limit = self.last_stable_offset if read_committed else self._state.high_watermark
-            found = await self._reader.read(offset, max_bytes, limit, first_batch_always)
+            found = await self._read_stored(offset, max_bytes, limit, first_batch_always)
             if self._closed_why:
                 return failed_read(UnknownPartition(self._closed_why))
         return found
 
-    # Times
+    async def _read_stored(
+        self, offset: int, max_bytes: int, limit: int, first_batch_always: bool
+    ) -> ReadResult:
+        """Read below the offset `limit`, from memory or storage."""
+        try:
+            start = self._tail.position_of(offset) or self._hints.get(offset)
+            if start is None:
+                start = await self._lookup.find(offset)
+            entries = await self._ledger.read_entries(
+                Position(*start), READ_ENTRIES_MAX, bytes_max=max_bytes
+            )
+            if entries and read_header(entries[-1][1]).last_offset < offset:
+                entries = await self._ledger.read_entries(
+                    entries[-1][0].successor, READ_ENTRIES_MAX, bytes_max=max_bytes
+                )
+        except LedgerError as error:
+            return failed_read(from_ledger_error(error))
+        except BatchError as error:
+            return failed_read(TopicStorageFailed(f"stored entry is no batch: {error}"))
+        if offset < self._state.log_start_offset:  # it moved while the storage was read
+            return self._nothing_at(offset)
+        return self._cut(entries, offset, max_bytes, limit, first_batch_always)
+
+    def _read_hinted(
+        self, offset: int, max_bytes: int, limit: int, first_batch_always: bool
+    ) -> ReadResult | None:
+        """Continue, from memory, where a read before the tail has ended."""
+        start = self._hints.get(offset)
+        if start is None:
+            return None
+        try:
+            entries = self._ledger.read_cached(start, READ_ENTRIES_MAX, max_bytes)
+        except LedgerError as error:
+            return failed_read(from_ledger_error(error))
+        if not entries:
+            return None
+        return self._cut(entries, offset, max_bytes, limit, first_batch_always)
+
+    def _cut(
+        self,
+        entries: list[Entry],
+        offset: int,
+        max_bytes: int,
+        limit: int,
+        first_batch_always: bool,
+    ) -> ReadResult:
+        """Keep the batches from the offset up to the limit, within the bytes."""
+        chunks: list[Buffer] = []
+        size = 0
+        last: tuple[BatchHeader, Position] | None = None
+        for position, buffer in entries:
+            header = read_header(buffer)
+            if header.last_offset < offset:
+                continue
+            if header.base_offset >= limit:
+                break
+            if size + len(buffer) > max_bytes and (chunks or not first_batch_always):
+                break
+            chunks.append(buffer)
+            size += len(buffer)
+            last = header, position
+        if last is None and first_batch_always:
+            return failed_read(TopicStorageFailed(f"no entry holds offset {offset}"))
+        if last is not None:
+            self._hints.put(last[0].last_offset + 1, last[1].successor)
+        return self._found(chunks, size)
+
+    def _found(self, chunks: list[Buffer], size: int) -> ReadResult:
+        state = self._state
+        stable = state.last_stable_offset
+        fields = (None, chunks, size, state.high_watermark, stable, state.log_start_offset)
+        return _new_tuple(ReadResult, fields)
+
+    def _nothing_at(self, offset: int) -> ReadResult:
+        """Return no batches, or OffsetOutOfRange for an offset that the log does not have."""
+        state = self._state
+        if state.log_start_offset <= offset <= state.high_watermark:
+            return self._found([], 0)
+        return failed_read(
+            OffsetOutOfRange(
+                f"offset {offset}, expected {state.log_start_offset} to {state.high_watermark}"
+            )
+        )
+
+    # Offsets, positions and times
 
     async def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
         """The first record, in offset order, that is not older; None when there is none.
@@ -366,7 +490,12 @@ class PartitionLog:
         Raises:
             TopicStorageFailed: the log cannot be read.
         """
-        return await self._read_stable(partial(self._locator.first_at_time, timestamp))
+
+        async def first() -> TimestampedOffset | None:
+            start, end = self._state.log_start_offset, self._state.high_watermark
+            return await self._lookup.first_at_time(timestamp, start_offset=start, end_offset=end)
+
+        return await self._read_stable(first)
 
     async def max_timestamp_offset(self) -> TimestampedOffset | None:
         """The first record with the largest time; None when the log is empty.
@@ -374,28 +503,54 @@ class PartitionLog:
         Raises:
             TopicStorageFailed: the log cannot be read.
         """
-        return await self._read_stable(self._locator.newest)
 
-    # Places
+        async def newest() -> TimestampedOffset | None:
+            start, end = self._state.log_start_offset, self._state.high_watermark
+            return await self._lookup.newest(start_offset=start, end_offset=end)
+
+        return await self._read_stable(newest)
 
     async def locate(self, offset: int) -> LogLocation:
-        """Find the record at an offset, or the next there is; at the end, the place behind it.
+        """Find the record at an offset, or the next one; at the end, the next entry to be written.
 
         Raises:
             TopicStorageFailed: the log cannot be read.
         """
-        return await self._read_stable(partial(self._locator.locate, offset))
+        return await self._read_stable(partial(self._locate, offset))
+
+    async def _locate(self, offset: int) -> LogLocation:
+        offset = max(offset, self._state.log_start_offset)
+        while offset < self._state.high_watermark:
+            start = self._tail.position_of(offset) or await self._lookup.find(offset)
+            entries = await self._ledger.read_entries(Position(*start), 1)
+            if not entries:
+                break
+            position, buffer = entries[0]
+            header = read_header(buffer)
+            if header.last_offset >= offset:
+                index = max(offset - header.base_offset, 0)
+                return LogLocation(position, index, header.record_count)
+            offset = header.last_offset + 1
+        end = self._ledger.next_valid_position(self._ledger.last_confirmed_entry)
+        return LogLocation(end, 0, 0)
 
     async def offset_at(self, position: Position) -> int:
-        """The first offset at or behind a position: two of them tell how many records lie between.
+        """The first offset at or after a position; two of them give the records in between.
 
         Raises:
             TopicStorageFailed: the log cannot be read.
         """
-        return await self._read_stable(partial(self._locator.offset_at, position))
+
+        async def first_offset() -> int:
+            entries = await self._ledger.read_entries(position, 1)
+            if not entries:
+                return self._state.high_watermark
+            return max(read_header(entries[0][1]).base_offset, self._state.log_start_offset)
+
+        return await self._read_stable(first_offset)
 
     async def _read_stable(self, look: Callable[[], Awaitable[T]]) -> T:
-        """Look into the log, again when something may have gone while it was read."""
+        """Look into the log, and again if the log start has moved meanwhile."""
         self.idle.is_used = True
         while True:
             start = self._state.log_start_offset
@@ -425,16 +580,16 @@ class PartitionLog:
         if not 0 <= offset <= high_watermark:
             raise OffsetOutOfRange(f"offset {before_offset}, expected 0 to {high_watermark}")
         with translated_errors():
-            await self._checkpointer.raise_log_start(offset, self.notify)
-            await self._checkpointer.remove_old(None, self._clock.now_ms(), self.notify)
+            await self._trimmer.raise_log_start(offset, self.notify, self.locate)
+            await self._trimmer.remove_old(None, self._clock.now_ms(), self.notify)
         return self._state.log_start_offset
 
     async def enforce_retention(self, committed_offset: int | None = None) -> None:
-        """Remove what retention and log start let go, and forget idle producers.
+        """Remove the ledgers that retention and log start release, and expire idle producers.
 
         Args:
             committed_offset: the lowest that a consumer group has committed, for topics that wait
-                for groups; None if none has.
+                for groups; None if no group has committed.
 
         Raises:
             TopicStorageFailed: the storage did not take the change.
@@ -442,17 +597,16 @@ class PartitionLog:
         self._check_open()
         self._state.producers.expire(self._clock.now_ms())
         with translated_errors():
-            await self._checkpointer.remove_old(
+            await self._trimmer.remove_old(
                 self.config, self._clock.now_ms(), self.notify, committed_offset=committed_offset
             )
 
-    # Ending
+    # Closing
 
     async def terminate(self) -> Position:
-        """Take no more records, for ever; return the position of the last entry.
+        """Refuse records from now on, for good; return the position of the last entry.
 
-        Appends that began before are stored, and come first; those that come later are refused
-        with TopicTerminated.
+        Appends that began before are stored first; later ones get PartitionTerminated.
 
         Raises:
             TopicStorageFailed: it was not stored, and nothing has changed.
@@ -462,26 +616,27 @@ class PartitionLog:
             return await self._ledger.terminate()
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Let another configuration hold from now on."""
+        """Use another configuration from now on."""
         self.config = config
         self._checkpointer.reconfigure(config)
+        self._ledger.reconfigure(ledger_config(config))
         self._state.producers.expiration_ms = config.producer_id_expiration_ms
 
     async def close(self) -> None:
-        """Write down what a start would have to work out, then close the ledger; idempotent."""
+        """Write a checkpoint, then close the ledger; idempotent."""
         if self._closed_why:
             return
         self.mark_closed("closed")
-        with suppress(LedgerError):  # without it the next start only takes longer
-            await self._checkpointer.close()
+        with suppress(LedgerError):  # without a checkpoint the next opening only takes longer
+            await self._trimmer.close()
         await self._ledger.close()
         self._pending.unlink()
 
     def close_after_fault(self, error: Exception | None = None) -> None:
-        """Refuse everything from now on: what memory has of it is in doubt, what is stored is not.
+        """Refuse everything from now on: the state in memory is in doubt, what is stored is not.
 
-        Appends under way are answered as failed though they may become durable, as after a lost
-        connection; an idempotent producer that sends them again is recognised. May be repeated.
+        Pending appends get an error though they may become durable, as after a lost connection;
+        the retry of an idempotent producer is recognised. May be repeated.
         """
         self.mark_closed("closed after a fault")
         self._ledger.fence()
@@ -489,7 +644,7 @@ class PartitionLog:
         self._pending.abandon(TopicStorageFailed(f"{self.unit_name} was closed after a fault"))
 
     def mark_closed(self, why: str) -> None:
-        """Refuse everything from now on, tell the listeners, and let go of the ledger; plain."""
+        """Refuse everything from now on, call the listeners and leave the ledger; plain."""
         if not self._closed_why:
             self._closed_why = f"partition {self.topic}-{self.index} is {why}"
             self.notify()
@@ -500,3 +655,126 @@ class PartitionLog:
     def _check_open(self) -> None:
         if self._closed_why:
             raise UnknownPartition(self._closed_why)
+
+
+class PendingAppends:
+    """The batches that the ledger has not confirmed yet, and their callers.
+
+    They are confirmed, or undone, in the order in which they were appended; the caller is called
+    back afterwards. A fault in between leaves the partition's state in doubt: the partition closes
+    and every caller gets an error. The ledger holds this object, and through it no closed log.
+
+    Attributes:
+        waiting: per append: done, base offset, next offset, log append time, size, max timestamp;
+            the partition log adds to it.
+    """
+
+    __slots__ = (
+        "_checkpointer",
+        "_containment",
+        "_duplicates",
+        "_failing_count",
+        "_partition",
+        "_state",
+        "_tail",
+        "waiting",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        partition: FaultUnit,
+        state: PartitionState,
+        tail: TailState,
+        checkpointer: PartitionCheckpointer,
+        containment: Containment,
+    ) -> None:
+        self.waiting: deque[tuple[AppendDone, int, int, int, int, int]] = deque()
+        self._partition = partition
+        self._state = state
+        self._tail = tail
+        self._checkpointer = checkpointer
+        self._containment = containment
+        self._failing_count = 0
+        self._duplicates: dict[int, list[AppendDone]] = {}
+
+    def answer_duplicate(self, found: BatchRange, done: AppendDone) -> AppendResult | None:
+        """Answer a batch that was sent again; None: `done` is called when the first one is."""
+        if self._state.is_pending(found.base_offset):
+            self._duplicates.setdefault(found.base_offset, []).append(done)
+            return None
+        found_position = self._tail.position_of(found.base_offset)
+        position = None if found_position is None else Position(*found_position)
+        start = self._state.log_start_offset
+        return AppendResult(None, found.base_offset, found.log_append_time_ms, start, position)
+
+    def appended(self, position: Position, error: LedgerError | None) -> None:
+        """Confirm or undo the oldest append; the ledger calls this. The hot path."""
+        if not self.waiting:
+            return  # abandoned: every caller has its error
+        try:
+            done, base_offset, next_offset, time_ms, size, max_timestamp = self.waiting[0]
+            if error is None:
+                assert self._failing_count == 0, "an append was confirmed after a failed one"
+                aborted = self._state.confirm()
+                self._checkpointer.confirmed(
+                    position, base_offset, next_offset, size, max_timestamp
+                )
+                if aborted is not None:
+                    self._checkpointer.aborted(aborted)
+                start = self._state.log_start_offset
+                result = _new_tuple(AppendResult, (None, base_offset, time_ms, start, position))
+            else:
+                self._undo(base_offset)
+                result = rejected(from_ledger_error(error), self._state.log_start_offset)
+            self.waiting.popleft()
+        except Exception as fault:  # noqa: BLE001 - the state of the partition is in doubt
+            self._containment.failed(self._partition, fault)
+            return
+        done(result)
+        if self._duplicates:
+            for each in self._duplicates.pop(base_offset, ()):
+                each(result)
+
+    def abandon(self, error: TopicsError) -> None:
+        """Give every caller an error; later confirmations of the ledger are ignored."""
+        waiting, duplicates = tuple(self.waiting), self._duplicates
+        self.waiting.clear()
+        self._duplicates = {}
+        result = rejected(error, self._state.log_start_offset)
+        for done in (*(each[0] for each in waiting), *chain.from_iterable(duplicates.values())):
+            self._containment.run(self._partition, done, result)
+
+    def unlink(self) -> None:
+        """Drop the reference to the closed partition, so that it can be freed."""
+        self._partition = NamedUnit(self._partition.unit_kind, self._partition.unit_name)
+
+    def _undo(self, base_offset: int) -> None:
+        """Undo all pending appends when the first of them fails; the others fail next."""
+        if self._failing_count == 0:
+            self._failing_count = self._state.fail_from(base_offset)
+            self._tail.truncate(base_offset)
+        self._failing_count -= 1
+
+
+class ReadHints:
+    """Where reads before the tail have ended: the offset, and the position of its entry.
+
+    Readers at the same offset share a hint. A hint is right for as long as the log has the offset;
+    the oldest one is dropped when there are too many.
+    """
+
+    __slots__ = ("_positions",)
+
+    def __init__(self) -> None:
+        self._positions: dict[int, Position] = {}
+
+    def get(self, offset: int) -> Position | None:
+        """The position of the batch that begins at the offset, if it is remembered."""
+        return self._positions.get(offset)
+
+    def put(self, offset: int, position: Position) -> None:
+        """Remember where a read ended."""
+        positions = self._positions
+        if offset not in positions and len(positions) >= READ_HINTS_MAX:
+            del positions[next(iter(positions))]
+        positions[offset] = position

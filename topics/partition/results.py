@@ -26,7 +26,7 @@ class AppendResult(NamedTuple):
 
     Attributes:
         log_append_time_ms: the time its records got, -1 under CreateTime.
-        position: its entry; None of a batch that was sent again where nobody remembers it.
+        position: of its entry; None for a duplicate of a batch that is older than the tail.
     """
 
     error: TopicsError | None
@@ -45,6 +45,19 @@ class ReadResult(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+
+
+class LogLocation(NamedTuple):
+    """Where a record is.
+
+    Attributes:
+        batch_index: which record of the entry it is.
+        batch_size: how many the entry has; 0 after the last entry.
+    """
+
+    position: Position
+    batch_index: int
+    batch_size: int
 
 
 AppendDone = Callable[[AppendResult], None]

@@ -187,7 +187,7 @@ async def test_rows_that_are_missing_in_the_middle_are_made_up_for(
         log = await again.log()
         for each in range(60):
             assert (T + each, each) == await log.offset_for_timestamp(T + each)
-            assert each == (await log._locator._lookup.find(each)).entry_id
+            assert each == (await log._lookup.find(each)).entry_id
         assert (T + 59, 59) == await log.max_timestamp_offset()
 
 
@@ -224,7 +224,7 @@ async def test_find_below_everything_is_the_beginning() -> None:
     async with house() as here:
         log = await here.log()
         await append(log, batch("a"))
-        position = await log._reader._lookup.find(-5)
+        position = await log._lookup.find(-5)
         assert 0 == position.entry_id
 
 
@@ -283,7 +283,7 @@ async def check_costs(
         assert (T + wanted * 10, wanted) == await log.offset_for_timestamp(T + wanted * 10 - 9)
         check()
         forget()
-        position = await log._locator._lookup.find(wanted)
+        position = await log._lookup.find(wanted)
         assert wanted == read_header((await log._ledger.read_entry(position)).buffer).base_offset
         opened.append(1)
         check()

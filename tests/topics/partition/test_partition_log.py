@@ -9,7 +9,7 @@ from kafka.record.default_records import DefaultRecordBatch as KafkaBatch
 from kledger.batches.builder import NewRecord, build_batch
 from kledger.batches.header import read_header, refresh_checksum, verify_checksum
 from kledger.batches.reader import iterate_records
-from kledger.ledger import EARLIEST, Entry
+from kledger.ledger import EARLIEST, Entry, Position
 from kledger.ledger.engine.errors import StorageWriteFailed
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.config.topic_config import TopicDefaults
@@ -27,9 +27,10 @@ from kledger.topics.errors import (
     UnknownPartition,
     UnsupportedCompressionType,
 )
-from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.partition_log import READ_HINTS_MAX, PartitionLog, ReadHints
 from kledger.topics.partition.results import AppendResult
 from tests.batches.words import NOW_MS, batch
+from tests.contained import Contained
 from tests.topics.words import SMALL_SEGMENTS, all_values, append, house, offsets, outcome, submit
 
 SEQUENCE_MAX = (1 << 31) - 1
@@ -476,3 +477,83 @@ async def test_termination_that_is_not_stored_has_not_happened() -> None:
             await log.terminate()
         assert not log.is_terminated
         assert 1 == outcome(await append(log, batch("b")))
+
+
+@pytest.mark.parametrize("method", ["confirm", "fail_from"])
+async def test_fault_tells_all_who_wait_an_error_those_of_a_duplicate_too(
+    method: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
+) -> None:
+    """The first was told nothing, and neither was anybody behind it."""
+    engine = FaultyEngine(None)
+    async with house(engine) as here:
+        log = await here.log()
+        hold = engine.hold_next("commit")
+        same = batch("same", producer=9, epoch=0, sequence=0)
+        waiting = [submit(log, each) for each in (same, bytearray(same), batch("other"))]
+        await hold.reached()
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("injected")
+
+        monkeypatch.setattr(
+            f"kledger.topics.partition.partition_state.PartitionState.{method}", fails
+        )
+        if method == "confirm":
+            hold.release()
+        else:
+            hold.fail()
+        answers = await asyncio.gather(*waiting)
+        assert [TopicStorageFailed] * 3 == [outcome(each) for each in answers]
+        assert {"orders-0 was closed after a fault"} == {str(each.error) for each in answers}
+        assert log.is_closed
+    assert ["a fault here closes partition orders-0"] == contained.messages[:1]
+
+
+async def test_caller_that_raises_closes_the_partition_and_others_still_hear(
+    contained: Contained,
+) -> None:
+    async with house() as here:
+        log = await here.log()
+        topic = here.registry.get("orders")
+        assert topic is not None
+
+        def fails(_: object) -> None:
+            raise RuntimeError("injected")
+
+        log.append_nowait(memoryview(batch("first")), fails)
+        answer = await submit(log, batch("second"))
+        assert TopicStorageFailed is outcome(answer)
+        again = await topic.open_partition(0)
+        assert 2 == again.high_watermark
+    assert 1 <= len(contained.messages)
+
+
+async def test_append_that_fails_behind_the_ledger_closes_the_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was stored and waited for by nobody: the next one would have got its offset."""
+    async with house() as here:
+        log = await here.log()
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("injected")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(type(log.managed_ledger), "_roll_or_mark", fails)
+            with pytest.raises(RuntimeError):
+                log.append_nowait(memoryview(batch("first")), lambda _: None)
+        assert log.is_closed
+        topic = here.registry.all()[0]
+        again = await topic.open_partition(0)
+        answer = await submit(again, batch("second"))
+        assert (1, 2) == (outcome(answer), again.high_watermark)
+
+
+def test_hints_are_remembered_and_the_oldest_go() -> None:
+    hints = ReadHints()
+    for offset in range(READ_HINTS_MAX + 5):
+        hints.put(offset, Position(1, offset))
+    assert hints.get(4) is None
+    assert Position(1, 5) == hints.get(5)
+    hints.put(5, Position(2, 0))
+    assert (Position(2, 0), Position(1, 6)) == (hints.get(5), hints.get(6))

@@ -7,8 +7,8 @@ import pytest
 from kledger.ledger import EARLIEST, LATEST
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import TopicStorageFailed, UnknownPartition
-from kledger.topics.partition.partition_locator import LogLocation
 from kledger.topics.partition.partition_log import PartitionLog
+from kledger.topics.partition.results import LogLocation
 from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, append, house
 

@@ -11,7 +11,7 @@ from kledger.ledger.engine.errors import EntryCorrupt
 from kledger.ledger.testing import FaultyEngine
 from kledger.topics.errors import OffsetOutOfRange, TopicStorageFailed
 from kledger.topics.partition.partition_loader import managed_ledger_name
-from kledger.topics.partition.partition_reader import BYTES_UNKNOWN
+from kledger.topics.partition.partition_log import BYTES_UNKNOWN
 from kledger.topics.partition.results import ReadResult
 from tests.batches.words import batch, cleaned
 from tests.topics.words import SMALL_SEGMENTS, append, house, offsets

@@ -1,0 +1,234 @@
+"""Log trimmer: removes the beginning of a partition's log. A shell.
+
+Retention and DeleteRecords call it.
+
+Rule: the new log start is durable before anything is removed, cursors move last; one removal at a
+time. What a crash leaves of a removal, the next opening completes.
+Must not know: appends, readers, when retention runs.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from kledger.ledger import LATEST, LedgerStore, ManagedLedger, Position
+from kledger.runtime.tasks import Supervisor
+from kledger.topics.config.topic_config import TopicConfig
+from kledger.topics.keys import PartitionKeys
+from kledger.topics.partition import records
+from kledger.topics.partition.offset_index import UNKNOWN, OffsetIndex
+from kledger.topics.partition.partition_checkpointer import PartitionCheckpointer
+from kledger.topics.partition.partition_state import PartitionState
+from kledger.topics.partition.results import LogLocation
+from kledger.topics.partition.retention_plan import KeptLedger, Removal, plan_removal
+
+DELETED_ROWS_MAX = 1000
+"""Rows that are removed in one write."""
+Locate: TypeAlias = Callable[[int], Awaitable[LogLocation]]
+
+
+class LogTrimmer:
+    """Removals from one partition."""
+
+    def __init__(
+        self,
+        *,
+        store: LedgerStore,
+        ledger: ManagedLedger,
+        keys: PartitionKeys,
+        state: PartitionState,
+        index: OffsetIndex,
+        checkpointer: PartitionCheckpointer,
+        supervisor: Supervisor,
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._keys = keys
+        self._state = state
+        self._index = index
+        self._checkpointer = checkpointer
+        self._supervisor = supervisor
+        self._removing = asyncio.Lock()
+        self._raising = asyncio.Lock()
+
+    async def close(self) -> None:
+        """Wait for the end of a removal, then close the checkpointer.
+
+        Raises:
+            LedgerError: the checkpoint was not stored.
+        """
+        async with self._removing, self._raising:
+            await self._checkpointer.close()
+
+    async def raise_log_start(self, offset: int, moved: Callable[[], None], locate: Locate) -> None:
+        """Make the log begin at an offset: durably, then in memory, then for its cursors.
+
+        A caller that is cancelled does not stop it halfway.
+
+        Args:
+            offset: the log start to be.
+            moved: called when the log start has moved in memory.
+            locate: `PartitionLog.locate`.
+
+        Raises:
+            LedgerError, TopicsError: it was not stored, or the entry at the offset cannot be read;
+                the caller may try again.
+        """
+
+        async def work() -> None:
+            await self._raise_log_start(offset, moved)
+            await self.move_cursors_to_log_start(locate)
+
+        await self._supervisor.finish(work(), f"log start of {self._ledger.name}")
+
+    async def _raise_log_start(self, offset: int, moved: Callable[[], None]) -> None:
+        async with self._raising:  # the row of a lower offset must not replace this one
+            if offset > self._state.log_start_offset:
+                row = (self._keys.log_start, records.encode_log_start(offset))
+                await self._store.put_rows([row, await self._checkpointer.checkpoint_row()])
+                if self._state.raise_log_start(offset):
+                    moved()
+
+    async def move_cursors_to_log_start(self, locate: Locate) -> None:
+        """Acknowledge for every cursor the records before the log start.
+
+        Args:
+            locate: `PartitionLog.locate`.
+
+        Raises:
+            LedgerError, TopicsError: the entry at the log start cannot be read.
+        """
+        if self._ledger.has_cursors:
+            log_start = await locate(self._state.log_start_offset)
+            self._ledger.acknowledge_before(
+                log_start.position, records=log_start.batch_index, batch_size=log_start.batch_size
+            )
+
+    async def remove_old(
+        self,
+        config: TopicConfig | None,
+        now_ms: int,
+        moved: Callable[[], None],
+        *,
+        committed_offset: int | None = None,
+    ) -> None:
+        """Remove the ledgers that neither log start nor configuration keeps.
+
+        A caller that is cancelled does not stop it halfway.
+
+        Args:
+            config: of the topic; None: remove only what lies before the log start.
+            now_ms: wall time.
+            moved: called when the log start has moved.
+            committed_offset: the lowest that a group has committed; None if no group has committed.
+
+        Raises:
+            LedgerError: it was not stored; the next call removes the rest.
+        """
+        work = self._remove_old(config, now_ms, moved, committed_offset)
+        await self._supervisor.finish(work, f"removal from {self._ledger.name}")
+
+    async def _remove_old(
+        self,
+        config: TopicConfig | None,
+        now_ms: int,
+        moved: Callable[[], None],
+        committed_offset: int | None,
+    ) -> None:
+        def kept_ledgers() -> list[KeptLedger]:
+            return self._kept_ledgers(self._unconsumed_from(config, committed_offset))
+
+        async with self._removing:
+            removal = self._plan(config, now_ms, kept_ledgers())
+            if removal is not None and removal.is_roll_needed:
+                await self._ledger.roll_over()
+                # Records that were appended meanwhile may be in the ledger that was to be removed.
+                closed = [each for each in kept_ledgers() if not each.is_open]
+                removal = self._plan(config, now_ms, closed)
+            if removal is None:
+                return
+            oldest = self._ledger.ledgers[0].ledger_id
+            await self._raise_log_start(removal.next_offset, moved)
+            await self._ledger.trim_before(Position(removal.ledger_id + 1, 0))
+            self._checkpointer.forget_before(removal.ledger_id + 1)
+            await self.remove_stale_rows(oldest)
+
+    async def remove_stale_rows(self, since_ledger_id: int = 0) -> None:
+        """Remove the rows of removed ledgers: the step of a removal that a crash may have skipped.
+
+        Args:
+            since_ledger_id: rows of older ledgers are known to be removed.
+
+        Raises:
+            LedgerError: it was not stored.
+        """
+        ledgers = self._ledger.ledgers
+        if not ledgers:  # the partition was terminated before its first record
+            return
+        kept = ledgers[0].ledger_id
+        for key_of in (self._keys.ledger_intervals, self._keys.ledger_summary):
+            start, end = key_of(since_ledger_id), key_of(kept)
+            await self._remove_rows(start, end)
+        log_start = self._state.log_start_offset
+        if self._state.transactions.aborted.remove_before(log_start):
+            await self._remove_rows(self._keys.aborted_at(0), self._keys.aborted_at(log_start))
+
+    async def _remove_rows(self, start: bytes, end: bytes) -> None:
+        scan = partial(self._store.scan_rows_between, start, end, limit=DELETED_ROWS_MAX)
+        while stale := await self._store.run_blocking(scan):
+            await self._store.put_rows([(key, None) for key, _ in stale])
+
+    def _plan(
+        self, config: TopicConfig | None, now_ms: int, ledgers: list[KeptLedger]
+    ) -> Removal | None:
+        start = self._state.log_start_offset
+        return plan_removal(ledgers, config, log_start_offset=start, now_ms=now_ms)
+
+    def _unconsumed_from(
+        self, config: TopicConfig | None, committed_offset: int | None
+    ) -> "_UnconsumedFrom":
+        """Find what must stay for the subscriptions and groups that the topic waits for."""
+        position, offset = LATEST, UNKNOWN
+        if config is not None and config.waits_for_subscriptions:
+            position = self._ledger.slowest_position or LATEST
+        if config is not None and config.waits_for_groups and committed_offset is not None:
+            offset = committed_offset
+        return _UnconsumedFrom(position, offset)
+
+    def _kept_ledgers(self, unconsumed: "_UnconsumedFrom") -> list[KeptLedger]:
+        known = {
+            ledger_summary.ledger_id: ledger_summary
+            for ledger_summary in self._index.all_summaries()
+        }
+        kept = []
+        for info in self._ledger.ledgers:
+            ledger_summary = known.get(info.ledger_id)
+            if ledger_summary is None or not info.entries:
+                continue
+            newest = ledger_summary.max_timestamp
+            if newest < 0:  # no record of it has a time
+                newest = info.closed_ms if info.closed_ms is not None else UNKNOWN
+            is_open = info.closed_ms is None
+            last = Position(info.ledger_id, info.entries - 1)
+            is_unconsumed = (
+                last > unconsumed.position or ledger_summary.next_offset > unconsumed.offset
+            )
+            kept.append(
+                KeptLedger(
+                    info.ledger_id,
+                    info.size,
+                    ledger_summary.next_offset,
+                    newest,
+                    is_open,
+                    is_unconsumed,
+                )
+            )
+        return kept
+
+
+class _UnconsumedFrom(NamedTuple):
+    """What must stay: all after the position, for subscriptions; from the offset on, for groups."""
+
+    position: Position
+    offset: int
