@@ -1,17 +1,20 @@
-"""The one list of handlers: what stands here is served, and advertised, and nothing else is.
+"""The one list of APIs: the server serves and advertises these keys and no others.
 
 Rule: one line per API key. A handler module `kNN_name` has KEY, MIN_VERSION and MAX_VERSION equal
 to its line, and one of
   `def handle(context, request)`        answers at once: the response object, or its encoded body;
-  `async def handle(context, request)`  may wait; runs as a task, its connection stands still;
-  `def bind(services)`                  returns a `handle` of either kind that keeps something;
-  `def make_handler(services)`          the hot ones, which work on the frame
-  (`gateway.net.router`).
+  `async def handle(context, request)`  may wait: it runs as a task, and later requests of its
+                                        connection start after it;
+  `def bind(services)`                  returns a `handle` of either kind that keeps a state;
+  `def make_handler(services)`          Produce and Fetch, which work on the frame
+                                        (`gateway.net.router`).
+Keys that one node without security cannot serve are rows of `handlers/single_node`.
 Modules are imported when the first request of their key arrives, which keeps the start short.
 Must not know: what handlers do. Handlers never import each other.
 """
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple
 
 
 class HandlerSpec(NamedTuple):
@@ -23,6 +26,14 @@ class HandlerSpec(NamedTuple):
     advertised_min: int
     module: str
     """The stem shared by handler, message schema and test."""
+    is_single_node: bool = False
+    """Whether the handler is a row of `handlers/single_node` and has no module of its own."""
+
+    def load(self) -> Any:
+        """Import the handler: its module, or its row of the single node's answers."""
+        if self.is_single_node:
+            return import_module("kledger.gateway.handlers.single_node").ANSWERS[self.key]
+        return import_module(f"kledger.gateway.handlers.{self.module}")
 
 
 def _spec(
@@ -32,8 +43,12 @@ def _spec(
     return HandlerSpec(key, min_version, max_version, lowest, module)
 
 
+def _single_node(key: int, min_version: int, max_version: int, module: str) -> HandlerSpec:
+    return HandlerSpec(key, min_version, max_version, min_version, module, is_single_node=True)
+
+
 # Produce is advertised from 0: with another minimum librdkafka 2.0.2 turns compression off
-# (KAFKA-18659). What is served starts at 3, as in Kafka 4.
+# (KAFKA-18659). Served versions start at 3, as in Kafka 4.
 HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(0, 3, 13, "k00_produce", advertised_min=0),
     _spec(1, 4, 18, "k01_fetch"),
@@ -64,24 +79,24 @@ HANDLERS: tuple[HandlerSpec, ...] = (
     _spec(31, 1, 3, "k31_delete_acls"),
     _spec(32, 1, 4, "k32_describe_configs"),
     _spec(33, 0, 2, "k33_alter_configs"),
-    _spec(34, 1, 2, "k34_alter_replica_log_dirs"),
+    _single_node(34, 1, 2, "k34_alter_replica_log_dirs"),
     _spec(35, 1, 5, "k35_describe_log_dirs"),
     _spec(37, 0, 3, "k37_create_partitions"),
-    _spec(38, 1, 3, "k38_create_delegation_token"),
-    _spec(39, 1, 2, "k39_renew_delegation_token"),
-    _spec(40, 1, 2, "k40_expire_delegation_token"),
-    _spec(41, 1, 3, "k41_describe_delegation_token"),
+    _single_node(38, 1, 3, "k38_create_delegation_token"),
+    _single_node(39, 1, 2, "k39_renew_delegation_token"),
+    _single_node(40, 1, 2, "k40_expire_delegation_token"),
+    _single_node(41, 1, 3, "k41_describe_delegation_token"),
     _spec(42, 0, 2, "k42_delete_groups"),
-    _spec(43, 0, 2, "k43_elect_leaders"),
+    _single_node(43, 0, 2, "k43_elect_leaders"),
     _spec(44, 0, 1, "k44_incremental_alter_configs"),
-    _spec(45, 0, 1, "k45_alter_partition_reassignments"),
-    _spec(46, 0, 0, "k46_list_partition_reassignments"),
+    _single_node(45, 0, 1, "k45_alter_partition_reassignments"),
+    _single_node(46, 0, 0, "k46_list_partition_reassignments"),
     _spec(47, 0, 0, "k47_offset_delete"),
     _spec(48, 0, 1, "k48_describe_client_quotas"),
     _spec(49, 0, 1, "k49_alter_client_quotas"),
     _spec(50, 0, 0, "k50_describe_user_scram_credentials"),
     _spec(51, 0, 0, "k51_alter_user_scram_credentials"),
-    _spec(55, 0, 2, "k55_describe_quorum"),
+    _single_node(55, 0, 2, "k55_describe_quorum"),
     _spec(57, 0, 2, "k57_update_features"),
     _spec(60, 0, 2, "k60_describe_cluster"),
     _spec(61, 0, 0, "k61_describe_producers"),

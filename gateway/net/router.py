@@ -35,7 +35,7 @@ class Route:
     )  # fmt: skip
 
     def __init__(self, spec: HandlerSpec, services: Services) -> None:
-        module = import_module(f"kledger.gateway.handlers.{spec.module}")
+        handler = spec.load()
         self.spec = spec
         self.flexible_since = FLEXIBLE_SINCE.get(spec.key, NEVER)
         api = {"api": spec.module.partition("_")[2]}
@@ -45,12 +45,12 @@ class Route:
             "request_ms", "time from the start of requests to their responses", api
         )
         self.frame_handler: FrameHandler | None = None
-        if hasattr(module, "make_handler"):
-            self.frame_handler = module.make_handler(services)
+        if hasattr(handler, "make_handler"):
+            self.frame_handler = handler.make_handler(services)
             return
         self._request_class = import_module(f"kledger.gateway.wire.messages.{spec.module}").REQUEST
         self._handle: HandleRequest = (
-            module.bind(services) if hasattr(module, "bind") else module.handle
+            handler.bind(services) if hasattr(handler, "bind") else handler.handle
         )
 
     def call(

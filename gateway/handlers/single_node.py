@@ -1,0 +1,273 @@
+"""What one node without security answers about other nodes and about tokens: keys 34-55.
+
+- 34 AlterReplicaLogDirs: there is one log folder, the one that DescribeLogDirs shows, and every
+  partition is in it. Another folder is LOG_DIR_NOT_FOUND for each partition. Each topic gets one
+  entry per folder that names it.
+- 38-41 delegation tokens: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Apache Kafka answers on a
+  listener without authentication.
+- 43 ElectLeaders: this node leads every partition, ELECTION_NOT_NEEDED, which Kafka's tool counts
+  as done. For all partitions (null) the answer lists only new leaders: each topic without any. An
+  unknown type of election is INVALID_REQUEST for each partition, and for the whole if there is one.
+- 45 AlterPartitionReassignments: every partition is on this node, and a move to it is done at once.
+  Other replicas are INVALID_REPLICA_ASSIGNMENT. Null cancels a move: NO_REASSIGNMENT_IN_PROGRESS.
+- 46 ListPartitionReassignments: none is under way. Unknown topics are no error, as in Apache Kafka.
+- 55 DescribeQuorum (KIP-595): this node leads the metadata partition and is its only voter. The end
+  is the number of changes to topics since the start, as there is no such log. Every other
+  partition, and all of a request for more than that one, are UNKNOWN_TOPIC_OR_PARTITION.
+Unknown topics and partitions are UNKNOWN_TOPIC_OR_PARTITION in 34, 43 and 45.
+
+Rule: one row of ANSWERS per key; `gateway.served_apis` has the versions. Nothing is stored.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kledger.gateway.api_errors import ANONYMOUS, USER
+from kledger.gateway.request_context import RequestContext
+from kledger.gateway.wire.error_codes import ErrorCode
+from kledger.gateway.wire.messages import k34_alter_replica_log_dirs as k34
+from kledger.gateway.wire.messages import k38_create_delegation_token as k38
+from kledger.gateway.wire.messages import k39_renew_delegation_token as k39
+from kledger.gateway.wire.messages import k40_expire_delegation_token as k40
+from kledger.gateway.wire.messages import k41_describe_delegation_token as k41
+from kledger.gateway.wire.messages import k43_elect_leaders as k43
+from kledger.gateway.wire.messages import k45_alter_partition_reassignments as k45
+from kledger.gateway.wire.messages import k46_list_partition_reassignments as k46
+from kledger.gateway.wire.messages import k55_describe_quorum as k55
+from kledger.gateway.wire.schema import ApiMessage
+
+ELECTION_TYPES = (0, 1)
+"""Preferred and unclean (KIP-460)."""
+METADATA_PARTITION = "__cluster_metadata", 0
+NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def alter_replica_log_dirs(
+    context: RequestContext, request: k34.AlterReplicaLogDirsRequest
+) -> k34.AlterReplicaLogDirsResponse:
+    """Answer for each partition whether it is in the folder that the client names."""
+
+    def outcome(path: str, name: str, index: int) -> ErrorCode:
+        if path != context.services.log_dir:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        topic = context.services.registry.get(name)
+        if topic is None or not 0 <= index < topic.partition_count:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NONE
+
+    return k34.AlterReplicaLogDirsResponse(
+        results=[
+            k34.AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    k34.AlterReplicaLogDirPartitionResult(
+                        partition_index=index, error_code=outcome(folder.path, topic.name, index)
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for folder in request.dirs
+            for topic in folder.topics
+        ]
+    )
+
+
+def create_delegation_token(
+    _context: RequestContext, request: k38.CreateDelegationTokenRequest
+) -> k38.CreateDelegationTokenResponse:
+    """Refuse; name the owner that the client asks for, or the client itself (KIP-373)."""
+    owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
+    if not owner_name or owner_type is None:
+        owner_type, owner_name = USER, ANONYMOUS
+    return k38.CreateDelegationTokenResponse(
+        error_code=NO_TOKENS,
+        principal_type=owner_type,
+        principal_name=owner_name,
+        token_requester_principal_type=USER,
+        token_requester_principal_name=ANONYMOUS,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+
+
+def elect_leaders(
+    context: RequestContext, request: k43.ElectLeadersRequest
+) -> k43.ElectLeadersResponse:
+    """Answer for each partition that it has the right leader."""
+    if request.topic_partitions is None:
+        topics = context.services.registry.all()
+        return k43.ElectLeadersResponse(
+            replica_election_results=[k43.ReplicaElectionResult(topic=one.name) for one in topics]
+        )
+    is_refused = request.election_type not in ELECTION_TYPES and any(
+        asked.partitions for asked in request.topic_partitions
+    )
+    return k43.ElectLeadersResponse(
+        error_code=ErrorCode.INVALID_REQUEST if is_refused else ErrorCode.NONE,
+        replica_election_results=[
+            k43.ReplicaElectionResult(
+                topic=asked.topic,
+                partition_result=[
+                    _election(context, request.election_type, asked.topic, index)
+                    for index in asked.partitions
+                ],
+            )
+            for asked in request.topic_partitions
+        ],
+    )
+
+
+def _election(
+    context: RequestContext, election_type: int, name: str, index: int
+) -> k43.PartitionResult:
+    topic = context.services.registry.get(name)
+    if election_type not in ELECTION_TYPES:
+        code = ErrorCode.INVALID_REQUEST
+        message = f"Unknown election type {election_type}, expected 0 or 1"
+    elif topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"No such topic as {name}: it does not exist"
+    elif not 0 <= index < topic.partition_count:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"No such partition as {name}-{index}: it does not exist"
+    else:
+        code = ErrorCode.ELECTION_NOT_NEEDED
+        node_id = context.services.config.node_id
+        message = (
+            f"Leader election not needed for topic partition {name}-{index}: "
+            f"node {node_id} leads it."
+        )
+    return k43.PartitionResult(partition_id=index, error_code=code, error_message=message)
+
+
+def alter_partition_reassignments(
+    context: RequestContext, request: k45.AlterPartitionReassignmentsRequest
+) -> k45.AlterPartitionReassignmentsResponse:
+    """Answer for each partition whether its replicas are this node alone."""
+    return k45.AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=[
+            k45.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_reassignment(context, topic.name, each) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _reassignment(
+    context: RequestContext, name: str, asked: k45.ReassignablePartition
+) -> k45.ReassignablePartitionResponse:
+    index, node_id = asked.partition_index, context.services.config.node_id
+    topic = context.services.registry.get(name)
+    code, message = ErrorCode.NONE, None
+    if topic is None:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"Unable to find a topic named {name}."
+    elif not 0 <= index < topic.partition_count:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"Unable to find partition {name}:{index}."
+    elif asked.replicas is None:
+        # Kafka's tool takes this code without a message for "nothing to cancel".
+        code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    elif asked.replicas != [node_id]:
+        code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        message = (
+            f"The manual partition assignment includes {asked.replicas}: expected node {node_id} "
+            "alone, as no such broker is registered."
+        )
+    return k45.ReassignablePartitionResponse(
+        partition_index=index, error_code=code, error_message=message
+    )
+
+
+def describe_quorum(
+    context: RequestContext, request: k55.DescribeQuorumRequest
+) -> k55.DescribeQuorumResponse:
+    """Describe the quorum of one.
+
+    Times (v1, KIP-836) are now, as for each leader; directory ids (v2, KIP-853) are zero.
+    """
+    config = context.services.config
+    asked = [
+        (topic.topic_name, each.partition_index)
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    is_found = asked == [METADATA_PARTITION]
+    topics = [
+        k55.DescribedTopic(
+            topic_name=topic.topic_name,
+            partitions=[
+                _metadata_partition(context)
+                if is_found
+                else _without_quorum(topic.topic_name, each.partition_index)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    listener = k55.Listener(
+        name="PLAINTEXT", host=config.advertised_host, port=config.advertised_port
+    )
+    return k55.DescribeQuorumResponse(
+        error_message=None,
+        topics=topics,
+        nodes=[k55.Node(node_id=config.node_id, listeners=[listener])] if is_found else [],
+    )
+
+
+def _without_quorum(name: str, index: int) -> k55.DescribedPartition:
+    topic, partition = METADATA_PARTITION
+    return k55.DescribedPartition(
+        partition_index=index,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=f"This server does not host this topic-partition: {name}-{index}, expected "
+        f"{topic}-{partition} alone",
+    )
+
+
+def _metadata_partition(context: RequestContext) -> k55.DescribedPartition:
+    services = context.services
+    node_id = services.config.node_id
+    now_ms, end = services.clock.now_ms(), services.registry.epoch
+    voter = k55.ReplicaState(
+        replica_id=node_id,
+        log_end_offset=end,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return k55.DescribedPartition(
+        partition_index=METADATA_PARTITION[1],
+        error_message=None,
+        leader_id=node_id,
+        high_watermark=end,
+        current_voters=[voter],
+    )
+
+
+class SingleNodeAnswer(NamedTuple):
+    """One row: what serves a key, in the form of a handler module."""
+
+    handle: Callable[[RequestContext, Any], object]
+
+
+def _always(response: type[ApiMessage], **fields: object) -> SingleNodeAnswer:
+    """Make the row of an answer that does not depend on the request."""
+    return SingleNodeAnswer(lambda _context, _request: response(**fields))
+
+
+ANSWERS: dict[int, SingleNodeAnswer] = {
+    34: SingleNodeAnswer(alter_replica_log_dirs),
+    38: SingleNodeAnswer(create_delegation_token),
+    39: _always(k39.RenewDelegationTokenResponse, error_code=NO_TOKENS, expiry_timestamp_ms=-1),
+    40: _always(k40.ExpireDelegationTokenResponse, error_code=NO_TOKENS, expiry_timestamp_ms=-1),
+    41: _always(k41.DescribeDelegationTokenResponse, error_code=NO_TOKENS),
+    43: SingleNodeAnswer(elect_leaders),
+    45: SingleNodeAnswer(alter_partition_reassignments),
+    46: _always(k46.ListPartitionReassignmentsResponse, error_message=None),
+    55: SingleNodeAnswer(describe_quorum),
+}
