@@ -36,7 +36,7 @@ def test_package_of_another_shape_is_left_alone() -> None:
     )
 
 
-def test_collector_works_again_once_settled() -> None:
+def test_collector_runs_again_after_objects_are_frozen() -> None:
     assert ["False", "True", "(700,", "5,", "5)"] == run(
         "import gc, kledger.quick_start as q\n"
         "q.prepare(); print(gc.isenabled())\n"

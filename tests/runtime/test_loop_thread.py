@@ -16,6 +16,8 @@ INTERRUPTED = """
 import asyncio, signal, threading
 from kledger.runtime.loop_thread import LoopThread
 
+# A background job of a shell starts with SIGINT ignored, and Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 runs, ended = threading.Event(), threading.Event()
 
 async def wait():

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,30 +39,36 @@ def test_ready_line_names_every_listener_and_the_server_answers() -> None:
             process.kill()
 
 
+@contextmanager
+def inherited(number: signal.Signals, action: signal.Handlers) -> Iterator[None]:
+    """Let processes start with that action, whatever this one was started with."""
+    before = signal.signal(number, action)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signal_stops_in_order_and_data_can_be_opened_again(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    for _ in range(2):
-        with ServerProcess("--data", str(tmp_path / "data")) as server:
-            os.kill(server.pid, number)
-            assert 0 == server.wait(60), server.log_text()
-            assert f"stopping: {number.name}" in server.log_text()
+    with inherited(number, signal.SIG_DFL):
+        for _ in range(2):
+            with ServerProcess("--data", str(tmp_path / "data")) as server:
+                os.kill(server.pid, number)
+                assert 0 == server.wait(60), server.log_text()
+                assert f"stopping: {number.name}" in server.log_text()
 
 
-def test_hangup_that_is_ignored_already_does_not_stop_it() -> None:
-    """Under nohup a server lives on when its terminal goes."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        server = ServerProcess("--memory")
-        with server:
-            os.kill(server.pid, signal.SIGHUP)
-            assert check(server.kafka_address, 60) is None
-            os.kill(server.pid, signal.SIGTERM)
-            assert 0 == server.wait(60)
-            assert "SIGHUP" not in server.log_text()
-    finally:
-        signal.signal(signal.SIGHUP, before)
+def test_ignored_hangup_does_not_stop_it() -> None:
+    """Under nohup a server goes on when its terminal is closed."""
+    with inherited(signal.SIGHUP, signal.SIG_IGN), ServerProcess("--memory") as server:
+        os.kill(server.pid, signal.SIGHUP)
+        assert check(server.kafka_address, 60) is None
+        os.kill(server.pid, signal.SIGTERM)
+        assert 0 == server.wait(60)
+        assert "SIGHUP" not in server.log_text()
 
 
 def test_variables_of_kubernetes_services_are_one_line_of_warning(
