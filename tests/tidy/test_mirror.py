@@ -1,16 +1,16 @@
-"""Every module with code has its test at the same place below tests/."""
+"""Every folder of a room with code has its folder below tests/, with tests in it."""
 
 import ast
 from pathlib import PurePosixPath
 
-from tests.tidy.sources import ROOMS, ROOT, expect_none, parsed, python_files
+from tests.tidy.sources import ROOMS, expect_none, parsed, python_files
 
-COVERED_ELSEWHERE = {
-    # The schemas are data; one test holds all of them against the facts and round trips them.
-    "gateway/wire/messages": "tests/gateway/wire/test_messages.py",
-    # Runs as a process only: its test starts that process.
-    "kledger/__main__.py": "tests/kledger/cli/test_serve.py",
+TESTED_ABOVE = {
+    # The schemas are data; one test compares all of them with Kafka's facts and round-trips them.
+    PurePosixPath("gateway/wire/messages"): PurePosixPath("tests/gateway/wire"),
 }
+
+Files = list[tuple[PurePosixPath, str]]
 
 
 def has_code(text: str) -> bool:
@@ -25,37 +25,55 @@ def has_code(text: str) -> bool:
     )
 
 
-def expected_test(path: PurePosixPath) -> PurePosixPath:
-    """Return where the test of a module stands."""
-    for covered, test in COVERED_ELSEWHERE.items():
-        if path.is_relative_to(covered):
-            return PurePosixPath(test)
-    stem = path.parent.name if path.stem == "__init__" else path.stem
-    return "tests" / path.parent / f"test_{stem}.py"
-
-
-def untested(path: PurePosixPath, text: str) -> list[str]:
-    """Find a module whose test is missing."""
-    test = expected_test(path)
-    return [] if not has_code(text) or (ROOT / test).is_file() else [f"{path}: no {test}"]
-
-
-def test_every_module_has_its_test() -> None:
-    expect_none([each for path, text in python_files(*ROOMS) for each in untested(path, text)])
-
-
-def test_planted_module_without_test_is_found() -> None:
-    planted = PurePosixPath("topics/nowhere_to_be_found.py")
-    assert [f"{planted}: no tests/topics/test_nowhere_to_be_found.py"] == untested(
-        planted, "def f() -> int:\n    return 1\n"
+def has_tests(path: PurePosixPath, text: str) -> bool:
+    """Tell whether pytest collects from a file, and there is a test or a machine in it."""
+    return path.name.startswith("test_") and any(
+        "test" in node.name.lower()
+        for node in parsed(text).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     )
 
 
-def test_modules_that_only_declare_need_no_test() -> None:
-    planted = PurePosixPath("topics/nowhere_to_be_found.py")
+def untested_folders(files: Files) -> list[str]:
+    """Find folders with code that have no tests of their own.
+
+    Args:
+        files: paths and texts, of the rooms and below tests/.
+    """
+    tested = {path.parent for path, text in files if has_tests(path, text)}
+    with_code = {path.parent for path, text in files if path.parts[0] in ROOMS and has_code(text)}
+    mirrors = {folder: TESTED_ABOVE.get(folder, "tests" / folder) for folder in with_code}
+    return [
+        f"{folder}: no tests in {mirror}"
+        for folder, mirror in sorted(mirrors.items())
+        if mirror not in tested
+    ]
+
+
+def test_every_folder_has_its_tests() -> None:
+    expect_none(untested_folders(list(python_files(*ROOMS, "tests"))))
+
+
+PLANTED = PurePosixPath("topics/nowhere_to_be_found")
+CODE = "def f() -> int:\n    return 1\n"
+
+
+def test_planted_folder_without_tests_is_found() -> None:
+    helper = "tests" / PLANTED / "words.py"
+    assert [f"{PLANTED}: no tests in tests/{PLANTED}"] == untested_folders(
+        [(PLANTED / "x.py", CODE), (helper, "def test_it() -> None:\n    assert f()\n")]
+    )
+
+
+def test_one_test_is_enough_for_the_modules_of_a_folder() -> None:
+    test = "tests" / PLANTED / "test_both.py", "def test_it() -> None:\n    assert f()\n"
+    assert [] == untested_folders([(PLANTED / "x.py", CODE), (PLANTED / "y.py", CODE), test])
+
+
+def test_folders_that_only_declare_need_no_tests() -> None:
     for source in (
         "class A(Exception):\n    '''An error.'''\n",
         "class P(Protocol):\n    def f(self) -> int:\n        '''Say it.'''\n        ...\n",
         "from a import b\n__all__ = ['b']\n",
     ):
-        assert [] == untested(planted, source)
+        assert [] == untested_folders([(PLANTED / "x.py", source)])
