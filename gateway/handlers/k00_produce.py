@@ -21,7 +21,7 @@ Version notes:
   unknown one is UNKNOWN_TOPIC_ID.
 """
 
-from collections.abc import Container, Coroutine
+from collections.abc import Container, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kledger.batches.header import CODEC_MASK, FLAGS_AT
@@ -39,7 +39,8 @@ from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
     TOPIC_ID_SINCE,
     ParsedProduceRequest,
-    PartitionRecords,
+    PartitionKey,
+    Records,
     find_single_batch,
     parse_produce_request,
 )
@@ -87,41 +88,47 @@ class ProduceHandler:
     ) -> Coroutine[Any, Any, None] | None:
         """Append every batch of the request, or say which logs must be opened first."""
         single = find_single_batch(frame, version, body_start)
-        known = self._routes.find(frame, version, single)
+        route = self._routes.find(version, single)
+        records: Records
+        found: Sequence[LogOrError]
         verified: Container[int] = ()
-        if known is not None:
-            request, found = known
+        if route is not None and single is not None:
+            request, found = route
+            records = single[1:]
         else:
-            request = parse_produce_request(frame, version, body_start)
-            admitted = self._admit(request, frame, version)
+            request, records = parse_produce_request(frame, version, body_start)
+            admitted = self._admit(request, records, version)
             if not isinstance(admitted, tuple):
                 return admitted
             found, verified = admitted
             if version >= ZSTD_SINCE:
                 self._routes.remember(version, single, request, found)
         slot = ProduceSlot(port, version, correlation_id, request)
-        return self._append(slot, frame, found, verified, is_owned=is_owned)
+        return self._append(slot, frame, records, found, verified, is_owned=is_owned)
 
     def _admit(
-        self, request: ParsedProduceRequest, frame: memoryview, version: int
+        self, request: ParsedProduceRequest, records: Records, version: int
     ) -> tuple[list[LogOrError], Container[int]] | Coroutine[Any, Any, None]:
         """Return where the batches go and which are verified, or what must happen first."""
-        found = self._find_logs(request, frame, version)
+        found = self._find_logs(request, records, version)
         if not isinstance(found, list):
             return found
         if request.transactional_id is not None:
-            verified = self._verify(request, found, frame, version)
+            verified = self._verify(request, records, found, version)
             return (found, verified) if isinstance(verified, set) else verified
-        if has_transactional_batch(frame, request.partitions):
+        if has_transactional_batch(records):
             found = [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * len(found)
         return found, ()
 
     def _find_logs(
-        self, request: ParsedProduceRequest, frame: memoryview, version: int
+        self, request: ParsedProduceRequest, records: Records, version: int
     ) -> list[LogOrError] | Coroutine[Any, Any, None]:
         """Return where the batches go, or what must happen first; see `start`."""
         missing: list[UnopenedPartition] = []
-        found = [self._find(one, request, frame, version, missing) for one in request.partitions]
+        found = [
+            self._find(key, each, request.acks, version, missing)
+            for key, each in zip(request.partitions, records, strict=True)
+        ]
         if missing:
             return self._opener.open(missing)
         self._opener.forget_failures()
@@ -129,24 +136,24 @@ class ProduceHandler:
 
     def _find(
         self,
-        one: PartitionRecords,
-        request: ParsedProduceRequest,
-        frame: memoryview,
+        partition: PartitionKey,
+        records: memoryview | None,
+        acks: int,
         version: int,
         missing: list[UnopenedPartition],
     ) -> LogOrError:
         """Return the log of a partition or an error code; or note that it must be opened first."""
-        key, index, start, length = one
+        key, index = partition
         has_ids = version >= TOPIC_ID_SINCE
         topic = self._lookup.by_id(key) if has_ids else self._lookup.by_name(key)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID if has_ids else _missing_topic_error(key)
-        if not -1 <= request.acks <= 1:
+        if not -1 <= acks <= 1:
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if length < 0:
+        if records is None:
             return ErrorCode.INVALID_RECORD
-        if version < ZSTD_SINCE and length > FLAGS_AT:
-            codec = frame[start + FLAGS_AT] & CODEC_MASK
+        if version < ZSTD_SINCE and len(records) > FLAGS_AT:
+            codec = records[FLAGS_AT] & CODEC_MASK
             if codec == ZSTD:
                 return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         return topic.partition_for_append(index) or self._opener.require(topic, index, missing)
@@ -154,8 +161,8 @@ class ProduceHandler:
     def _verify(
         self,
         request: ParsedProduceRequest,
+        records: Records,
         found: list[LogOrError],
-        frame: memoryview,
         version: int,
     ) -> set[int] | Coroutine[Any, Any, None]:
         """Return which batches are verified, or what must happen first; see `start`.
@@ -163,11 +170,11 @@ class ProduceHandler:
         A batch whose transaction may not write here has its error in `found`.
         """
         assert request.transactional_id is not None
-        batches = []
-        for position, log in enumerate(found):
-            if not isinstance(log, int):
-                _, _, start, length = request.partitions[position]
-                batches.append((position, log, frame[start : start + length]))
+        batches = [
+            (position, log, batch)
+            for position, (log, batch) in enumerate(zip(found, records, strict=True))
+            if not isinstance(log, int) and batch is not None
+        ]
         admitted = self._transactions.admit(request.transactional_id, batches, version)
         if not isinstance(admitted, dict):
             return admitted

@@ -19,6 +19,7 @@ from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.gateway.wire.produce_codec import (
     ParsedProduceRequest,
     PartitionResult,
+    Records,
     SingleBatch,
     owned_records,
     produce_response_frame,
@@ -50,32 +51,31 @@ class ProduceRouteCache:
     def __init__(self, registry: TopicRegistry) -> None:
         self._registry = registry
         self._epoch = registry.epoch
-        self._routes: dict[tuple[int, bytes], tuple[ParsedProduceRequest, PartitionLog]] = {}
+        self._routes: dict[tuple[int, bytes], tuple[ParsedProduceRequest, tuple[PartitionLog]]] = {}
         registry.idle_closed.add(self._forget_closed)
 
     def __len__(self) -> int:
         return len(self._routes)
 
     def find(
-        self, frame: memoryview, version: int, single_batch: SingleBatch | None
-    ) -> tuple[ParsedProduceRequest, Sequence[PartitionLog | int]] | None:
-        """Return a request of one batch and its log, or None if its route is not cached.
+        self, version: int, single_batch: SingleBatch | None
+    ) -> tuple[ParsedProduceRequest, tuple[PartitionLog]] | None:
+        """Return the request that holds a batch, and its log; None if its route is not cached.
 
         A batch that may need more than its route says (a transaction, no flags) has none.
         """
         if single_batch is None:
             return None
-        head, start, length = single_batch
+        head, records = single_batch
         if self._epoch != self._registry.epoch:
             self._epoch = self._registry.epoch
             self._routes.clear()
         route = self._routes.get((version, head))
-        if route is None or length <= FLAGS_AT:
+        if route is None or len(records) <= FLAGS_AT:
             return None
-        before, log = route
-        if log.is_closed or frame[start + FLAGS_AT] & TRANSACTIONAL_BIT:
+        if route[1][0].is_closed or records[FLAGS_AT] & TRANSACTIONAL_BIT:
             return None
-        return before.with_records(start, length), (log,)
+        return route
 
     def remember(
         self,
@@ -89,11 +89,13 @@ class ProduceRouteCache:
             return
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
-        self._routes[version, single_batch[0]] = (request, found[0])
+        self._routes[version, single_batch[0]] = (request, (found[0],))
 
     def _forget_closed(self) -> None:
         """Drop the routes to closed logs: the next request opens its log again."""
-        self._routes = {key: each for key, each in self._routes.items() if not each[1].is_closed}
+        self._routes = {
+            head: route for head, route in self._routes.items() if not route[1][0].is_closed
+        }
 
 
 class ProduceSlot(ResponseSlot):
@@ -140,7 +142,7 @@ class ProduceSlot(ResponseSlot):
             self.batch_appended(0, result)
             return
         try:
-            key, index, _, _ = self.request.partitions[0]
+            key, index = self.request.partitions[0]
             row = (key, index, 0, base_offset, append_time_ms, log_start_offset, None, ())
             frame = produce_response_frame(
                 self._correlation_id, self._version, (row,), self._throttle_time_ms
@@ -162,7 +164,7 @@ class ProduceSlot(ResponseSlot):
         if error is not None:
             self._append_failed(position, error, log_start_offset)
             return
-        key, index, _, _ = self.request.partitions[position]
+        key, index = self.request.partitions[position]
         self._results[position] = (
             key, index, 0, base_offset, append_time_ms, log_start_offset, None, (),
         )  # fmt: skip
@@ -185,7 +187,7 @@ class ProduceSlot(ResponseSlot):
         """Take the error of a batch; under acks 0 it closes the connection."""
         if self.request.acks == 0:
             self.port.fail(f"produce with acks 0: error {code} {message or ''}")
-        key, index, _, _ = self.request.partitions[position]
+        key, index = self.request.partitions[position]
         self._results[position] = (
             key, index, code, -1, -1, log_start_offset, message, record_errors,
         )  # fmt: skip
@@ -230,6 +232,7 @@ class ProduceAppends:
         self,
         slot: ProduceSlot,
         frame: memoryview,
+        records: Records,
         found: Sequence[PartitionLog | int],
         verified: Container[int],
         *,
@@ -240,6 +243,7 @@ class ProduceAppends:
         Args:
             slot: of the request; it takes the result of each batch.
             frame: see `FrameHandler.start`.
+            records: by position, the records of each batch, as views of the frame.
             found: by position, the log of each batch, or its error code.
             verified: positions of the batches whose transaction includes their partition.
             is_owned: see `FrameHandler.start`.
@@ -263,7 +267,9 @@ class ProduceAppends:
             if isinstance(log, int):
                 slot.batch_rejected(position, log)
                 continue
-            batch = owned_records(frame, slot.request.partitions[position], is_owned=is_owned)
+            view = records[position]
+            assert view is not None, "null records have an error code, and no log"
+            batch = owned_records(frame, view, is_owned=is_owned)
             on_appended = slot.single_batch_appended
             if len(found) > 1:
                 on_appended = partial(slot.batch_appended, position)

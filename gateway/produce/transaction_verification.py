@@ -14,7 +14,7 @@ from kledger.batches.header import BATCH_OVERHEAD, FLAGS_AT, TRANSACTIONAL_BIT
 from kledger.gateway.api_errors import without_fencing
 from kledger.gateway.coordinator.transactions.txn_state import ProducerIdAndEpoch
 from kledger.gateway.wire.error_codes import ErrorCode
-from kledger.gateway.wire.produce_codec import PartitionRecords
+from kledger.gateway.wire.produce_codec import Records
 from kledger.offsets import TopicPartition
 
 if TYPE_CHECKING:
@@ -97,12 +97,12 @@ class TransactionVerification:
                 )
 
 
-def has_transactional_batch(frame: memoryview, batches: Iterable[PartitionRecords]) -> bool:
-    """Return whether one of the batches in a request says that it belongs to a transaction."""
-    for _, _, start, length in batches:
-        if length > FLAGS_AT and frame[start + FLAGS_AT] & TRANSACTIONAL_BIT:
-            return True
-    return False
+def has_transactional_batch(records: Records) -> bool:
+    """Return whether one of the batches of a request is marked as transactional."""
+    return any(
+        each is not None and len(each) > FLAGS_AT and each[FLAGS_AT] & TRANSACTIONAL_BIT
+        for each in records
+    )
 
 
 def _transactional_producer(batch: memoryview) -> ProducerIdAndEpoch | None:

@@ -1,17 +1,19 @@
-"""Produce by hand: the request as places in the frame, the response in one pack.
+"""Produce: requests as views of their frame, responses as one buffer.
 
-The request is read down to (topic, partition index, start, length) per partition; records are
-not touched and nothing of their size is copied. `topic` is the name in UTF-8 up to version 12
-and the 16 bytes of the topic id from version 13 on; it goes into the response as it came.
+Two ways lead from a frame to its batches. `parse_produce_request` reads every request of every
+version. `find_single_batch` finds the records of the commonest one, which has one batch and no
+transactional id: what precedes its records is the same in all such requests of a producer, so it is
+cut off unread, for the caller to look up what it was parsed to before.
 
-Most requests hold one batch of no transaction. What lies before its records is the same from one
-request of a producer to the next; `find_single_batch` cuts it off without looking at what it says.
+Records are views of the frame, never copied here. `topic` is the name in UTF-8 up to version 12 and
+the 16 bytes of the topic id from version 13 on; the response repeats it.
 
     response frame for one partition without a message, version 9 to 12
     size  correlation_id  tags | 2 | name+1 name | 2 | index error base_offset append_time
     log_start | no record_errors | no message | tags | tags | throttle_time_ms | tags
 
-Rule: gives the same bytes and values as the compiled codec; a test compares them per version.
+Rule: both ways and the compiled codec find the same batches, and responses have the bytes of the
+compiled codec; tests compare them for every version.
 Must not know: what a record batch looks like, why a partition failed.
 """
 
@@ -20,7 +22,7 @@ from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from struct import Struct, error
-from typing import Final, NamedTuple, NoReturn
+from typing import Final, NamedTuple
 
 from kledger.gateway.wire.codec import explain_fault
 from kledger.gateway.wire.primitives import (
@@ -36,225 +38,194 @@ from kledger.gateway.wire.primitives import (
 PINNED_FRAME_FACTOR = 8
 """A batch may keep a frame of at most so many times its size in memory."""
 
-PartitionRecords = tuple[bytes, int, int, int]
-"""Topic, partition index, where the records start in the buffer, their length; -1 for null."""
+PartitionKey = tuple[bytes, int]
+"""Topic and partition index."""
+
+Records = Sequence[memoryview | None]
+"""The records of each partition of a request, as views of its frame; None for null."""
 
 PartitionResult = tuple[
     bytes, int, int, int, int, int, str | None, Sequence[tuple[int, str | None]]
 ]
 """Topic, partition index, error code, base offset, log append time, log start offset, error
-message, and (batch index, message) per refused record."""
+message, and (batch index, message) for each rejected record."""
 
-SingleBatch = tuple[bytes, int, int]
-"""The head of a request with one batch, which is its body up to the partition's index and says
-everything but the records; where the records start in the buffer, and their length."""
+SingleBatch = tuple[bytes, memoryview]
+"""The body of a request with one batch up to the partition's index, which says everything but the
+records; and the records as a view of the frame."""
 
 LOG_START_SINCE: Final = 5
 FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
 
 _FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
-_ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
-_ACKS_TO_TOPICS_V9: Final = Struct(">hiB").unpack_from
+_ACKS_AND_TIMEOUT: Final = Struct(">hi").unpack_from
 _INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
 _INDEX_AND_SIZE_V9: Final = Struct(">iB").unpack_from
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
 _NULL_TO_NAME_SIZE_V3: Final = Struct(">h6xih").unpack_from
 _PARTITIONS_TO_SIZE_V3: Final = Struct(">i4xi").unpack_from
 _NULL_TO_NAME_SIZE_V9: Final = Struct(">B6xBB").unpack_from
 _PARTITIONS_TO_SIZE_V9: Final = Struct(">B4xB").unpack_from
 _NO_TAGS: Final = bytes(3)
 _ID_SIZE: Final = 16
-_INT16: Final = Struct(">h").unpack_from
-_INT32: Final = Struct(">i").unpack_from
 
 
-class ParsedProduceRequest:
-    """A Produce request whose records are still in the frame."""
+class ParsedProduceRequest(NamedTuple):
+    """A Produce request without its records, so that it may outlive the frame."""
 
-    __slots__ = ("acks", "partitions", "timeout_ms", "transactional_id")
-
-    def __init__(
-        self,
-        transactional_id: str | None,
-        acks: int,
-        timeout_ms: int,
-        partitions: list[PartitionRecords],
-    ) -> None:
-        self.transactional_id = transactional_id
-        self.acks = acks
-        self.timeout_ms = timeout_ms
-        self.partitions = partitions
-
-    def with_records(self, start: int, length: int) -> "ParsedProduceRequest":
-        """Return a request like this one, of one partition, whose records are elsewhere."""
-        other = _new_request(ParsedProduceRequest)
-        other.transactional_id = self.transactional_id
-        other.acks = self.acks
-        other.timeout_ms = self.timeout_ms
-        topic, index, _, _ = self.partitions[0]
-        other.partitions = [(topic, index, start, length)]
-        return other
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: Sequence[PartitionKey]
 
 
-# Filling slots costs half of what a constructor does.
-_new_request: Final = object.__new__
-
-
-def parse_produce_request(buf: memoryview, version: int, pos: int = 0) -> ParsedProduceRequest:
-    """Find the records of each partition in a Produce body of version 3 to 13.
+def parse_produce_request(
+    buf: memoryview, version: int, pos: int = 0
+) -> tuple[ParsedProduceRequest, Records]:
+    """Read a Produce body of version 3 to 13.
 
     Args:
-        buf: the frame; the positions in the result count from its start.
+        buf: the frame.
         version: API version.
         pos: where the body starts.
+
+    Returns:
+        The request, and the records of its partitions in the same order.
 
     Raises:
         MalformedMessage: the bytes do not follow the schema.
     """
     try:
-        if version < FLEXIBLE_SINCE:
-            return _parse_fixed(buf, pos)
-        return _parse_flexible(buf, version >= TOPIC_ID_SINCE, pos)
+        return _parse(buf, version, pos)
     except _FAULTS as fault:
-        _explain(buf, version, pos, fault)
+        # The compiled codec finds the same fault, and names the field.
+        from kledger.gateway.wire.messages import k00_produce  # noqa: PLC0415 (for faults only)
+
+        explain_fault(k00_produce.ProduceRequest, version, buf, pos, fault)
 
 
-def _explain(buf: memoryview, version: int, pos: int, fault: Exception) -> NoReturn:
-    """Let the compiled codec find the same fault and name the field."""
-    from kledger.gateway.wire.messages import k00_produce  # noqa: PLC0415 (if it fails)
-
-    explain_fault(k00_produce.ProduceRequest, version, buf, pos, fault)
-
-
-def _parse_flexible(buf: memoryview, has_ids: bool, pos: int) -> ParsedProduceRequest:
-    end = len(buf)
-    request = _new_request(ParsedProduceRequest)
-    request.transactional_id = None
-    size = buf[pos]
-    pos += 1
-    if size:
-        request.transactional_id, pos = _compact_text(buf, pos, end, size)
-    request.acks, request.timeout_ms, count = _ACKS_TO_TOPICS_V9(buf, pos)
-    pos += 7
-    if count > 127:
-        count, pos = read_uvarint(buf, pos - 1)
-    if not 0 <= (count - 1) * 3 <= end - pos:
-        raise wrong_count(count - 1, end - pos)
-    partitions: list[PartitionRecords] = []
-    request.partitions = partitions
-    for _ in range(count - 1):
-        if has_ids:
-            stop = pos + 16
-        else:
-            size = buf[pos]
-            pos += 1
-            if size > 127:
-                size, pos = read_uvarint(buf, pos - 1)
-            stop = pos + size - 1
-        if not pos <= stop <= end:
-            raise wrong_length(stop - pos, end - pos)
-        pos = _partitions_flexible(buf, stop, end, bytes(buf[pos:stop]), partitions)
-    if buf[pos]:
-        skip_tags(buf, pos + 1, end, buf[pos])
-    return request
-
-
-def _partitions_flexible(
-    buf: memoryview, pos: int, end: int, topic: bytes, partitions: list[PartitionRecords]
-) -> int:
-    """Append the partitions of one topic; return the position behind the topic."""
-    count = buf[pos]
-    pos += 1
-    if count > 127:
-        count, pos = read_uvarint(buf, pos - 1)
-    count -= 1
-    if not 0 <= count * 6 <= end - pos or count + len(partitions) > ELEMENTS_MAX:
-        raise wrong_count(count, end - pos)
-    for _ in range(count):
-        index, size = _INDEX_AND_SIZE_V9(buf, pos)
-        pos += 5
-        if size > 127:
-            size, pos = read_uvarint(buf, pos - 1)
-        stop = pos + size - 1 if size else pos
-        if stop > end:
-            raise wrong_length(stop - pos, end - pos)
-        partitions.append((topic, index, pos, size - 1))
-        tags = buf[stop]
-        pos = stop + 1
-        if tags:
-            pos = skip_tags(buf, pos, end, tags)
-    tags = buf[pos]
-    pos += 1
-    return skip_tags(buf, pos, end, tags) if tags else pos
-
-
-def _compact_text(buf: memoryview, pos: int, end: int, size: int) -> tuple[str, int]:
-    if size > 127:
-        size, pos = read_uvarint(buf, pos - 1)
-    stop = pos + size - 1
-    if not pos <= stop <= end:
-        raise wrong_length(stop - pos, end - pos)
-    return str(buf[pos:stop], "utf-8"), stop
-
-
-def _parse_fixed(buf: memoryview, pos: int) -> ParsedProduceRequest:
-    end = len(buf)
-    request = _new_request(ParsedProduceRequest)
-    request.transactional_id = None
-    (size,) = _INT16(buf, pos)
-    pos += 2
+def _parse(buf: memoryview, version: int, pos: int) -> tuple[ParsedProduceRequest, Records]:
+    end, is_flexible = len(buf), version >= FLEXIBLE_SINCE
+    partitions: list[PartitionKey] = []
+    records: list[memoryview | None] = []
+    size, pos = _text_size(buf, pos, is_flexible)
+    transactional_id = None
     if size != -1:
         if not 0 <= size <= end - pos:
             raise wrong_length(size, end - pos)
-        request.transactional_id = str(buf[pos : pos + size], "utf-8")
+        transactional_id = str(buf[pos : pos + size], "utf-8")
         pos += size
-    request.acks, request.timeout_ms, topic_count = _ACKS_TO_TOPICS_V3(buf, pos)
-    pos += 10
-    if not 0 <= topic_count * 6 <= end - pos:
-        raise wrong_count(topic_count, end - pos)
-    partitions: list[PartitionRecords] = []
-    request.partitions = partitions
-    for _ in range(topic_count):
-        (size,) = _INT16(buf, pos)
-        pos += 2
+    acks, timeout_ms = _ACKS_AND_TIMEOUT(buf, pos)
+    count, pos = _count(buf, pos + 6, is_flexible)
+    if not 0 <= count * (3 if is_flexible else 6) <= end - pos:
+        raise wrong_count(count, end - pos)
+    for _ in range(count):
+        size = _ID_SIZE
+        if version < TOPIC_ID_SINCE:
+            size, pos = _text_size(buf, pos, is_flexible)
         if not 0 <= size <= end - pos:
             raise wrong_length(size, end - pos)
-        topic = bytes(buf[pos : pos + size])
         pos += size
-        (count,) = _INT32(buf, pos)
-        pos += 4
-        if not 0 <= count * 8 <= end - pos or count + len(partitions) > ELEMENTS_MAX:
-            raise wrong_count(count, end - pos)
-        for _ in range(count):
+        pos = _read_partitions(
+            buf, pos, is_flexible,
+            topic=bytes(buf[pos - size : pos]), partitions=partitions, records=records,
+        )  # fmt: skip
+    if is_flexible and buf[pos]:
+        skip_tags(buf, pos + 1, end, buf[pos])
+    return ParsedProduceRequest(transactional_id, acks, timeout_ms, partitions), records
+
+
+def _read_partitions(
+    buf: memoryview,
+    pos: int,
+    is_flexible: bool,
+    *,
+    topic: bytes,
+    partitions: list[PartitionKey],
+    records: list[memoryview | None],
+) -> int:
+    """Append the partitions of one topic and their records; return the position behind it."""
+    end = len(buf)
+    count, pos = _count(buf, pos, is_flexible)
+    size_min = 6 if is_flexible else 8
+    if not 0 <= count * size_min <= end - pos or count + len(partitions) > ELEMENTS_MAX:
+        raise wrong_count(count, end - pos)
+    for _ in range(count):
+        if is_flexible:
+            index, size = _INDEX_AND_SIZE_V9(buf, pos)
+            pos += 5
+            if size > 127:
+                size, pos = read_uvarint(buf, pos - 1)
+            size -= 1
+        else:
             index, size = _INDEX_AND_SIZE_V3(buf, pos)
             pos += 8
-            if not -1 <= size <= end - pos:
-                raise wrong_length(size, end - pos)
-            partitions.append((topic, index, pos, size))
-            if size > 0:
-                pos += size
-    return request
+        if not -1 <= size <= end - pos:
+            raise wrong_length(size, end - pos)
+        partitions.append((topic, index))
+        if size == -1:
+            records.append(None)
+        else:
+            start, pos = pos, pos + size
+            records.append(buf[start:pos])
+        if is_flexible:
+            tags = buf[pos]
+            pos += 1
+            if tags:
+                pos = skip_tags(buf, pos, end, tags)
+    if not is_flexible:
+        return pos
+    tags = buf[pos]
+    return skip_tags(buf, pos + 1, end, tags) if tags else pos + 1
 
 
-def owned_records(frame: memoryview, records: PartitionRecords, *, is_owned: bool) -> memoryview:
-    """Return the memory of a batch that nobody else will write to."""
-    _, _, start, length = records
-    batch = frame[start : start + length]
-    if is_owned and length * PINNED_FRAME_FACTOR >= len(frame):
-        return batch
-    return memoryview(bytearray(batch))
+def _text_size(buf: memoryview, pos: int, is_flexible: bool) -> tuple[int, int]:
+    """Read the size of a text, -1 for null; return it and the position behind it."""
+    if not is_flexible:
+        return _INT16(buf, pos)[0], pos + 2
+    size = buf[pos]
+    if size < 128:
+        return size - 1, pos + 1
+    size, pos = read_uvarint(buf, pos)
+    return size - 1, pos
+
+
+def _count(buf: memoryview, pos: int, is_flexible: bool) -> tuple[int, int]:
+    """Read the length of a list, -1 for null; return it and the position behind it."""
+    if not is_flexible:
+        return _INT32(buf, pos)[0], pos + 4
+    count = buf[pos]
+    if count < 128:
+        return count - 1, pos + 1
+    count, pos = read_uvarint(buf, pos)
+    return count - 1, pos
+
+
+def owned_records(frame: memoryview, records: memoryview, *, is_owned: bool) -> memoryview:
+    """Return the records in memory that is never written again.
+
+    Args:
+        frame: the frame of their request.
+        records: a view of it.
+        is_owned: the frame is never written again. Records that fill it well stay there.
+    """
+    if is_owned and len(records) * PINNED_FRAME_FACTOR >= len(frame):
+        return records
+    return memoryview(bytearray(records))
 
 
 def find_single_batch(buf: memoryview, version: int, pos: int) -> SingleBatch | None:
-    """Find the records of a request of the commonest shape; faster than to parse it.
+    """Find the records of a request with one batch and no transactional id; faster than parsing.
 
     Args:
-        buf: the frame; the positions in the result count from its start.
+        buf: the frame; the records become a view of it.
         version: API version.
         pos: where the body starts.
 
     Returns:
-        None: there is a transactional id, more or less than one batch, or a fault.
+        None: there is a transactional id, no or more than one batch, a tagged field, or a fault.
     """
     try:
         if version < FLEXIBLE_SINCE:
@@ -271,7 +242,7 @@ def _single_fixed(buf: memoryview, pos: int) -> SingleBatch | None:
     start = head_end + 4
     if (null, topics, partitions) != (-1, 1, 1) or name_size < 0 or size < 0:
         return None
-    return (bytes(buf[pos:head_end]), start, size) if start + size == len(buf) else None
+    return (bytes(buf[pos:head_end]), buf[start:]) if start + size == len(buf) else None
 
 
 def _single_flexible(buf: memoryview, has_ids: bool, pos: int) -> SingleBatch | None:
@@ -283,8 +254,9 @@ def _single_flexible(buf: memoryview, has_ids: bool, pos: int) -> SingleBatch | 
         return None
     if size > 127:
         size, start = read_uvarint(buf, head_end)
-    is_whole = size > 0 and buf[start + size - 1 :] == _NO_TAGS
-    return (bytes(buf[pos:head_end]), start, size - 1) if is_whole else None
+    end = start + size - 1
+    is_whole = size > 0 and buf[end:] == _NO_TAGS
+    return (bytes(buf[pos:head_end]), buf[start:end]) if is_whole else None
 
 
 def encode_produce_response(

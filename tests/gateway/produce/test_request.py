@@ -12,7 +12,7 @@ VERSION = 9
 
 
 def make_slot(port: RecordingPort, *indexes: int, acks: int = -1) -> ProduceSlot:
-    partitions = [(b"t", index, 0, 0) for index in indexes]
+    partitions = [(b"t", index) for index in indexes]
     slot = ProduceSlot(port, VERSION, 5, ParsedProduceRequest(None, acks, 0, partitions))
     if acks:
         port.open_slot(slot, is_exclusive=False)
