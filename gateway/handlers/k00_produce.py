@@ -126,8 +126,8 @@ class ProduceHandler:
         """Return where the batches go, or what must happen first; see `start`."""
         missing: list[UnopenedPartition] = []
         found = [
-            self._find(key, each, request.acks, version, missing)
-            for key, each in zip(request.partitions, records, strict=True)
+            self._find(key, records[position], request.acks, version, missing)
+            for position, key in enumerate(request.partitions)
         ]
         if missing:
             return self._opener.open(missing)
@@ -170,11 +170,11 @@ class ProduceHandler:
         A batch whose transaction may not write here has its error in `found`.
         """
         assert request.transactional_id is not None
-        batches = [
-            (position, log, batch)
-            for position, (log, batch) in enumerate(zip(found, records, strict=True))
-            if not isinstance(log, int) and batch is not None
-        ]
+        batches = []
+        for position, log in enumerate(found):
+            batch = records[position]
+            if not isinstance(log, int) and batch is not None:
+                batches.append((position, log, batch))
         admitted = self._transactions.admit(request.transactional_id, batches, version)
         if not isinstance(admitted, dict):
             return admitted

@@ -99,10 +99,10 @@ class TransactionVerification:
 
 def has_transactional_batch(records: Records) -> bool:
     """Return whether one of the batches of a request is marked as transactional."""
-    return any(
-        each is not None and len(each) > FLAGS_AT and each[FLAGS_AT] & TRANSACTIONAL_BIT
-        for each in records
-    )
+    for each in records:
+        if each is not None and len(each) > FLAGS_AT and each[FLAGS_AT] & TRANSACTIONAL_BIT:
+            return True
+    return False
 
 
 def _transactional_producer(batch: memoryview) -> ProducerIdAndEpoch | None:

@@ -59,7 +59,8 @@ FLEXIBLE_SINCE: Final = 9
 TOPIC_ID_SINCE: Final = 13
 
 _FAULTS: Final = (DecodeError, error, IndexError, UnicodeDecodeError)
-_ACKS_AND_TIMEOUT: Final = Struct(">hi").unpack_from
+_ACKS_TO_TOPICS_V3: Final = Struct(">hii").unpack_from
+_ACKS_TO_TOPICS_V9: Final = Struct(">hiB").unpack_from
 _INDEX_AND_SIZE_V3: Final = Struct(">ii").unpack_from
 _INDEX_AND_SIZE_V9: Final = Struct(">iB").unpack_from
 _INT16: Final = Struct(">h").unpack_from
@@ -79,6 +80,10 @@ class ParsedProduceRequest(NamedTuple):
     acks: int
     timeout_ms: int
     partitions: Sequence[PartitionKey]
+
+
+# Half the price of the constructor, which calls it behind a function of its own.
+_new_tuple: Final = tuple.__new__
 
 
 def parse_produce_request(
@@ -117,8 +122,15 @@ def _parse(buf: memoryview, version: int, pos: int) -> tuple[ParsedProduceReques
             raise wrong_length(size, end - pos)
         transactional_id = str(buf[pos : pos + size], "utf-8")
         pos += size
-    acks, timeout_ms = _ACKS_AND_TIMEOUT(buf, pos)
-    count, pos = _count(buf, pos + 6, is_flexible)
+    if is_flexible:
+        acks, timeout_ms, count = _ACKS_TO_TOPICS_V9(buf, pos)
+        pos += 7
+        if count > 127:
+            count, pos = read_uvarint(buf, pos - 1)
+        count -= 1
+    else:
+        acks, timeout_ms, count = _ACKS_TO_TOPICS_V3(buf, pos)
+        pos += 10
     if not 0 <= count * (3 if is_flexible else 6) <= end - pos:
         raise wrong_count(count, end - pos)
     for _ in range(count):
@@ -134,7 +146,8 @@ def _parse(buf: memoryview, version: int, pos: int) -> tuple[ParsedProduceReques
         )  # fmt: skip
     if is_flexible and buf[pos]:
         skip_tags(buf, pos + 1, end, buf[pos])
-    return ParsedProduceRequest(transactional_id, acks, timeout_ms, partitions), records
+    fields = (transactional_id, acks, timeout_ms, partitions)
+    return _new_tuple(ParsedProduceRequest, fields), records
 
 
 def _read_partitions(
@@ -149,8 +162,10 @@ def _read_partitions(
     """Append the partitions of one topic and their records; return the position behind it."""
     end = len(buf)
     count, pos = _count(buf, pos, is_flexible)
-    size_min = 6 if is_flexible else 8
-    if not 0 <= count * size_min <= end - pos or count + len(partitions) > ELEMENTS_MAX:
+    if (
+        not 0 <= count * (6 if is_flexible else 8) <= end - pos
+        or count + len(partitions) > ELEMENTS_MAX
+    ):
         raise wrong_count(count, end - pos)
     for _ in range(count):
         if is_flexible:
