@@ -1,37 +1,47 @@
-"""Consumer assignor plan: which member of a consumer group is to own which partition.
+"""Assignor plan: which member of a consumer group is to own which partition.
 
-Rule: pure and repeatable; every partition of a topic that somebody wants goes to exactly one of
-those who want it.
-Must not know: epochs, what members own at the moment.
+Rule: pure and repeatable; every partition of a subscribed topic goes to exactly one of the members
+that subscribe to it.
+Must not know: epochs, the partitions that members own at the moment.
 
-`uniform` gives everybody as equal a share as interests allow and moves as little as it can.
-`range` gives neighbours to one member, and partitions of the same number of several topics to the
-same member if all want the same topics.
+`uniform` gives all members shares as equal as their subscriptions allow and moves few partitions.
+`range` gives a member neighbouring partitions of a topic, and the same partition numbers of several
+topics if all members subscribe to the same topics.
+
+Members with different subscriptions are balanced by counts first: topics and members are numbers
+then, and of two equal members the one with the lower number receives first and gives last. At the
+end no member can give a partition to a subscriber of its topic that has two fewer. A topic costs
+n log n, with n its subscribers and the partitions that are assigned or moved; topics are visited
+again only when the count of one of their subscribers has changed.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import chain, islice
 from typing import Final
 from uuid import UUID
 
-from kledger.gateway.coordinator.balance_plan import balance_counts
-from kledger.gateway.coordinator.consumer_messages import TopicIdPartition
+from kledger.gateway.coordinator.consumer_messages import Partitions, TopicIdPartition
 
-Assignment = dict[str, frozenset[TopicIdPartition]]
+Assignment = dict[str, Partitions]
+"""The partitions of each member, by member id."""
+
+Counts = dict[int, int]
+"""How many partitions of one topic each member has; members without any are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSubscription:
-    """What one member wants, and what it was meant to own so far.
+    """What one member subscribes to, and its target so far.
 
     Attributes:
-        rank: place among the others for `range`; a static member keeps it when it comes back.
+        rank: its order among the others for `range`; a static member keeps it when it rejoins.
     """
 
     rank: str
     topic_ids: frozenset[UUID]
-    previous: frozenset[TopicIdPartition]
+    previous: Partitions
 
 
 Assignor = Callable[[Mapping[str, MemberSubscription], Mapping[UUID, int]], Assignment]
@@ -40,7 +50,7 @@ Assignor = Callable[[Mapping[str, MemberSubscription], Mapping[UUID, int]], Assi
 def assign_range(
     subscriptions: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]
 ) -> Assignment:
-    """Give each member neighbours of every topic; the first members get one more.
+    """Give each member neighbouring partitions of every topic; the first members get one more.
 
     Args:
         subscriptions: by member id.
@@ -64,7 +74,7 @@ def assign_range(
 def assign_uniform(
     subscriptions: Mapping[str, MemberSubscription], topics: Mapping[UUID, int]
 ) -> Assignment:
-    """Give everybody as equal a share as interests allow, moving little.
+    """Give all members shares as equal as subscriptions allow, moving few partitions.
 
     Args:
         subscriptions: by member id.
@@ -83,9 +93,9 @@ def assign_uniform(
 def _retained(
     subscriptions: Mapping[str, MemberSubscription], counts: Mapping[UUID, int]
 ) -> dict[str, set[TopicIdPartition]]:
-    """Return what members had and still want, each partition once.
+    """Return the previous partitions that members still subscribe to, each partition once.
 
-    The leader of a classic group may have given one to several.
+    The leader of a classic group may have assigned a partition to several members.
     """
     taken: set[TopicIdPartition] = set()
     kept = {}
@@ -102,9 +112,9 @@ def _retained(
 
 
 def _fill_equally(shares: dict[str, set[TopicIdPartition]], left: list[TopicIdPartition]) -> None:
-    """Bring all to the same number; who had more before keeps the odd ones.
+    """Bring all members to the same number; those that had more keep the odd partitions.
 
-    Everybody gets the quota, and as many members as there are partitions over get one more.
+    Each member gets the quota, and as many members as there are odd partitions get one more.
     """
     total = len(left) + sum(map(len, shares.values()))
     quota, odd = divmod(total, len(shares))
@@ -130,7 +140,7 @@ def _balanced(
     subscriptions: Mapping[str, MemberSubscription],
     counts: Mapping[UUID, int],
 ) -> dict[str, set[TopicIdPartition]]:
-    """Work out how many of each topic everybody gets, then let all keep what they can."""
+    """Balance the counts of each topic, then let members keep as many of theirs as they can."""
     members = sorted(subscriptions)
     number_of = {topic_id: number for number, topic_id in enumerate(counts)}
     subscribers: list[list[int]] = [[] for _ in counts]
@@ -141,19 +151,19 @@ def _balanced(
                 subscribers[number].append(member)
         for one in kept[member_id]:
             held[number_of[one.topic_id]].setdefault(member, []).append(one.partition)
-    shares = [{member: len(some) for member, some in each.items()} for each in held]
+    shares = [{member: len(partitions) for member, partitions in each.items()} for each in held]
     balance_counts(subscribers, list(counts.values()), shares)
-    dealt: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
+    shares_by_id: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in members}
     for (topic_id, count), had, gets in zip(counts.items(), held, shares, strict=True):
         for member, partition in _distributed(count, had, gets):
-            dealt[members[member]].add(TopicIdPartition(topic_id, partition))
-    return dealt
+            shares_by_id[members[member]].add(TopicIdPartition(topic_id, partition))
+    return shares_by_id
 
 
 def _distributed(
     count: int, had: Mapping[int, list[int]], gets: Mapping[int, int]
 ) -> Iterator[tuple[int, int]]:
-    """Say who gets which partitions of a topic: those that he had, and then of the others."""
+    """Return (member, partition) of a topic: first what members had, then the others."""
     kept = {member: sorted(had.get(member, ()))[:share] for member, share in gets.items()}
     left = iter(sorted(set(range(count)).difference(*kept.values())))
     for member in sorted(gets):
@@ -164,6 +174,91 @@ def _distributed(
 
 def _frozen(shares: Mapping[str, set[TopicIdPartition]]) -> Assignment:
     return {member_id: frozenset(share) for member_id, share in shares.items()}
+
+
+def balance_counts(
+    subscribers: Sequence[Sequence[int]], totals: Sequence[int], counts: list[Counts]
+) -> None:
+    """Assign the unowned partitions, then move some from members with many to those with few.
+
+    Args:
+        subscribers: by topic, the members that subscribe to it, ascending.
+        totals: by topic, how many partitions it has.
+        counts: by topic, how many partitions its subscribers have; changed in place.
+    """
+    sizes = [0] * (1 + max((member for members in subscribers for member in members), default=-1))
+    for held in counts:
+        for member, count in held.items():
+            sizes[member] += count
+    for topic in sorted(range(len(subscribers)), key=lambda one: (len(subscribers[one]), one)):
+        left = totals[topic] - sum(counts[topic].values())
+        _assign_unowned(left, subscribers[topic], counts[topic], sizes)
+    _rebalance(subscribers, counts, sizes)
+
+
+def _assign_unowned(left: int, subscribers: Sequence[int], held: Counts, sizes: list[int]) -> None:
+    """Assign each partition to the subscriber that has the fewest."""
+    if not left or not subscribers:
+        return
+    least = [(sizes[member], member) for member in subscribers]
+    heapify(least)
+    for _ in range(left):
+        size, member = least[0]
+        heapreplace(least, (size + 1, member))
+        sizes[member] += 1
+        held[member] = held.get(member, 0) + 1
+
+
+def _rebalance(
+    subscribers: Sequence[Sequence[int]], counts: Sequence[Counts], sizes: list[int]
+) -> None:
+    """Move partitions until no topic has one to move.
+
+    Every move makes the counts more equal, so the loop ends.
+    """
+    topics_of: list[list[int]] = [[] for _ in sizes]
+    for topic, members in enumerate(subscribers):
+        for member in members:
+            topics_of[member].append(topic)
+    due = set(range(len(subscribers)))
+    while due:
+        now, due = sorted(due), set()
+        for topic in now:
+            for member in _rebalance_topic(subscribers[topic], counts[topic], sizes):
+                if len(due) < len(subscribers):
+                    due.update(topics_of[member])
+            due.discard(topic)
+
+
+def _rebalance_topic(subscribers: Sequence[int], held: Counts, sizes: list[int]) -> Iterable[int]:
+    """Move partitions of one topic from most to fewest; return the members whose count changed.
+
+    Both heaps keep outdated entries, which are dropped when they reach the top.
+    """
+    size_of = sizes.__getitem__
+    if not held or max(map(size_of, held)) - min(map(size_of, subscribers)) < 2:
+        return ()
+    most = [(-sizes[member], -member) for member in held]
+    least = [(sizes[member], member) for member in subscribers]
+    heapify(most)
+    heapify(least)
+    changed: set[int] = set()
+    while True:
+        while -most[0][0] != sizes[-most[0][1]] or -most[0][1] not in held:
+            heappop(most)
+        while least[0][0] != sizes[least[0][1]]:
+            heappop(least)
+        giver, subscriber = -most[0][1], least[0][1]
+        if sizes[giver] - sizes[subscriber] < 2:
+            return changed
+        changed.update((giver, subscriber))
+        for member, more in ((giver, -1), (subscriber, 1)):
+            sizes[member] += more
+            held[member] = held.get(member, 0) + more
+            if not held[member]:
+                del held[member]
+            heappush(most, (-sizes[member], -member))
+            heappush(least, (sizes[member], member))
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}

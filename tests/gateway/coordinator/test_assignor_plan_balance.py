@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kledger.gateway.coordinator.balance_plan import Counts, balance_counts
+from kledger.gateway.coordinator.assignor_plan import Counts, balance_counts
 
 MEMBERS = 6
 
