@@ -36,12 +36,12 @@ FIRST_VERSION_WITH_OWN_IDS = 1
 async def handle(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    """Hand the heartbeat to its group."""
-    consumers = context.services.groups.consumers
+    """Pass the heartbeat to its group."""
+    groups = context.services.groups
     member_id = request.member_id
     may_get_id = context.version < FIRST_VERSION_WITH_OWN_IDS and request.member_epoch == JOIN_EPOCH
     if may_get_id and not member_id:
-        member_id = consumers.new_member_id()
+        member_id = groups.new_consumer_member_id()
     names = request.subscribed_topic_names
     command = HeartbeatCommand(
         group_id=request.group_id,
@@ -57,7 +57,7 @@ async def handle(
         server_assignor=request.server_assignor,
         owned=_owned(request.topic_partitions),
     )
-    return _response(await consumers.heartbeat(command))
+    return _response(await groups.consumer_heartbeat(command))
 
 
 def _owned(topics: list[TopicPartitions] | None) -> frozenset[TopicIdPartition] | None:

@@ -50,7 +50,7 @@ def handle(
 def _describe(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(error_code=ErrorCode.INVALID_GROUP_ID)
-    group = context.services.groups.consumers.describe(group_id)
+    group = context.services.groups.describe_consumer_group(group_id)
     if group is None:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,

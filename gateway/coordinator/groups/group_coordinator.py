@@ -1,19 +1,31 @@
-"""Groups: the coordinator of classic groups, as handlers see it.
+"""Group coordinator: groups of both protocols, as handlers see them.
 
-Rule: looks up the group, lets its state decide, performs the effects. Membership lives in memory
-and is stored once per generation; heartbeats write nothing.
-Must not know: API versions, message classes, committed offsets beyond who may touch them
-(`group_offsets` does the rest).
+Rule: finds the group, lets its state decide, performs the effects. Membership lives in memory and
+is stored when it changes; heartbeats that change nothing write nothing. A consumer group exists
+from the moment in which a member joins, and replaces an empty classic group of its id.
+Must not know: API versions, message classes, committed offsets (`group_offsets` has those).
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
-from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
+from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup, ClassicGroupState
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
-from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
-from kledger.gateway.coordinator.consumer_messages import TopicCatalog
+from kledger.gateway.coordinator.consumer.consumer_group_state import (
+    ConsumerGroup,
+    ConsumerGroupDescription,
+)
+from kledger.gateway.coordinator.consumer.consumer_protocol_plan import CONSUMER_PROTOCOL
+from kledger.gateway.coordinator.consumer.heartbeat_plan import heartbeat_error
+from kledger.gateway.coordinator.consumer.migration_state import downgraded, upgraded
+from kledger.gateway.coordinator.consumer_messages import (
+    JOIN_EPOCH,
+    HeartbeatCommand,
+    HeartbeatResult,
+    TopicCatalog,
+)
 from kledger.gateway.coordinator.effects import Effect
 from kledger.gateway.coordinator.group_config import GroupConfig
 from kledger.gateway.coordinator.group_messages import (
@@ -26,9 +38,8 @@ from kledger.gateway.coordinator.group_messages import (
     SyncCommand,
     SyncResult,
 )
-from kledger.gateway.coordinator.groups.consumer_groups import ConsumerGroups
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
-from kledger.gateway.coordinator.groups.group_table import GroupTable, HostedGroup
+from kledger.gateway.coordinator.groups.group_table import AnyGroup, GroupTable, HostedGroup
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore
@@ -40,6 +51,10 @@ from kledger.runtime.timers import Timers
 
 CLOSING: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 _SYNC_CLOSING: Final = SyncResult(error=CLOSING)
+_HEARTBEAT_CLOSING: Final = HeartbeatResult(error=CLOSING)
+
+Found: TypeAlias = tuple[HostedGroup, Iterable[Effect]] | HeartbeatResult
+"""The group of a heartbeat and the effects to perform once a member has joined, or an error."""
 
 
 class GroupCoordinator:
@@ -48,7 +63,6 @@ class GroupCoordinator:
     Attributes:
         config: the settings in force.
         offsets: commits, reads and deletions of offsets, and the deletion of groups.
-        consumers: the groups of the consumer protocol.
     """
 
     def __init__(
@@ -57,14 +71,12 @@ class GroupCoordinator:
         table: GroupTable,
         runtime: CoordinatorRuntime,
         offsets: GroupOffsets,
-        consumers: ConsumerGroups,
         catalog: TopicCatalog,
         config: GroupConfig,
         entropy: Entropy,
     ) -> None:
         self.config = config
         self.offsets = offsets
-        self.consumers = consumers
         self._table = table
         self._catalog = catalog
         self._runtime = runtime
@@ -97,27 +109,18 @@ class GroupCoordinator:
             timers=timers,
         )
         offsets.start_expiry()
-        consumers = ConsumerGroups(
-            table=table,
-            runtime=runtime,
-            catalog=catalog,
-            config=config,
-            entropy=entropy,
-        )
         return cls(
             table=table,
             runtime=runtime,
             offsets=offsets,
-            consumers=consumers,
             catalog=catalog,
             config=config,
             entropy=entropy,
         )
 
     def close(self) -> None:
-        """Answer who waits, stop every timer. May be repeated."""
+        """Reject waiting and later requests, stop every timer. May be repeated."""
         self._is_closed = True
-        self.consumers.close()
         self.offsets.stop_expiry()
         self._runtime.refuse_all()
         for hosted in self._table:
@@ -130,21 +133,23 @@ class GroupCoordinator:
 
     @property
     def waiting_count(self) -> int:
-        """How many joins and syncs wait for others."""
+        """How many requests wait for other members or for a write."""
         return self._runtime.waiting_count
 
+    # Members of the classic protocol, in groups of either.
+
     def join(self, command: JoinCommand) -> Deferred[JoinResult]:
-        """Join a group; the answer is there when the generation begins, or at once with an error.
+        """Join a group; resolved when the generation begins, or at once with an error.
 
         The command's `waiter` and `new_member_id` are filled in here.
         """
         error = self._check_join(command)
         if error is not ErrorCode.NONE:
             return Deferred.resolved(JoinResult(error=error, member_id=command.member_id))
-        refused = JoinResult(error=CLOSING, member_id=command.member_id)
+        rejected = JoinResult(error=CLOSING, member_id=command.member_id)
         command.new_member_id = self._new_member_id(command)
         hosted = self._group_to_join(command.group_id)
-        command.waiter = self._runtime.register(refused)
+        command.waiter = self._runtime.register(rejected)
         group = hosted.group
 
         def request(now_ms: int) -> list[Effect]:
@@ -155,7 +160,7 @@ class GroupCoordinator:
         return cast("Deferred[JoinResult]", self._runtime.run(hosted, command.waiter, request))
 
     def sync(self, command: SyncCommand) -> Deferred[SyncResult]:
-        """Ask for an assignment; it is there when the leader's is durable, or at once.
+        """Ask for an assignment; resolved when the leader's is durable, or at once.
 
         The command's `waiter` is filled in here.
         """
@@ -163,7 +168,7 @@ class GroupCoordinator:
             return Deferred.resolved(SyncResult(error=CLOSING))
         if not command.group_id:
             return Deferred.resolved(SyncResult(error=ErrorCode.INVALID_GROUP_ID))
-        hosted = self.consumers.find(command.group_id)
+        hosted = self._find(command.group_id)
         if hosted is None:
             return Deferred.resolved(SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
         command.waiter = self._runtime.register(_SYNC_CLOSING)
@@ -177,12 +182,12 @@ class GroupCoordinator:
         return cast("Deferred[SyncResult]", self._runtime.run(hosted, command.waiter, request))
 
     def heartbeat(self, group_id: str, sender: RequestingMember) -> ErrorCode:
-        """Keep a member alive."""
+        """Renew the session of a member."""
         if self._is_closed:
             return CLOSING
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        hosted = self.consumers.find(group_id)
+        hosted = self._find(group_id)
         if hosted is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         group = hosted.group
@@ -197,12 +202,12 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, leaving: tuple[LeavingMember, ...]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Remove members; return the error of the request and one for each leaver."""
+        """Remove members; return the error of the request and one for each leaving member."""
         if self._is_closed:
             return CLOSING, []
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, []
-        hosted = self.consumers.find(group_id)
+        hosted = self._find(group_id)
         if hosted is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
         group = hosted.group
@@ -219,38 +224,8 @@ class GroupCoordinator:
 
         return self._runtime.decide(hosted, request, refusal)
 
-    def describe(self, group_id: str) -> GroupDescription | None:
-        """Return what tools may see of a classic group; None when there is none."""
-        hosted = self.consumers.find(group_id)
-        if hosted is None or not isinstance(hosted.group, ClassicGroup):
-            return None
-        return hosted.group.describe()
-
-    def list_groups(
-        self, states: Iterable[str] = (), types: Iterable[str] = ()
-    ) -> list[GroupListing]:
-        """Return the groups in one of the states and of one of the types; empty means any."""
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {kind.lower() for kind in types}
-        listings = (
-            GroupListing(
-                hosted.group.group_id,
-                hosted.group.protocol_type or "",
-                hosted.group.state.value,
-                hosted.group.kind,
-            )
-            for hosted in map(self.consumers.find, [each.group.group_id for each in self._table])
-            if hosted is not None
-        )
-        return [
-            listing
-            for listing in listings
-            if (not wanted_states or listing.state.lower() in wanted_states)
-            and (not wanted_types or listing.group_type.lower() in wanted_types)
-        ]
-
     def _check_join(self, command: JoinCommand) -> ErrorCode:
-        """Check what can be refused without looking at the group's members."""
+        """Check everything but the members of the group."""
         config = self.config
         if self._is_closed:
             return CLOSING
@@ -267,25 +242,183 @@ class GroupCoordinator:
         hosted = self._table.get(command.group_id)
         if hosted is not None:
             is_other = isinstance(hosted.group, ConsumerGroup) and not hosted.group.is_empty
-            is_refused = is_other and config.consumer_migration_policy == "disabled"
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_refused else ErrorCode.NONE
+            is_rejected = is_other and config.consumer_migration_policy == "disabled"
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if is_rejected else ErrorCode.NONE
         if command.member_id:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return ErrorCode.POLICY_VIOLATION if self._table.is_full else ErrorCode.NONE
 
     def _group_to_join(self, group_id: str) -> HostedGroup:
-        """Return a group to join; an empty one of the consumer protocol makes room for a new one.
+        """Return a group to join; a new classic one replaces an empty one of the consumer protocol.
 
-        Its row is replaced by the first generation.
+        The first generation replaces its row.
         """
-        hosted = self.consumers.find(group_id) or self._table.ensure(group_id)
+        hosted = self._find(group_id) or self._table.ensure(group_id)
         if isinstance(hosted.group, ConsumerGroup) and hosted.group.is_empty:
             hosted = self._table.new_hosted(ClassicGroup(group_id, self.config))
             self._table.put(hosted, self._runtime)
         return hosted
 
     def _new_member_id(self, command: JoinCommand) -> str:
-        """Return an id that begins with the name under which people know the client."""
+        """Return an id that begins with the instance or client id, for people who read logs."""
         if command.member_id:
             return ""
         return f"{command.instance_id or command.client_id}-{self._entropy.uuid4()}"
+
+    # Members of the consumer protocol.
+
+    async def consumer_heartbeat(self, command: HeartbeatCommand) -> HeartbeatResult:
+        """Let a member join, stay or leave; returns when the change is durable.
+
+        The command's `waiter` is filled in here.
+        """
+        if self._is_closed:
+            return _HEARTBEAT_CLOSING
+        rejected = heartbeat_error(
+            command,
+            assignors=self.config.consumer_assignors,
+            bytes_max=self.config.member_metadata_bytes_max,
+        )
+        if rejected is not None:
+            return rejected
+        found = self._group_for_heartbeat(command)
+        if isinstance(found, HeartbeatResult):
+            return found
+        hosted, first_effects = found
+        group = hosted.group
+        assert isinstance(group, ConsumerGroup), f"{group.group_id} is {group.kind}"
+        waiter = self._runtime.register(_HEARTBEAT_CLOSING)
+        command = replace(command, waiter=waiter)
+
+        def request(now_ms: int) -> list[Effect]:
+            effects = group.heartbeat(command, self._catalog, now_ms)
+            if command.member_id in group.roster and self._table.get(group.group_id) is not hosted:
+                self._table.put(hosted, self._runtime)
+                self._runtime.perform(hosted, first_effects)
+            return effects
+
+        result = await self._runtime.run(hosted, waiter, request)
+        assert isinstance(result, HeartbeatResult), f"not the answer to a heartbeat: {result!r}"
+        return result
+
+    def new_consumer_member_id(self) -> str:
+        """Return an id for a member of the consumer protocol that joins without one."""
+        return str(self._entropy.uuid4())
+
+    def _group_for_heartbeat(self, command: HeartbeatCommand) -> Found:
+        """Return the group of a heartbeat, and the effects to perform once a member has joined it.
+
+        A new group, or an upgraded classic one, is not in the table before that.
+        """
+        hosted = self._find(command.group_id)
+        if hosted is not None and isinstance(hosted.group, ConsumerGroup):
+            return hosted, ()
+        if command.epoch != JOIN_EPOCH:
+            return _group_not_found(command.group_id)
+        if hosted is not None and not hosted.group.is_empty:
+            return self._upgraded(hosted, hosted.group)
+        if len(command.group_id.encode()) > self.config.group_id_bytes_max:
+            return HeartbeatResult(
+                error=ErrorCode.INVALID_GROUP_ID, message="the group id is too long"
+            )
+        if hosted is None and self._table.is_full:
+            return HeartbeatResult(
+                error=ErrorCode.POLICY_VIOLATION, message="there are too many groups"
+            )
+        return self._table.new_hosted(ConsumerGroup(command.group_id, self.config)), ()
+
+    # Tools.
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """Return what tools may see of a classic group; None if there is none."""
+        hosted = self._find(group_id)
+        if hosted is None or not isinstance(hosted.group, ClassicGroup):
+            return None
+        return hosted.group.describe()
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription | None:
+        """Return what tools may see of a group of the consumer protocol; None if there is none."""
+        hosted = self._find(group_id)
+        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+            return None
+        return hosted.group.describe()
+
+    def list_groups(
+        self, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> list[GroupListing]:
+        """Return the groups in one of the states and of one of the types; empty means any."""
+        wanted_states = {state.lower() for state in states}
+        wanted_types = {kind.lower() for kind in types}
+        listings = (
+            GroupListing(
+                hosted.group.group_id,
+                hosted.group.protocol_type or "",
+                hosted.group.state.value,
+                hosted.group.kind,
+            )
+            for hosted in map(self._find, [each.group.group_id for each in self._table])
+            if hosted is not None
+        )
+        return [
+            listing
+            for listing in listings
+            if (not wanted_states or listing.state.lower() in wanted_states)
+            and (not wanted_types or listing.group_type.lower() in wanted_types)
+        ]
+
+    # Groups that change their protocol.
+
+    def _find(self, group_id: str) -> HostedGroup | None:
+        """Return a group; one of the consumer protocol with only classic members is downgraded.
+
+        A fault in the downgrade closes the group: its old host is returned, and the runtime
+        rejects all requests to that.
+        """
+        hosted = self._table.get(group_id)
+        if hosted is None or not isinstance(hosted.group, ConsumerGroup):
+            return hosted
+        if not (hosted.group.is_all_classic and self.config.may_downgrade):
+            return hosted
+        return self._downgraded(hosted, hosted.group)
+
+    def _downgraded(self, before: HostedGroup, group: ConsumerGroup) -> HostedGroup:
+        """Replace a group by its classic form; return `before` if that fails."""
+
+        def replace_host(now_ms: int) -> tuple[tuple[HostedGroup, list[Effect]] | None, tuple[()]]:
+            classic, effects = downgraded(group, self._catalog, now_ms)
+            hosted = self._table.new_hosted(classic)
+            self._table.put(hosted, self._runtime)
+            return (hosted, effects), ()
+
+        replaced = self._runtime.decide(before, replace_host, None)
+        if replaced is None:
+            return before
+        hosted, effects = replaced
+        self._runtime.decide(hosted, lambda now_ms: (None, effects), None)
+        return hosted
+
+    def _upgraded(self, hosted: HostedGroup, group: AnyGroup) -> Found:
+        """Return a classic group in its new form; a rebalance must complete first."""
+        assert isinstance(group, ClassicGroup), f"{group.group_id} is {group.kind}"
+        if not self.config.may_upgrade or group.protocol_type != CONSUMER_PROTOCOL:
+            return _group_not_found(group.group_id)
+        if group.state is not ClassicGroupState.STABLE or group.is_storing:
+            return HeartbeatResult(
+                error=ErrorCode.COORDINATOR_NOT_AVAILABLE, message="the group rebalances; ask again"
+            )
+
+        def make_host(now_ms: int) -> tuple[Found, tuple[()]]:
+            migrated = upgraded(group, self._catalog, now_ms)
+            if migrated is None:
+                return _group_not_found(group.group_id), ()
+            return (self._table.new_hosted(migrated[0]), migrated[1]), ()
+
+        refusal: Found = _HEARTBEAT_CLOSING
+        return self._runtime.decide(hosted, make_host, refusal)
+
+
+def _group_not_found(group_id: str) -> HeartbeatResult:
+    return HeartbeatResult(
+        error=ErrorCode.GROUP_ID_NOT_FOUND,
+        message=f"Group {group_id} not found: there is none of the consumer protocol.",
+    )

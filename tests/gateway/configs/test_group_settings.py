@@ -30,7 +30,7 @@ async def told_interval(gateway: RunningGateway, group_id: str = "g") -> int:
     """Let a member join and return how often it is to speak."""
     await gateway.create_topic("t")
     joining = join_command("a", "t", group_id=group_id)
-    return (await gateway.services.groups.consumers.heartbeat(joining)).heartbeat_interval_ms
+    return (await gateway.services.groups.consumer_heartbeat(joining)).heartbeat_interval_ms
 
 
 async def test_settings_hold_at_once_for_their_group_alone() -> None:
@@ -66,7 +66,7 @@ async def test_members_that_a_restart_brings_back_have_the_time_of_their_group()
     async with running_gateway(engine=engine) as gateway:
 
         def count() -> int:
-            group = gateway.services.groups.consumers.describe("g")
+            group = gateway.services.groups.describe_consumer_group("g")
             assert group is not None
             return len(group.members)
 

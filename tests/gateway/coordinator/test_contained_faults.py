@@ -10,7 +10,7 @@ from kledger.gateway.coordinator.classic.classic_group_state import ClassicGroup
 from kledger.gateway.coordinator.consumer import classic_in_consumer_state
 from kledger.gateway.coordinator.consumer.consumer_group_state import ConsumerGroup
 from kledger.gateway.coordinator.group_messages import JoinResult, LeavingMember, RequestingMember
-from kledger.gateway.coordinator.groups import consumer_groups
+from kledger.gateway.coordinator.groups import group_coordinator
 from kledger.gateway.coordinator.runtime import CoordinatorRuntime
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerStore, StorageFailed
@@ -122,16 +122,16 @@ async def test_consumer_group_that_fails_in_a_heartbeat_is_as_it_was_stored(
     epoch: int, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
-        consumers = bench.groups.consumers
-        joined = await consumers.heartbeat(consumer_join("a", "t"))
-        before = consumers.describe("g")
+        groups = bench.groups
+        joined = await groups.consumer_heartbeat(consumer_join("a", "t"))
+        before = groups.describe_consumer_group("g")
         fail_half_way(monkeypatch, ConsumerGroup, "heartbeat")
         name = "a" if epoch else "b"
         asked = command(name, epoch) if epoch else consumer_join(name, "t")
-        assert UNAVAILABLE == (await consumers.heartbeat(asked)).error
+        assert UNAVAILABLE == (await groups.consumer_heartbeat(asked)).error
         assert ["a fault here closes group g"] == contained.messages
-        assert before == consumers.describe("g")
-        again = await consumers.heartbeat(command("a", joined.epoch))
+        assert before == groups.describe_consumer_group("g")
+        again = await groups.consumer_heartbeat(command("a", joined.epoch))
         assert (ErrorCode.NONE, 0) == (again.error, bench.groups.waiting_count)
 
 
@@ -140,14 +140,14 @@ async def test_consumer_group_that_fails_for_a_classic_member_is_as_it_was_store
     kind: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
-        consumers = bench.groups.consumers
-        await consumers.heartbeat(consumer_join("a", "t"))
-        before = consumers.describe("g")
+        groups = bench.groups
+        await groups.consumer_heartbeat(consumer_join("a", "t"))
+        before = groups.describe_consumer_group("g")
         fail_half_way(monkeypatch, classic_in_consumer_state, kind)
         member = JoinResult(error=ErrorCode.NONE, member_id="" if kind == "join" else "a")
         assert UNAVAILABLE == await CLASSIC[kind](bench, member)
         assert ["a fault here closes group g"] == contained.messages
-        assert before == consumers.describe("g")
+        assert before == groups.describe_consumer_group("g")
 
 
 READS_T = (("range", subscribed("t")),)
@@ -163,7 +163,7 @@ def fail_each(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) ->
 
 
 GOING_BACK: dict[str, tuple[type | ModuleType, str]] = {
-    "making the classic form": (consumer_groups, "downgraded"),
+    "making the classic form": (group_coordinator, "downgraded"),
     "taking it in": (ClassicGroup, "from_record"),
 }
 
@@ -175,16 +175,16 @@ async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
     """The fault went up to the connection of whichever client looked the group up."""
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
         member = await bench.stable(protocols=READS_T, assignments="01")
-        consumers = bench.groups.consumers
-        await consumers.heartbeat(consumer_join("a", "t"))
-        await consumers.heartbeat(command("a", -1))
+        groups = bench.groups
+        await groups.consumer_heartbeat(consumer_join("a", "t"))
+        await groups.consumer_heartbeat(command("a", -1))
         with monkeypatch.context() as patch:
             fail_each(patch, *GOING_BACK[topic_partition])
             assert UNAVAILABLE == await heartbeat(bench, member)
             assert UNAVAILABLE == await join(bench, member)
             assert UNAVAILABLE == await sync(bench, member)
             assert UNAVAILABLE == await leave(bench, member)
-            assert UNAVAILABLE == (await consumers.heartbeat(consumer_join("b", "t"))).error
+            assert UNAVAILABLE == (await groups.consumer_heartbeat(consumer_join("b", "t"))).error
             assert ["g"] == [one.group_id for one in bench.groups.list_groups()]
         assert {"a fault here closes group g"} == set(contained.messages)
         assert ["PreparingRebalance"] == [one.state for one in bench.groups.list_groups()]
@@ -198,9 +198,9 @@ async def test_classic_form_that_fails_as_it_begins_is_made_anew(
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
         member = await bench.stable(protocols=READS_T, assignments="01")
-        consumers = bench.groups.consumers
-        await consumers.heartbeat(consumer_join("a", "t"))
-        await consumers.heartbeat(command("a", -1))
+        groups = bench.groups
+        await groups.consumer_heartbeat(consumer_join("a", "t"))
+        await groups.consumer_heartbeat(command("a", -1))
         fail_half_way(monkeypatch, CoordinatorRuntime, "_cancel")
         assert UNAVAILABLE == await heartbeat(bench, member)
         assert ["a fault here closes group g"] == contained.messages
@@ -212,12 +212,12 @@ async def test_classic_group_that_fails_while_it_goes_over_is_as_it_was_stored(
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
         member = await bench.stable(protocols=READS_T, assignments="01")
-        consumers = bench.groups.consumers
+        groups = bench.groups
         before = bench.groups.describe("g")
-        fail_half_way(monkeypatch, consumer_groups, "upgraded")
-        assert UNAVAILABLE == (await consumers.heartbeat(consumer_join("a", "t"))).error
+        fail_half_way(monkeypatch, group_coordinator, "upgraded")
+        assert UNAVAILABLE == (await groups.consumer_heartbeat(consumer_join("a", "t"))).error
         assert ["a fault here closes group g"] == contained.messages
         assert before == bench.groups.describe("g")
         assert ErrorCode.NONE == await heartbeat(bench, member)
-        assert ErrorCode.NONE == (await consumers.heartbeat(consumer_join("a", "t"))).error
+        assert ErrorCode.NONE == (await groups.consumer_heartbeat(consumer_join("a", "t"))).error
         assert 0 == bench.groups.waiting_count

@@ -31,7 +31,7 @@ READS_T = (("range", subscribed("t")),)
 
 
 async def ask(bench: CoordinatorBench, asked: HeartbeatCommand) -> HeartbeatResult:
-    return await bench.groups.consumers.heartbeat(asked)
+    return await bench.groups.consumer_heartbeat(asked)
 
 
 async def join(bench: CoordinatorBench, member_id: str = "a") -> HeartbeatResult:
@@ -50,11 +50,11 @@ async def test_group_exists_from_its_first_member_on() -> None:
         assert [] == kinds(bench)
         assert ErrorCode.NONE == (await join(bench)).error
         assert [("g", "consumer", "Stable")] == kinds(bench)
-        description = bench.groups.consumers.describe("g")
+        description = bench.groups.describe_consumer_group("g")
         assert description is not None
         assert "a" == description.members[0].member_id
         assert bench.groups.describe("g") is None
-        assert bench.groups.consumers.describe("x") is None
+        assert bench.groups.describe_consumer_group("x") is None
 
 
 async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone() -> None:
@@ -62,9 +62,9 @@ async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone
     catalog = CatalogOfTest(t=2)
     async with coordinator(engine=engine, catalog=catalog) as bench:
         joined = await join(bench)
-        before = bench.groups.consumers.describe("g")
+        before = bench.groups.describe_consumer_group("g")
     async with coordinator(engine=engine, catalog=catalog) as bench:
-        assert before == bench.groups.consumers.describe("g")
+        assert before == bench.groups.describe_consumer_group("g")
         assert ErrorCode.NONE == (await ask(bench, command("a", joined.epoch))).error
         await bench.advance(SESSION_MS)
         await bench.written()
@@ -77,10 +77,10 @@ async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cann
     engine = FaultyEngine(None)
     async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
         assert ErrorCode.NONE == (await join(bench)).error
-        before = bench.groups.consumers.describe("g")
+        before = bench.groups.describe_consumer_group("g")
         engine.fail_next("commit")
         assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench, "b")).error
-        assert before == bench.groups.consumers.describe("g")
+        assert before == bench.groups.describe_consumer_group("g")
         assert ErrorCode.NONE == (await join(bench, "b")).error
 
 
@@ -272,7 +272,7 @@ async def test_limits_and_closing() -> None:
         one_more = await ask(bench, join_command("a", "t", group_id="h"))
         assert ErrorCode.POLICY_VIOLATION == one_more.error
         assert ErrorCode.INVALID_REQUEST == (await ask(bench, command("", 1))).error
-        first, second = (bench.groups.consumers.new_member_id() for _ in range(2))
+        first, second = (bench.groups.new_consumer_member_id() for _ in range(2))
         assert first != second
         bench.groups.close()
         assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
