@@ -1,5 +1,5 @@
-"""Coordinators: who is in a group, which generation runs, and what the group has committed.
+"""Coordinators of consumer groups and of transactions.
 
-Rule: the states are pure and give back effects; `groups` performs them and decides nothing.
+Rule: states are pure and return effects; `runtime` performs them and decides nothing.
 Must not know: sockets, API versions, message classes.
 """

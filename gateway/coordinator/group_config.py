@@ -1,6 +1,6 @@
 """Group config: the settings of the group coordinator, under Kafka's names in snake case.
 
-Rule: plain values; every limit of the room stands here.
+Rule: plain values, and the only home of the limits of groups.
 Must not know: where the values come from.
 """
 
@@ -18,7 +18,7 @@ MEMBERS_PER_GROUP_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTimes:
-    """How long a member of the consumer protocol may be silent, and how often it is to speak."""
+    """Session timeout and heartbeat interval of members of the consumer protocol."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -26,21 +26,21 @@ class ConsumerTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """Settings of all groups, and what single ones have instead.
+    """Settings of all groups, and the exceptions of single groups.
 
-    All from `group_id_bytes_max` on are ours; Kafka has no such limits or hides them in its code.
+    The limits from `group_id_bytes_max` on are not Kafka's: it has none, or constants in its code.
 
     Attributes:
         group_id_bytes_max: longer ids are INVALID_GROUP_ID.
-        groups_max: one more group is POLICY_VIOLATION.
-        pending_members_max: ids given out with MEMBER_ID_REQUIRED and not used yet, per group.
-        consumer_assignors: that members may ask for; the first one is for those who do not.
+        groups_max: more groups are POLICY_VIOLATION.
+        pending_members_max: ids assigned with MEMBER_ID_REQUIRED and not used yet, per group.
+        consumer_assignors: that members may ask for; the first one is the default.
         member_metadata_bytes_max: names and metadata of all protocols of one JoinGroup; names and
             expression of one ConsumerGroupHeartbeat.
-        group_record_bytes_max: members and assignments of one group, as they are stored.
+        group_record_bytes_max: size of the stored row of one group.
         new_member_join_timeout_ms: how long a member may wait for its first generation.
         offsets_expiry_batch_max: rows deleted in one write.
-        own_times: of groups that have their own, by group id; they change while the server runs.
+        own_times: timeouts of single groups, by group id; they change while the server runs.
     """
 
     group_min_session_timeout_ms: int = 6_000
@@ -66,7 +66,7 @@ class GroupConfig:
 
     @classmethod
     def from_gateway(cls, config: "GatewayConfig") -> "GroupConfig":
-        """Take over the settings that users know."""
+        """Return the settings of groups in the gateway's settings."""
         return cls(
             group_min_session_timeout_ms=config.group_min_session_timeout_ms,
             group_max_session_timeout_ms=config.group_max_session_timeout_ms,
@@ -90,15 +90,15 @@ class GroupConfig:
 
     @property
     def may_upgrade(self) -> bool:
-        """Whether a classic group with members may go over to the consumer protocol."""
+        """Whether a classic group with members may change to the consumer protocol."""
         return self.consumer_migration_policy in {"bidirectional", "upgrade"}
 
     @property
     def may_downgrade(self) -> bool:
-        """Whether a group goes back when nobody speaks the consumer protocol any more."""
+        """Whether a group changes back when its last member of the consumer protocol has left."""
         return self.consumer_migration_policy in {"bidirectional", "downgrade"}
 
     @property
     def offsets_retention_ms(self) -> int:
-        """How long an offset outlives the last use of its group."""
+        """How long an offset is kept after the last use of its group."""
         return self.offsets_retention_minutes * 60_000

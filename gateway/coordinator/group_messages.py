@@ -1,7 +1,7 @@
-"""Group messages: what is asked of a group and what it answers, free of API versions.
+"""Group messages: requests to a group and their results, free of API versions.
 
-Rule: results are frozen values, and so are commands once the coordinator has filled them in; bytes
-of members and assignors pass through unread.
+Rule: results are frozen values; commands do not change once the coordinator has filled them in.
+Bytes of members and assignors pass through unread.
 Must not know: the wire's message classes, the state that handles them.
 """
 
@@ -19,13 +19,13 @@ Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 
 @dataclass(slots=True, kw_only=True)
 class JoinCommand:
-    """A member wants to be in the next generation.
+    """A request to be in the next generation.
 
     Attributes:
-        waiter: under which the answer is awaited; filled in by the coordinator.
+        waiter: the waiter to answer; filled in by the coordinator.
         new_member_id: the id to use when `member_id` is empty; filled in by the coordinator.
-        requires_known_id: from JoinGroup 4 on a dynamic member must come back with its id.
-        can_skip_assignment: from JoinGroup 9 on a leader may be told not to assign.
+        requires_known_id: from JoinGroup 4 on a dynamic member must join again with its id.
+        can_skip_assignment: from JoinGroup 9 on the answer may ask a leader not to assign.
     """
 
     group_id: str
@@ -45,7 +45,7 @@ class JoinCommand:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """What the leader learns of a member."""
+    """A member in the answer to the leader's join."""
 
     member_id: str
     instance_id: str | None
@@ -68,10 +68,10 @@ class JoinResult:
 
 @dataclass(slots=True, kw_only=True)
 class SyncCommand:
-    """A member asks for its assignment; the leader brings those of all.
+    """A request for an assignment; the leader's carries the assignments of all members.
 
     Attributes:
-        waiter: under which the answer is awaited; filled in by the coordinator.
+        waiter: the waiter to answer; filled in by the coordinator.
         protocol_type: None before SyncGroup 5; checked when given.
         protocol_name: same.
     """
@@ -98,7 +98,7 @@ class SyncResult:
 
 @dataclass(frozen=True, slots=True)
 class RequestingMember:
-    """Who sends a heartbeat or a commit, and for which generation, or member epoch.
+    """The claimed sender of a heartbeat or a commit, with its generation or member epoch.
 
     Attributes:
         uses_member_epoch: whether the request could carry a member epoch (OffsetCommit 9 on).
@@ -132,7 +132,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group as tools see it; protocol and metadata only while it is stable."""
+    """A group as tools see it; protocol name and metadata only while it is stable."""
 
     group_id: str
     state: str

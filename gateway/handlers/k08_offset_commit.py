@@ -1,17 +1,18 @@
 """OffsetCommit, key 8, versions 2-10.
 
 Behaviour:
-- Topics, partitions and the length of metadata are checked one by one; what passes is stored in one
-  atomic write, and answered when that is durable. The group accepts or refuses it as a whole.
+- Each partition's topic, index and length of metadata are checked; the valid ones are stored in one
+  atomic write and answered when that is durable. The group accepts or rejects them as a whole.
 - Null metadata is stored as an empty string. Offsets carry the id of their topic, so that a topic
-  made anew under the same name does not inherit them.
-- Generation -1 with an empty member id is a commit from outside: fine while the group is empty.
+  created again under the same name does not inherit them.
+- Generation -1 with an empty member id is a commit without membership: valid while the group is
+  empty.
 
 Version notes:
-- v2-4 bring a retention time of their own, v5 takes it away (KIP-211).
+- v2-4 carry a retention time, which v5 removes (KIP-211).
 - v6 adds the leader epoch (KIP-320), v7 the instance id (KIP-345).
-- v9 takes the member epoch of the consumer protocol in place of the generation (KIP-848), whose
-  members cannot commit with less: UNSUPPORTED_VERSION. An old epoch is STALE_MEMBER_EPOCH.
+- v9 carries the member epoch of the consumer protocol in the field of the generation (KIP-848);
+  earlier versions of its members are UNSUPPORTED_VERSION. An old epoch is STALE_MEMBER_EPOCH.
 - v10 names topics by id.
 """
 
@@ -80,7 +81,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
 
 
 def _expiry(now_ms: int, retention_ms: int) -> int:
-    """Say when an offset is given up; a time that no field can hold never comes."""
+    """Return when an offset expires; a time beyond the field's range means never."""
     if retention_ms < 0 or now_ms + retention_ms > TIME_MAX_MS:
         return NO_EXPIRY
     return now_ms + retention_ms

@@ -2,16 +2,16 @@
 
 Behaviour:
 - Answers in any state of the group. An unknown group, topic or partition, and a partition without
-  a commit, get offset -1 and no error; a null list of topics means all that the group committed.
-- A commit to a topic that was deleted, or made anew since, does not exist any more.
+  a commit, get offset -1 and no error. A null list of topics means all topics with a commit.
+- A commit to a topic that was deleted, or deleted and created again, is not found.
 - With require_stable a partition that an open transaction may still change is answered
-  UNSTABLE_OFFSET_COMMIT, so that the client asks again.
+  UNSTABLE_OFFSET_COMMIT, so that the client retries.
 
 Version notes:
 - v2 adds the null list and the error of the whole answer, v5 leader epochs (KIP-320).
 - v7 adds require_stable (KIP-447), v8 several groups in one request (KIP-709).
-- v9 adds member and epoch (KIP-848), which classic groups do not check: UNKNOWN_MEMBER_ID and
-  STALE_MEMBER_EPOCH are the group's. v10 names topics by id.
+- v9 adds member and epoch (KIP-848): groups of the consumer protocol answer UNKNOWN_MEMBER_ID and
+  STALE_MEMBER_EPOCH, classic groups check neither. v10 names topics by id.
 """
 
 from collections.abc import Iterable
@@ -73,7 +73,7 @@ def _group(
 
 
 def _everything(context: RequestContext, group_id: str) -> Iterable[OffsetFetchRequestTopics]:
-    """Return what the group committed to topics that still exist, as if it had been asked for."""
+    """Return a request for all partitions of existing topics that the group committed to."""
     registry = context.services.registry
     by_topic: dict[str, OffsetFetchRequestTopics] = {}
     for topic_partition, committed in context.services.groups.offsets.all_committed(

@@ -2,10 +2,10 @@
 
 Behaviour:
 - This node coordinates every group and every transactional id: its id and advertised address.
-- Each key asked for gets an entry. A kind of key that nobody coordinates is INVALID_REQUEST.
+- Each requested key gets an entry. A key type without a coordinator is INVALID_REQUEST.
 
 Version notes:
-- v1 adds the kind of key, v4 several keys in one request (KIP-699), v6 keys of share groups
+- v1 adds the key type, v4 several keys in one request (KIP-699), v6 keys of share groups
   (KIP-932), which are not served.
 """
 
@@ -27,7 +27,7 @@ TRANSACTION_KEY = 1
 
 
 def handle(context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Name this node."""
+    """Answer with this node."""
     if context.version >= FIRST_VERSION_WITH_KEYS:
         return FindCoordinatorResponse(
             coordinators=[

@@ -1,16 +1,16 @@
 """JoinGroup, key 11, versions 0-9.
 
 Behaviour:
-- Waits until the generation begins: all members are back, or the rebalance timeout is over.
-- The leader alone gets the members with their metadata, unread.
+- Waits until the generation begins: all members have rejoined, or the rebalance timeout has passed.
+- Only the leader gets the members, with their metadata as they sent it.
 - A follower that rejoins unchanged is answered at once; the leader's join is a rebalance.
 
 Version notes:
-- v1 adds the rebalance timeout (KIP-62); before, the session timeout stands for it.
-- v4: a dynamic member without an id gets one with MEMBER_ID_REQUIRED first (KIP-394).
+- v1 adds the rebalance timeout (KIP-62); before, the session timeout is used for it.
+- v4: a dynamic member without an id first gets one with MEMBER_ID_REQUIRED (KIP-394).
 - v5 adds static members (KIP-345), v7 the protocol type in the answer (KIP-559), with a null
   protocol name on errors.
-- v8 adds a reason (KIP-800), which is not kept; v9 lets a leader skip assigning (KIP-814).
+- v8 adds a reason (KIP-800), which is ignored; v9 lets a leader skip the assignment (KIP-814).
 """
 
 from functools import partial

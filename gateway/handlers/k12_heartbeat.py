@@ -2,7 +2,7 @@
 
 Behaviour:
 - Renews the session of a member of the running generation; nothing is written.
-- REBALANCE_IN_PROGRESS tells the member to join again; the session is renewed all the same.
+- REBALANCE_IN_PROGRESS makes the member rejoin; the session is renewed all the same.
 
 Version notes:
 - v3 adds the instance id (KIP-345).
@@ -18,7 +18,7 @@ MAX_VERSION = 4
 
 
 def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Note the sign of life."""
+    """Renew the member's session."""
     sender = RequestingMember(request.member_id, request.generation_id, request.group_instance_id)
     error = context.services.groups.heartbeat(request.group_id, sender)
     return HeartbeatResponse(error_code=error)

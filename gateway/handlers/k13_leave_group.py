@@ -1,13 +1,13 @@
 """LeaveGroup, key 13, versions 0-5.
 
 Behaviour:
-- The group rebalances at once; an id that was given out and not used is forgotten.
-- From v3 on each member has its own outcome; a tool removes a static member by its instance id
-  with an empty member id.
+- The group rebalances at once; an id that was assigned but not used is forgotten.
+- From v3 on each member has its own error; a tool removes a static member by its instance id with
+  an empty member id.
 
 Version notes:
 - v3 takes several members (KIP-345); before, the one member's error is that of the answer.
-- v5 adds a reason (KIP-800), which is not kept.
+- v5 adds a reason (KIP-800), which is ignored.
 """
 
 from kledger.gateway.coordinator.group_messages import LeavingMember

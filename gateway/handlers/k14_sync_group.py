@@ -1,12 +1,12 @@
 """SyncGroup, key 14, versions 0-5.
 
 Behaviour:
-- The leader brings the assignments; everyone's answer leaves when they are durable. In a stable
+- The leader sends the assignments; all members are answered when these are durable. In a stable
   group the answer is immediate.
 - Members that the leader left out get an empty assignment.
 
 Version notes:
-- v3 adds the instance id (KIP-345); v5 adds protocol type and name, which must be there and be
+- v3 adds the instance id (KIP-345); v5 adds protocol type and name, which are required and must be
   those of the generation (KIP-559).
 """
 

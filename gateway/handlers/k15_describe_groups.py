@@ -1,8 +1,8 @@
 """DescribeGroups, key 15, versions 0-6.
 
 Behaviour:
-- Metadata and assignments are passed on unread; metadata only while the group is stable,
-  assignments as long as they are in force.
+- Metadata and assignments are passed on as clients sent them; metadata only while the group is
+  stable, assignments as long as they are in force.
 - An unknown group is `Dead`.
 
 Version notes:
@@ -33,7 +33,7 @@ UNKNOWN_GROUP_STATE = "Dead"
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Describe each group asked for."""
+    """Describe each requested group."""
     operations = OPERATIONS_NOT_REQUESTED
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS

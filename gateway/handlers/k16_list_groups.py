@@ -2,10 +2,10 @@
 
 Behaviour:
 - Lists groups with members and groups that only hold offsets; those have no protocol type.
-- Filters compare without regard to case; one that nothing matches gives an empty list.
+- Filters ignore case; one that matches no group gives an empty list.
 
 Version notes:
-- v4 adds states and their filter (KIP-518), v5 types and theirs (KIP-848).
+- v4 adds states and their filter (KIP-518), v5 types and their filter (KIP-848).
 """
 
 from kledger.gateway.request_context import RequestContext
@@ -21,7 +21,7 @@ MAX_VERSION = 5
 
 
 def handle(context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
-    """List what the filters let through."""
+    """List the groups that match the filters."""
     listings = context.services.groups.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         groups=[

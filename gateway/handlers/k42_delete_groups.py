@@ -1,9 +1,9 @@
 """DeleteGroups, key 42, versions 0-2.
 
 Behaviour:
-- A group without members goes, and its offsets with it in the same write; the answer leaves when
-  that is durable. A group with members is NON_EMPTY_GROUP.
-- Each name asked for gets one entry; a name that stands twice is deleted once.
+- A group without members is deleted with its offsets in one write, and answered when that is
+  durable. A group with members is NON_EMPTY_GROUP.
+- Each requested name gets one entry; a repeated name is deleted once.
 """
 
 from kledger.gateway.request_context import RequestContext

@@ -1,10 +1,9 @@
 """OffsetDelete, key 47, version 0.
 
 Behaviour:
-- Offsets of topics that no member reads are deleted; of others it is GROUP_SUBSCRIBED_TO_TOPIC. To
-  know that, and only here, the subscriptions of members are looked into; if one cannot be read,
-  every topic counts as read.
-- A group with members of another protocol type is NON_EMPTY_GROUP, an unknown one
+- Offsets of topics to which no member subscribes are deleted; others are GROUP_SUBSCRIBED_TO_TOPIC.
+  If the subscription of a classic member cannot be parsed, the group counts as subscribed to all.
+- A group that has members and is not of type `consumer` is NON_EMPTY_GROUP, an unknown one
   GROUP_ID_NOT_FOUND.
 - A partition that exists but was never committed is deleted successfully.
 """
@@ -25,11 +24,11 @@ MAX_VERSION = 0
 
 
 async def handle(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
-    """Delete what may be deleted, answer each partition."""
+    """Delete the offsets that no member uses, answer each partition."""
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     answers = []
-    places: list[TopicPartition] = []
+    topic_partitions: list[TopicPartition] = []
     existing: list[OffsetDeleteResponsePartition] = []
     for asked in request.topics:
         topic = context.services.registry.get(asked.name)
@@ -39,14 +38,14 @@ async def handle(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             answer = OffsetDeleteResponsePartition(partition_index=index)
             partitions.append(answer)
             if topic is not None and 0 <= index < topic.partition_count:
-                places.append(TopicPartition(topic.name, index))
+                topic_partitions.append(TopicPartition(topic.name, index))
                 existing.append(answer)
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         answers.append(OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
-    error, errors = await context.services.groups.offsets.delete(request.group_id, places)
+    error, errors = await context.services.groups.offsets.delete(request.group_id, topic_partitions)
     if error is not ErrorCode.NONE:
         return OffsetDeleteResponse(error_code=error)
-    for answer, place_error in zip(existing, errors, strict=True):
-        answer.error_code = place_error
+    for answer, partition_error in zip(existing, errors, strict=True):
+        answer.error_code = partition_error
     return OffsetDeleteResponse(topics=answers)

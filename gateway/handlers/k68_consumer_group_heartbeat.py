@@ -1,15 +1,15 @@
 """ConsumerGroupHeartbeat, key 68, versions 0-1 (KIP-848).
 
 Behaviour:
-- One request for joining (epoch 0), staying, moving on, and leaving (-1; -2 for a static member
-  that comes back soon). What changes is answered when it is durable.
-- An assignment is sent when it has changed, and to who says everything anew.
-- An old epoch is FENCED_MEMBER_EPOCH: the member gives everything up and joins again.
-- New and grown topics are seen with the next heartbeat of any member.
+- One request to join (epoch 0), to stay, to revoke and receive partitions, and to leave (-1, or -2
+  for a static member that will rejoin soon). A change is answered when it is durable.
+- An assignment is sent when it has changed, and to a member that sends all fields.
+- An old epoch is FENCED_MEMBER_EPOCH: the member gives up all partitions and rejoins.
+- New and grown topics are assigned with the next heartbeat of any member.
 
 Version notes:
-- v0 gives ids to members that come without one.
-- v1 adds the expression, in RE2's syntax, and members make up their own ids (KIP-1082).
+- v0 generates the ids of members that join without one.
+- v1 adds the regular expression, in RE2's syntax, and members generate their own ids (KIP-1082).
 """
 
 from kledger.gateway.coordinator.consumer_messages import (

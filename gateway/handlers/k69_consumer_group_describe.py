@@ -1,10 +1,9 @@
 """ConsumerGroupDescribe, key 69, versions 0-1 (KIP-848).
 
 Behaviour:
-- Assignments name what members own and what they are meant to own, by id and name; what a member
-  has yet to give up is still its own. Topics that were deleted since are left out.
-- A group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND; an empty id is
-  INVALID_GROUP_ID.
+- Lists the partitions that members own and their targets, by topic id and name; partitions that a
+  member is revoking still count as owned. Topics that were deleted since are left out.
+- An unknown or classic group is GROUP_ID_NOT_FOUND; an empty id is INVALID_GROUP_ID.
 
 Version notes:
 - v1 adds the protocol that a member speaks (KIP-1099).
@@ -38,7 +37,7 @@ CONSUMER_MEMBER = 1
 def handle(
     context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group asked for."""
+    """Describe each requested group."""
     operations = OPERATIONS_NOT_REQUESTED
     if request.include_authorized_operations:
         operations = GROUP_OPERATIONS

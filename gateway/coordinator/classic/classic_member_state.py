@@ -1,7 +1,7 @@
-"""Member state: one member of a classic group, and the roster of all of them.
+"""Classic member state: one member of a classic group, and the roster of all of them.
 
-Rule: the roster keeps its counts (who waits for the join, how many support a protocol) true after
-every call, so that no decision has to walk over all members.
+Rule: the roster keeps its counts (members that wait for a join, supporters of a protocol) true
+after every call, so that no decision iterates over all members.
 Must not know: states of the group, effects, time other than the deadlines given to it.
 """
 
@@ -18,14 +18,14 @@ class ClassicMember:
     """One member.
 
     Attributes:
-        has_own_id: whether the client knows the id, so that it can come back with it.
-        is_new: true until its first generation; it then waits without a session.
+        has_own_id: whether the client has received its id, so that it can reconnect with it.
+        is_new: true until its first generation; until then it waits without a session.
         join_waiter: the JoinGroup request that waits, if any.
         sync_waiter: the SyncGroup request that waits, if any.
-        session_deadline_ms: when the session ends unless a sign of life moves it.
-        timer_ms: when the timer fires that looks at the deadline. Signs of life only move the
-            deadline; the timer finds that out when it fires and is set again. So a heartbeat
-            costs one assignment.
+        session_deadline_ms: when the session ends unless a request moves it.
+        timer_ms: when the timer fires that checks the deadline. A heartbeat only moves the
+            deadline; when the timer fires before that, it is set again. So a heartbeat costs one
+            assignment.
     """
 
     member_id: str
@@ -50,11 +50,11 @@ class ClassicMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an answer is owed; its session cannot end meanwhile."""
+        """Whether a request of it is unanswered; its session cannot end meanwhile."""
         return self.join_waiter is not None or self.sync_waiter is not None
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """Return what the member said under that protocol; empty if it does not support it."""
+        """Return the member's metadata for that protocol; empty if it does not support it."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -62,7 +62,14 @@ class ClassicMember:
 
 
 class ClassicRoster:
-    """The members of one group, the ids promised to members to be, and the leader."""
+    """The members of one group, the member ids that were assigned but not used, and the leader.
+
+    Attributes:
+        members: by member id, oldest first.
+        static_ids: member ids by instance id.
+        pending: assigned ids that have not joined yet (KIP-394).
+        pending_sync: ids of members that have not asked for their assignment yet.
+    """
 
     __slots__ = (
         "_support",
@@ -96,16 +103,16 @@ class ClassicRoster:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether nobody is left to wait for, members to be included."""
+        """Whether every member has joined and every assigned id was used."""
         return self._waiting_join == len(self.members) and not self.pending
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest time that any member may need to come back."""
+        """The longest rebalance timeout of the members; 0 without members."""
         return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
 
     def add(self, member: ClassicMember) -> None:
-        """Take a member in; the first one leads."""
+        """Add a member; the first one leads."""
         assert member.member_id not in self.members, f"{member.member_id} is a member"
         self.pending.discard(member.member_id)
         self.members[member.member_id] = member
@@ -117,7 +124,7 @@ class ClassicRoster:
         self._count(member, 1)
 
     def remove(self, member_id: str) -> ClassicMember:
-        """Let a member go; the oldest one left leads if it was the leader."""
+        """Remove a member; if it was the leader, the oldest one left leads."""
         member = self.members.pop(member_id)
         self.pending_sync.discard(member_id)
         if member.instance_id is not None:
@@ -128,7 +135,7 @@ class ClassicRoster:
         return member
 
     def rename(self, member: ClassicMember, member_id: str) -> None:
-        """Give a static member that came back its new id; it leads if its old self did."""
+        """Give a static member that rejoined its new id; it leads if the old id did."""
         assert member.instance_id is not None, "only a static member can be replaced"
         old_id = member.member_id
         del self.members[old_id]
@@ -142,7 +149,7 @@ class ClassicRoster:
             self.pending_sync.add(member_id)
 
     def set_protocols(self, member: ClassicMember, protocols: Protocols) -> None:
-        """Replace what a member supports."""
+        """Replace the protocols that a member supports."""
         if protocols == member.protocols:
             return
         self._count_support(member, -1)
@@ -150,7 +157,7 @@ class ClassicRoster:
         self._count_support(member, 1)
 
     def set_join_waiter(self, member: ClassicMember, waiter: int | None) -> int | None:
-        """Note which request waits for the join, or None; return the one before."""
+        """Set the request that waits for the join, or None; return the previous one."""
         before = member.join_waiter
         member.join_waiter = waiter
         self._waiting_join += (waiter is not None) - (before is not None)
@@ -163,7 +170,7 @@ class ClassicRoster:
         return [member for member in self.members.values() if member.join_waiter is None]
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that a member leads which has joined; false if there is none."""
+        """Make a member that has joined the leader; return false if there is none."""
         if self.leader_id is not None and self.members[self.leader_id].join_waiter is not None:
             return True
         for member in self.members.values():
@@ -173,7 +180,7 @@ class ClassicRoster:
         return False
 
     def joined(self, protocol_name: str | None) -> tuple[JoinedMember, ...]:
-        """Return what the leader needs to assign."""
+        """Return the members as the leader sees them."""
         return tuple(
             JoinedMember(each.member_id, each.instance_id, each.metadata(protocol_name))
             for each in self.members.values()
@@ -186,8 +193,8 @@ class ClassicRoster:
     def choose_protocol(self) -> str:
         """Return the protocol of the next generation.
 
-        Every member votes for the first of its protocols that all support. Ties go to the one
-        that the oldest member prefers, so that the choice can be repeated.
+        Every member votes for the first of its protocols that all support. A tie is decided by
+        the oldest member's vote, so that the choice is repeatable.
         """
         count = len(self.members)
         votes: Counter[str] = Counter()
@@ -196,7 +203,7 @@ class ClassicRoster:
                 if self._support[name] == count:
                     votes[name] += 1
                     break
-        assert votes, "members without a common protocol are never taken in"
+        assert votes, "members without a common protocol are never added"
         return votes.most_common(1)[0][0]
 
     def _count(self, member: ClassicMember, step: int) -> None:
@@ -226,7 +233,7 @@ def record_of(member: ClassicMember, assignment: bytes) -> ClassicMemberRecord:
 
 
 def member_from_record(stored: ClassicMemberRecord) -> ClassicMember:
-    """Return a member as it was stored; it waits for nothing."""
+    """Return a stored member, without waiting requests."""
     return ClassicMember(
         member_id=stored.member_id,
         instance_id=stored.instance_id,

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): pure states of heartbeats, targets and members.
+"""Groups of the consumer protocol (KIP-848), their classic members, and their rows.
 
 Rule: nothing here awaits, logs or reads a clock.
 Must not know: storage, sockets.

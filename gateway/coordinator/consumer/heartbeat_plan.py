@@ -1,6 +1,6 @@
-"""Consumer beat plan: which heartbeats of the consumer protocol make no sense in any group.
+"""Heartbeat plan: which heartbeats of the consumer protocol are invalid in any group.
 
-Rule: pure; looks at the request alone. The texts go to the client.
+Rule: pure; checks the request alone. The texts are sent to the client.
 Must not know: groups.
 """
 
@@ -20,12 +20,12 @@ from kledger.gateway.wire.error_codes import ErrorCode
 def heartbeat_error(
     command: HeartbeatCommand, *, assignors: Sequence[str], bytes_max: int
 ) -> HeartbeatResult | None:
-    """Return why a heartbeat is refused, or None.
+    """Return the answer that rejects a heartbeat, or None if it is valid.
 
     Args:
-        command: with a member id, if the client needs none, already given.
-        assignors: the names of those that members may ask for.
-        bytes_max: how long names and expression together may be.
+        command: with a member id; before version 1 the handler generates a missing one.
+        assignors: the names that members may ask for.
+        bytes_max: upper bound of the topic names and the expression together, in UTF-8.
     """
     message = _request_error(command, bytes_max)
     if message is not None:
@@ -40,13 +40,13 @@ def heartbeat_error(
 
 
 def _request_error(command: HeartbeatCommand, bytes_max: int) -> str | None:
-    must_say = {
+    texts = {
         "GroupId": command.group_id,
         "MemberId": command.member_id,
         "InstanceId": command.instance_id,
         "RackId": command.rack_id,
     }
-    for what, text in must_say.items():
+    for what, text in texts.items():
         if text is not None and not text.strip():
             return f"{what} can't be empty."
     if command.epoch < STATIC_LEAVE_EPOCH:

@@ -1,8 +1,8 @@
-"""Group expiry plan: from when the offsets of a group are counted, and which it still uses.
+"""Group expiry plan: which offsets of a group expire, and from when their age counts.
 
-Rule: pure; offsets of a group that lives are kept as long as a member reads the topic, those of an
-empty group are counted from the moment it became empty, those of tools, of consumers without a
-group and of groups of the consumer protocol from each commit.
+Rule: pure; a group with members keeps the offsets of the topics that they read. The age of an
+offset counts from when the group became empty; for tools, consumers that assign partitions
+themselves and groups of the consumer protocol, from the commit.
 Must not know: rows, timers.
 
 Source: KIP-211.
@@ -25,7 +25,7 @@ def expiry_rule(
     now_ms: int,
     retention_ms: int,
 ) -> ExpiryRule | None:
-    """Return what expires in this group now; None when nothing may."""
+    """Return the rule by which offsets of this group expire now; None if none may."""
     if isinstance(group, ConsumerGroup):
         kept = frozenset(group.topics_in_use)
         return ExpiryRule(now_ms=now_ms, retention_ms=retention_ms, kept_topics=kept)
@@ -41,7 +41,7 @@ def expiry_rule(
 
 
 def topics_in_use(group: ClassicGroup | ConsumerGroup) -> frozenset[str] | None:
-    """Return the topics that members read; None when that cannot be known: then all are in use."""
+    """Return the topics that members read; None if unknown, then all count as in use."""
     if isinstance(group, ConsumerGroup):
         return frozenset(group.topics_in_use)
     if group.protocol_type != CONSUMER_PROTOCOL:
@@ -50,5 +50,5 @@ def topics_in_use(group: ClassicGroup | ConsumerGroup) -> frozenset[str] | None:
         member.metadata(group.protocol_name) or member.protocols[0][1]
         for member in group.roster.members.values()
     )
-    # Offsets are kept under the one name that every spelling of a topic stands for.
+    # Offsets are stored under the one name to which all spellings of a topic resolve.
     return None if topics is None else frozenset(resolve_name(topic) for topic in topics)

@@ -1,7 +1,8 @@
 """Group offsets: commits, reads, deletions and the expiry of offsets, under the group's rules.
 
-Rule: the group says who may commit and which topics are in use; `offsets` stores and remembers.
-A commit is answered when its rows are durable. Group row and offsets are deleted in one write.
+Rule: the group decides which commits are allowed and which topics are in use; `offsets` stores
+them. A commit is answered when its rows are durable. Group row and offsets are deleted in one
+write.
 Must not know: topics beyond their names and ids, API versions.
 """
 
@@ -27,10 +28,10 @@ from kledger.runtime.containment import NamedUnit
 from kledger.runtime.timers import TimerHandle, Timers
 
 GROUPS_PER_SWEEP_STEP = 256
-"""Groups looked at by expiry before the loop gets a turn."""
+"""How many groups expiry checks in one tick of the event loop."""
 
 WRITE_FAILED = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What clients are told when rows cannot be stored: they try again."""
+"""The error when rows cannot be stored: clients retry."""
 
 
 class GroupOffsets:
@@ -67,13 +68,13 @@ class GroupOffsets:
         sender: RequestingMember,
         offsets: Sequence[tuple[TopicPartition, CommittedOffset]],
     ) -> ErrorCode:
-        """Store offsets for a group; one error for all of them."""
+        """Store offsets of a group; return one error for all of them."""
         error = self._check_commit(group_id, sender)
         if error is not ErrorCode.NONE or not offsets:
             return error
-        ended = _PendingCommit()
-        self._store.commit_nowait(group_id, offsets, ended.done)
-        return await self._stored(group_id, ended)
+        write = _OffsetsWrite()
+        self._store.commit_nowait(group_id, offsets, write.done)
+        return await self._stored(group_id, write)
 
     def committed(self, group_id: str, topic_partition: TopicPartition) -> CommittedOffset | None:
         """Return the last durable commit, or None."""
@@ -84,7 +85,7 @@ class GroupOffsets:
         return self._store.state.all_committed(group_id)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Say whether a member of the consumer protocol may read; others are never refused."""
+        """Return the error of an offset fetch, or NONE; classic groups allow all fetches."""
         hosted = self._table.get(group_id)
         if hosted is None or not isinstance(hosted.group, ConsumerGroup):
             return ErrorCode.NONE
@@ -103,13 +104,13 @@ class GroupOffsets:
         producer_id: int,
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> ErrorCode:
-        """Store what an open transaction would commit; one error for all of them."""
+        """Store the offsets of an open transaction; return one error for all of them."""
         error = self._check_commit(group_id, sender, is_transactional=True)
         if error is not ErrorCode.NONE or not offsets:
             return error
-        ended = _PendingCommit()
-        self._store.add_pending_nowait(producer_id, group_id, offsets, ended.done)
-        return await self._stored(group_id, ended)
+        write = _OffsetsWrite()
+        self._store.add_pending_nowait(producer_id, group_id, offsets, write.done)
+        return await self._stored(group_id, write)
 
     def end_nowait(
         self,
@@ -119,7 +120,7 @@ class GroupOffsets:
         is_commit: bool,
         outcome: tuple[bytes, bytes | None],
     ) -> None:
-        """End a transaction's offsets in one write with the row that tells its outcome."""
+        """End a transaction's offsets in one write with the row of its outcome."""
         groups = list(self._store.state.pending(producer_id))
 
         def ended(error: LedgerError | None) -> None:
@@ -128,13 +129,13 @@ class GroupOffsets:
                     if self._store.state.has_group(group_id):
                         self._table.ensure(group_id)
             finally:
-                done(error)  # a fault here must not keep the transaction waiting
+                done(error)  # also after a fault here: the transaction waits for it
 
         self._store.end_nowait(producer_id, ended, is_commit=is_commit, more_rows=[outcome])
 
-    async def _stored(self, group_id: str, ended: "_PendingCommit") -> ErrorCode:
-        """Wait for a write; the group is there when it has an offset, pending or not."""
-        error = await ended.wait()
+    async def _stored(self, group_id: str, write: "_OffsetsWrite") -> ErrorCode:
+        """Wait for a write; a group exists as soon as it has an offset, pending or committed."""
+        error = await write.wait()
         if self._store.state.has_group(group_id):
             self._table.ensure(group_id)
         return error
@@ -164,12 +165,15 @@ class GroupOffsets:
     async def delete(
         self, group_id: str, topic_partitions: Sequence[TopicPartition]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
-        """Delete offsets that no member uses; return the request's error and one per place.
+        """Delete offsets of topics that no member reads.
 
-        Commits that are on their way go, too.
+        Commits still being written are deleted too.
+
+        Returns:
+            The error of the request, and one for each partition.
         """
         hosted = self._table.get(group_id)
-        if hosted is None and self._is_first_coming(group_id):
+        if hosted is None and self._has_first_commit_pending(group_id):
             return ErrorCode.NONE, [await self._delete_stored(group_id, topic_partitions)] * len(
                 topic_partitions
             )
@@ -199,13 +203,13 @@ class GroupOffsets:
 
     async def forget_topics(self, topic_ids: Set[UUID]) -> None:
         """Delete every group's offsets of topics that were deleted."""
-        ends = []
+        writes = []
         for group_id, topic_partitions in self._store.topic_partitions_of(topic_ids).items():
-            ended = _PendingCommit()
-            self._store.delete_nowait(group_id, topic_partitions, ended.done)
-            ends.append(ended)
-        for ended in ends:
-            await ended.wait()
+            write = _OffsetsWrite()
+            self._store.delete_nowait(group_id, topic_partitions, write.done)
+            writes.append(write)
+        for write in writes:
+            await write.wait()
 
     async def _delete_stored(
         self, group_id: str, topic_partitions: Iterable[TopicPartition]
@@ -216,25 +220,25 @@ class GroupOffsets:
         ]
         if not existing:
             return ErrorCode.NONE
-        ended = _PendingCommit()
-        self._store.delete_nowait(group_id, existing, ended.done)
-        return await ended.wait()
+        write = _OffsetsWrite()
+        self._store.delete_nowait(group_id, existing, write.done)
+        return await write.wait()
 
-    def _begin_delete(self, group_id: str) -> "ErrorCode | _PendingCommit":
+    def _begin_delete(self, group_id: str) -> "ErrorCode | _OffsetsWrite":
         hosted, topic_partitions = self._table.get(group_id), self._store.topic_partitions(group_id)
-        ended = _PendingCommit()
-        if hosted is None and self._is_first_coming(group_id):
-            self._store.delete_nowait(group_id, topic_partitions, ended.done)
-            return ended
+        write = _OffsetsWrite()
+        if hosted is None and self._has_first_commit_pending(group_id):
+            self._store.delete_nowait(group_id, topic_partitions, write.done)
+            return write
         if hosted is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if not hosted.group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
-        self._delete_group(hosted, topic_partitions, ended.done)
-        return ended
+        self._delete_group(hosted, topic_partitions, write.done)
+        return write
 
-    def _is_first_coming(self, group_id: str) -> bool:
-        """Whether a group that is not there will be, by a commit that is on its way."""
+    def _has_first_commit_pending(self, group_id: str) -> bool:
+        """Whether a commit is being written that will create the group."""
         return self._store.is_committing(group_id)
 
     def _delete_group(
@@ -243,9 +247,9 @@ class GroupOffsets:
         topic_partitions: Iterable[TopicPartition],
         done: Callable[[LedgerError | None], None],
     ) -> None:
-        """Take the group out now and delete its rows; a failure brings it back.
+        """Remove the group now and delete its rows; restore it if that fails.
 
-        A join that comes meanwhile makes a new group, whose rows are written behind these.
+        A join meanwhile creates a new group, whose rows are written after these.
         """
         group_id = hosted.group.group_id
         self._table.remove(group_id)
@@ -269,20 +273,20 @@ class GroupOffsets:
     # Expiry.
 
     def start_expiry(self) -> None:
-        """Look for old offsets from time to time."""
+        """Check for old offsets at the configured interval."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = self._timers.call_after(interval_ms, self._begin_sweep)
 
     def stop_expiry(self) -> None:
-        """Stop looking."""
+        """Stop these checks."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
 
     def expire(self, group_id: str) -> None:
-        """Delete the old offsets of one group, and the group if nothing of it is left."""
+        """Delete the old offsets of one group, and the group if it has no others and no members."""
         hosted = self._table.get(group_id)
-        # A commit on its way may renew what looks old; the next sweep sees it.
+        # A commit being written may renew an old offset; the next sweep checks it again.
         if hosted is None or self._store.is_committing(group_id):
             return
         rule = expiry_rule(
@@ -315,8 +319,8 @@ class GroupOffsets:
             self._runtime.containment.run(NamedUnit("group", group_id), self.expire, group_id)
 
 
-class _PendingCommit:
-    """The end of one write, to be waited for."""
+class _OffsetsWrite:
+    """The result of one write, awaited by a request."""
 
     __slots__ = ("_future",)
 
@@ -324,14 +328,14 @@ class _PendingCommit:
         self._future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def done(self, error: LedgerError | None) -> None:
-        """Take the outcome; for the store."""
+        """Set the result; called by the store."""
         if not self._future.done():
             self._future.set_result(ErrorCode.NONE if error is None else WRITE_FAILED)
 
     async def wait(self) -> ErrorCode:
-        """Return the outcome as the client will see it."""
+        """Return the error that the client gets."""
         return await self._future
 
 
 def _ignore(_error: LedgerError | None) -> None:
-    """Expiry that failed is tried again by the next sweep."""
+    """Ignore a failed expiry; the next sweep repeats it."""

@@ -1,8 +1,8 @@
 """Group table: every group of this node with its timers, loaded from its rows.
 
-Rule: a group exists while it has members, a stored row or committed offsets; whoever looks one up
-finds it here or nowhere.
-Must not know: what requests mean, who may do what.
+Rule: the only list of groups. A group exists while it has members, a stored row or committed
+offsets.
+Must not know: what requests mean, which of them are allowed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ AnyGroup: TypeAlias = ClassicGroup | ConsumerGroup
 
 
 class GroupStateMachine:
-    """A group of either protocol behind the face that the runtime serves.
+    """A group of either protocol, as the runtime's `StateMachine`.
 
     Attributes:
         empty_since_ms: wall time at which the group was last stored without members, or None.
@@ -37,15 +37,15 @@ class GroupStateMachine:
         self._clock = clock
 
     def timer_fired(self, key: TimerKey, now_ms: int) -> list[Effect]:
-        """Do what was put off until now."""
+        """Act on a timer."""
         return self.group.timer_fired(key, now_ms)
 
     def persisted(self, revision: int, *, failed: bool, now_ms: int) -> list[Effect]:
-        """Go on after a write."""
+        """Continue after a write ended."""
         return self.group.persisted(revision, failed=failed, now_ms=now_ms)
 
     def abandon(self, waiter: int, now_ms: int) -> list[Effect]:
-        """Note that the waiter is gone."""
+        """Forget a waiter whose connection was lost."""
         return self.group.abandon(waiter, now_ms)
 
     def rows(self, record: object) -> Sequence[tuple[bytes, bytes | None]]:
@@ -63,7 +63,7 @@ class GroupStateMachine:
 
 
 class HostedGroup(HostedMachine):
-    """One group as the shell holds it."""
+    """One group with its timers and waiting requests."""
 
     __slots__ = ("group", "group_machine")
 
@@ -89,11 +89,11 @@ class GroupTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether no group can be added."""
+        """Whether the limit of groups is reached."""
         return len(self._hosted) >= self._config.groups_max
 
     def load(self, store: LedgerStore, offsets: OffsetStore, runtime: CoordinatorRuntime) -> None:
-        """Bring back every group that has a row, then those that have offsets alone."""
+        """Load every group that has a row, then those that have only offsets."""
         for key, value in store.scan_rows(classic_group_record.GROUP_KEY_PREFIX):
             hosted, effects = self._loaded(classic_group_record.decode_group_key(key), value)
             runtime.perform(hosted, effects)
@@ -103,10 +103,10 @@ class GroupTable:
     def reload(
         self, failed: HostedMachine, store: LedgerStore, runtime: CoordinatorRuntime
     ) -> None:
-        """Make a group anew from its row, in place of one that a fault has closed.
+        """Load a group from its row again, after a fault has closed it.
 
         Raises:
-            StorageFailed: its row cannot be read now; the failed one keeps its place until it can.
+            StorageFailed: its row cannot be read now; the failed group stays until it can.
         """
         if self._hosted.get(failed.name) is not failed:
             return
@@ -123,38 +123,38 @@ class GroupTable:
         return self._hosted.get(group_id)
 
     def ensure(self, group_id: str) -> HostedGroup:
-        """Return a group, a new empty one if there is none. Limits are the caller's business."""
+        """Return a group, a new empty one if there is none. The caller checks the limits."""
         hosted = self._hosted.get(group_id)
         return self._add(ClassicGroup(group_id, self._config)) if hosted is None else hosted
 
     def remove(self, group_id: str) -> HostedGroup:
-        """Take a group out."""
+        """Remove a group."""
         return self._hosted.pop(group_id)
 
     def restore(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
-        """Undo `remove` after a failed deletion, unless a new group took the place meanwhile.
+        """Undo `remove` after a failed deletion, unless a new group has the id meanwhile.
 
-        It may have members again, whose leaving was not stored either.
+        The group may have members again: that they left was not stored either.
         """
         if hosted.group.group_id in self._hosted:
             return
         now_ms = self._clock.monotonic_ms()
         old, effects = hosted.group, list[Effect]()
-        again: AnyGroup
+        restored: AnyGroup
         if isinstance(old, ConsumerGroup):
-            again, effects = ConsumerGroup.from_record(old.durable, self._config, now_ms)
+            restored, effects = ConsumerGroup.from_record(old.durable, self._config, now_ms)
         else:
-            again = ClassicGroup(old.group_id, self._config)
-            again.generation = old.generation
-            again.protocol_type = old.protocol_type
-        runtime.perform(self._add(again, hosted.group_machine.empty_since_ms), effects)
+            restored = ClassicGroup(old.group_id, self._config)
+            restored.generation = old.generation
+            restored.protocol_type = old.protocol_type
+        runtime.perform(self._add(restored, hosted.group_machine.empty_since_ms), effects)
 
     def new_hosted(self, group: AnyGroup) -> HostedGroup:
         """Return a host that is not in the table yet."""
         return HostedGroup(GroupStateMachine(group, self._clock))
 
     def put(self, hosted: HostedGroup, runtime: CoordinatorRuntime) -> None:
-        """Take a group in; one of the same id that it replaces does nothing any more."""
+        """Add a group; a group of the same id that it replaces ends."""
         before = self._hosted.get(hosted.group.group_id)
         if before is not None:
             runtime.retire(before)

@@ -1,7 +1,7 @@
-"""Offset commits: what a client may commit for one partition, and what is kept of it.
+"""Offset commits: checks of one committed partition, and the value that is stored.
 
-Rule: null metadata is an empty text; an offset carries the id of its topic, so that a topic made
-anew under the same name does not inherit it.
+Rule: null metadata is stored as an empty text; an offset carries the id of its topic, so that a
+topic created again under the same name does not inherit it.
 Must not know: groups, transactions, how commits are stored.
 """
 
@@ -24,12 +24,12 @@ class PartitionCommit(Protocol):
 
 
 def commit_error(topic: "Topic", partition: PartitionCommit, metadata_max: int) -> ErrorCode:
-    """Say why an offset cannot be committed, whoever commits it.
+    """Return the error of one committed partition, or NONE; also for transactions.
 
     Args:
-        topic: that there is.
+        topic: that the request names.
         partition: of the request.
-        metadata_max: how long the client's own words may be, as Java counts.
+        metadata_max: the longest metadata that is allowed, in UTF-16 code units.
     """
     if not 0 <= partition.partition_index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -40,14 +40,14 @@ def commit_error(topic: "Topic", partition: PartitionCommit, metadata_max: int) 
 
 
 def _utf16_units(text: str) -> int:
-    """Return the length as Java counts it, which is what the limit means to Kafka."""
+    """Return the length in UTF-16 code units, as Kafka's limit counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def committed_offset(
     topic: "Topic", partition: PartitionCommit, *, now_ms: int, expire_ms: int = NO_EXPIRY
 ) -> CommittedOffset:
-    """Return what is kept of a commit."""
+    """Return the value of a commit that is stored."""
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,

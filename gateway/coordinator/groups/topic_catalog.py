@@ -1,6 +1,6 @@
 """Topic catalog: the topics of this node as groups of the consumer protocol see them.
 
-Rule: a view of the registry, never a copy: who hears of a topic finds it there.
+Rule: a view of the registry, never a copy.
 Must not know: groups.
 """
 
@@ -11,7 +11,7 @@ from kledger.topics import TopicRegistry
 
 
 class RegistryCatalog:
-    """The registry behind the face that the groups' states know."""
+    """The registry as the `TopicCatalog` that the groups' states read."""
 
     def __init__(self, registry: TopicRegistry) -> None:
         self._registry = registry
