@@ -1,7 +1,7 @@
 """A group of the consumer protocol with a hand-moved clock, and clients that follow it.
 
-`ConsumerWorld` performs the effects of the pure state; `World.client` gives a member that behaves
-as real ones do: it reports what it owns, gives up what it is told to, and joins again when fenced.
+`ConsumerWorld` performs the effects of the pure state; `ConsumerWorld.client` returns a member that
+behaves as real ones do: it reports what it owns, revokes what it must, and rejoins when fenced.
 """
 
 import struct
@@ -92,7 +92,7 @@ def _name(text: str) -> bytes:
 
 
 def command(member_id: str, epoch: int, **changes: Any) -> HeartbeatCommand:
-    """Return a heartbeat that says nothing but that the member is there."""
+    """Return a heartbeat without any optional field."""
     plain = HeartbeatCommand(
         group_id="g", member_id=member_id, epoch=epoch, client_id="client", client_host="/10.0.0.1"
     )
@@ -141,7 +141,7 @@ class ConsumerWorld:
         return self._waiters
 
     def ask(self, asked: HeartbeatCommand) -> HeartbeatResult:
-        """Send a heartbeat and take the answer, which must be there."""
+        """Send a heartbeat and return its immediate answer."""
         return self.answers[self.send(asked)]
 
     def join(self, member_id: str, *topics: str, **changes: Any) -> HeartbeatResult:
@@ -153,7 +153,7 @@ class ConsumerWorld:
         return self.ask(command(member_id, epoch, **changes))
 
     def commit(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """Ask whether a commit is let in."""
+        """Return the error of a commit."""
         sender = replace(RequestingMember(member_id, epoch, uses_member_epoch=True), **changes)
         return self.group.check_commit(sender, self.now_ms)
 
@@ -174,7 +174,7 @@ class ConsumerWorld:
             self.store()
 
     def store(self, *, failed: bool = False) -> None:
-        """Let the writes end that are under way."""
+        """Complete the writes under way."""
         pending, self.unstored = self.unstored, []
         for write in pending:
             assert isinstance(write.record, ConsumerGroupRecord)
@@ -207,7 +207,7 @@ class ConsumerWorld:
 
 
 class Client:
-    """What a member knows of itself."""
+    """A client with its epoch and partitions."""
 
     def __init__(
         self, world: ConsumerWorld, member_id: str, topics: tuple[str, ...], joining: dict[str, Any]
@@ -218,10 +218,10 @@ class Client:
         self.joining = joining
         self.epoch = JOIN_EPOCH
         self.owned = NOTHING
-        self.told = NOTHING
+        self.assigned = NOTHING
 
     def hello(self) -> HeartbeatResult:
-        """Send the heartbeat that is due, and do as the answer says."""
+        """Send the next heartbeat, and follow its answer."""
         if self.epoch == JOIN_EPOCH:
             asked = join_command(self.member_id, *self.topics, **self.joining)
         else:
@@ -232,28 +232,28 @@ class Client:
                 instance_id=self.joining.get("instance_id"),
             )
         result = self.world.ask(asked)
-        self.hear(result)
+        self.receive(result)
         self.give_up()
         return result
 
-    def hear(self, result: HeartbeatResult) -> None:
-        """Take an answer in; what is assigned no more is kept until it is given up."""
+    def receive(self, result: HeartbeatResult) -> None:
+        """Apply an answer; partitions to revoke are kept until `give_up`."""
         if result.error is not ErrorCode.NONE:
             if result.error is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                self.epoch, self.owned, self.told = JOIN_EPOCH, NOTHING, NOTHING
+                self.epoch, self.owned, self.assigned = JOIN_EPOCH, NOTHING, NOTHING
             return
         self.epoch = result.epoch
         if result.assignment is not None:
-            self.told = result.assignment
-            self.owned = max(self.told, self.owned)
+            self.assigned = result.assignment
+            self.owned = max(self.assigned, self.owned)
 
     def give_up(self) -> None:
-        """Let go of what is assigned no more; only then take what is new."""
-        self.owned = self.told
+        """Revoke the partitions that are no longer assigned; only then own the new ones."""
+        self.owned = self.assigned
 
 
 def settle(*clients: Client) -> None:
-    """Let everybody say hello until nothing moves any more."""
+    """Let all clients send heartbeats until nothing changes any more."""
     for _ in range(20):
         before = [(one.epoch, one.owned) for one in clients]
         for one in clients:

@@ -1,8 +1,8 @@
 """A group with a hand-moved clock: performs the effects of the pure state, so that tests read like
 conversations.
 
-`member` names are ids; `answers` holds what each waiter was told; writes wait in `unstored` until
-`store` lets them end, or end at once with `stores_at_once`.
+Names of members are their ids; `answers` holds the answer of each waiter; writes wait in `unstored`
+until `store` completes them, or complete at once with `stores_at_once`.
 """
 
 from collections.abc import Iterable
@@ -138,7 +138,7 @@ class GroupWorld:
                 self.heartbeat(member_id)
 
     def store(self, *, failed: bool = False) -> None:
-        """Let every write that waits end."""
+        """Complete every waiting write."""
         while self.unstored:
             persist = self.unstored.pop(0)
             if not failed:

@@ -1,8 +1,8 @@
 """A coordinator over a real store in memory, with a clock that tests move.
 
-`settle` gives the loop enough turns for everything that can happen without time passing. With an
-engine of its own (for faults and restarts) the store commits in a thread: `bench.written` then
-waits until everything that was submitted has ended.
+`settle` runs enough ticks for everything that can happen without time passing. With an engine of
+its own (for faults and restarts) the store commits in a thread: `bench.written` then waits until
+every submitted write has ended.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ class CoordinatorBench:
         self.tasks: list[asyncio.Future[Any]] = []
 
     async def start(self, work: Awaitable[Result]) -> asyncio.Future[Result]:
-        """Begin a request and let it go as far as it can."""
+        """Begin a request and let it proceed as far as it can without time."""
         task = asyncio.ensure_future(work)
         self.tasks.append(task)
         await settle()
         return task
 
     async def written(self) -> None:
-        """Wait until every write so far has ended, and what follows from it."""
+        """Wait until every write so far has ended and was processed."""
         await settle()
         await self.store.put_rows([(b"barrier", None)])
         await settle()

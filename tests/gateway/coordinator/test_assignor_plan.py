@@ -1,4 +1,4 @@
-"""Assignors: everything is assigned once, shares are fair, little moves."""
+"""Assignors: every partition is assigned once, shares are fair, few partitions move."""
 
 from uuid import UUID
 
@@ -31,7 +31,7 @@ def subscriptions(
 
 
 def check_whole(wanted: dict[str, frozenset[UUID]], plan: Assignment) -> None:
-    """Every wanted partition has one owner, who wants it."""
+    """Every partition of a subscribed topic has one owner, a subscriber."""
     assert set(plan) == set(wanted)
     for member_id, share in plan.items():
         assert {one.topic_id for one in share} <= wanted[member_id]
@@ -50,7 +50,7 @@ def test_every_partition_has_one_owner(wanted: dict[str, frozenset[UUID]], name:
 
 
 @given(groups, groups)
-def test_uniform_stays_whole_from_any_start(
+def test_uniform_is_complete_from_any_start(
     wanted: dict[str, frozenset[UUID]], earlier: dict[str, frozenset[UUID]]
 ) -> None:
     previous = assign_uniform(subscriptions(earlier), TOPICS)
@@ -76,7 +76,7 @@ def test_uniform_leaves_no_move_that_would_be_fairer(
 def test_uniform_swaps_no_partitions_of_a_topic(
     wanted: dict[str, frozenset[UUID]], earlier: dict[str, frozenset[UUID]]
 ) -> None:
-    """Who wants other things than others keeps of each topic as many as it is to have."""
+    """With different subscriptions a member keeps as many of each topic as its count allows."""
     assume(len(set(wanted.values())) > 1)
     previous = assign_uniform(subscriptions(earlier), TOPICS)
     plan = assign_uniform(subscriptions(wanted, previous), TOPICS)
@@ -90,10 +90,10 @@ def test_uniform_swaps_no_partitions_of_a_topic(
 
 
 @given(groups, st.data())
-def test_uniform_gives_once_what_several_had(
+def test_uniform_assigns_once_a_partition_that_several_had(
     wanted: dict[str, frozenset[UUID]], data: st.DataObject
 ) -> None:
-    """As the leader of a classic group may have given it."""
+    """As the leader of a classic group may have assigned it."""
     every = [TopicIdPartition(topic, number) for topic in TOPICS for number in range(TOPICS[topic])]
     previous = {one: data.draw(st.frozensets(st.sampled_from(every))) for one in wanted}
     check_whole(wanted, assign_uniform(subscriptions(wanted, previous), TOPICS))
@@ -101,7 +101,7 @@ def test_uniform_gives_once_what_several_had(
 
 @given(st.integers(1, 7), st.integers(1, 7))
 def test_uniform_moves_only_what_it_must(before_count: int, after_count: int) -> None:
-    """With the same topics for all, nobody who stays loses more than its surplus."""
+    """With the same topics for all, no remaining member loses more than its surplus."""
     topics = frozenset(TOPICS)
     total = sum(TOPICS.values())
     first = dict.fromkeys("abcdefg"[:before_count], topics)
@@ -132,7 +132,7 @@ def test_range_ranks_static_members_by_their_instance() -> None:
 
 
 def test_vanished_topics_are_not_assigned() -> None:
-    gone = frozenset({UUID(int=99)})
+    deleted = frozenset({UUID(int=99)})
     kept = frozenset({TopicIdPartition(UUID(int=99), 0)})
     for assign in ASSIGNORS.values():
-        assert {"a": frozenset()} == assign({"a": MemberSubscription("a", gone, kept)}, TOPICS)
+        assert {"a": frozenset()} == assign({"a": MemberSubscription("a", deleted, kept)}, TOPICS)

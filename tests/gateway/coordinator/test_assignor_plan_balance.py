@@ -1,4 +1,4 @@
-"""How many partitions everybody gets: all are given out, and nobody could give more fairly."""
+"""How many partitions members get: all are assigned, and no move would be fairer."""
 
 from itertools import pairwise
 
@@ -12,7 +12,7 @@ MEMBERS = 6
 
 @st.composite
 def starts(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[Counts]]:
-    """Who wants which topic, how many partitions there are, and who has some of them already."""
+    """Draw the subscribers and partitions of topics, and the counts before."""
     subscribers, totals, counts = [], [], []
     for _ in range(draw(st.integers(0, 8))):
         some = sorted(draw(st.sets(st.integers(0, MEMBERS - 1), min_size=1)))
@@ -24,7 +24,7 @@ def starts(draw: st.DrawFn) -> tuple[list[list[int]], list[int], list[Counts]]:
 
 
 @given(starts())
-def test_all_is_given_out_to_who_wants_it_and_nothing_is_left_to_move(
+def test_all_partitions_are_assigned_and_no_move_is_left(
     start: tuple[list[list[int]], list[int], list[Counts]],
 ) -> None:
     subscribers, totals, counts = start
@@ -41,15 +41,15 @@ def test_all_is_given_out_to_who_wants_it_and_nothing_is_left_to_move(
     assert counts == again, "what is fair stays"
 
 
-def test_what_few_want_is_given_out_first() -> None:
-    """In the other order 0 would have two, and nobody to give one to who has none."""
+def test_topics_with_few_subscribers_are_assigned_first() -> None:
+    """In the other order member 0 would have two, and no subscriber to move one to."""
     counts: list[Counts] = [{}, {}, {}]
     balance_counts([[0], [0, 1, 2], [0, 1]], [1, 1, 1], counts)
     assert [{0: 1}, {2: 1}, {1: 1}] == counts
 
 
-def test_it_goes_on_along_a_chain_of_common_topics() -> None:
-    """Everybody shares a topic with the next one; the last has come now."""
+def test_moves_continue_along_a_chain_of_common_topics() -> None:
+    """Each member shares a topic with the next one; the last one is new."""
     subscribers = [[member, member + 1] for member in range(3)]
     counts: list[Counts] = [{0: 9}, {1: 9}, {2: 9}]
     balance_counts(subscribers, [9, 9, 9], counts)
@@ -58,7 +58,7 @@ def test_it_goes_on_along_a_chain_of_common_topics() -> None:
     assert all(abs(one - other) < 2 for one, other in pairwise(sizes))
 
 
-def test_of_two_that_are_alike_the_first_gets_and_the_last_gives() -> None:
+def test_of_equal_members_the_first_receives_and_the_last_gives() -> None:
     counts: list[Counts] = [{0: 2, 1: 2}]
     balance_counts([[0, 1, 2]], [5], counts)
     assert [{0: 2, 1: 2, 2: 1}] == counts

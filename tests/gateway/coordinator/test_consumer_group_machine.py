@@ -1,6 +1,6 @@
-"""Any order of what members, topics, storage and time do to a group of the consumer protocol.
+"""Any order of events of members, topics, storage and time in a group of the consumer protocol.
 
-Compared with what members believe: a member owns what it was last told, until it hears otherwise;
+Compared with what members believe: a member owns its last assignment until it receives another;
 one that was removed without knowing it can still read, but commits nothing.
 """
 
@@ -54,11 +54,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def client(self, number: int) -> Client:
         return self.clients[number]
 
-    # What members do.
+    # Members.
 
     @rule(number=members)
     def say_hello(self, number: int) -> None:
-        """A heartbeat; its answer arrives only if the storage has taken what it changed."""
+        """A heartbeat; its answer arrives only if its change was stored."""
         one = self.client(number)
         if any(one is other for other, _ in self.waiting):
             return
@@ -76,7 +76,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(number=members, topics=subscriptions)
     def subscribe(self, number: int, topics: tuple[str, ...]) -> None:
-        """Change the subscription; a member that is in says so with its next heartbeat."""
+        """Change the subscription; a member sends it with its next heartbeat."""
         one = self.client(number)
         one.topics = topics
         if one.epoch > 0 and not any(one is other for other, _ in self.waiting):
@@ -100,11 +100,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             return
         epoch = STATIC_LEAVE_EPOCH if "instance_id" in one.joining else LEAVE_EPOCH
         self.world.send(command(one.member_id, epoch, instance_id=one.joining.get("instance_id")))
-        one.epoch, one.owned, one.told = 0, NOTHING, NOTHING
+        one.epoch, one.owned, one.assigned = 0, NOTHING, NOTHING
 
     @rule(number=members)
     def lose_answer(self, number: int) -> None:
-        """The connection of a waiting member breaks; it says everything anew."""
+        """The connection of a waiting member breaks; its next heartbeat is full."""
         one = self.client(number)
         self.waiting = [(other, waiter) for other, waiter in self.waiting if other is not one]
 
@@ -112,7 +112,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def give_up(self, number: int) -> None:
         self.client(number).give_up()
 
-    # What the world does.
+    # Topics, time and storage.
 
     @rule(name=st.sampled_from(NAMES), count=st.integers(1, 5))
     def make_topic(self, name: str, count: int) -> None:
@@ -161,7 +161,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
                 still.append((one, waiter))
             else:
                 self._check_epoch(one, result)
-                one.hear(result)
+                one.receive(result)
         self.waiting = still
 
     @staticmethod
@@ -169,11 +169,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if result.error is ErrorCode.NONE and one.epoch > 0:
             assert one.epoch <= result.epoch, f"{one.member_id} goes back"
 
-    # What always holds.
+    # Invariants.
 
     @invariant()
     def nothing_is_owned_twice(self) -> None:
-        """Only among members that the group would let commit: fenced ones do not know yet."""
+        """Only among members that may commit: fenced ones have not noticed yet."""
         owned = [
             one.owned
             for one in self.clients
@@ -202,12 +202,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert {member.member_id for member in self.world.group.roster} == sessions
 
     def teardown(self) -> None:
-        """When nothing disturbs it any more, the group settles and everything is read."""
+        """Without further events the group settles and every partition has an owner."""
         self.resume_storage()
         self.world.advance(2 * SESSION_MS)
         clients = self.clients[:4]
         for one in clients:
-            one.epoch, one.owned, one.told = 0, NOTHING, NOTHING
+            one.epoch, one.owned, one.assigned = 0, NOTHING, NOTHING
         settle(*clients)
         wanted = {name for one in clients for name in one.topics}
         found = [self.world.catalog.find(name) for name in wanted]

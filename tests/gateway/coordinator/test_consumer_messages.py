@@ -1,4 +1,4 @@
-"""Which heartbeats say everything."""
+"""Which heartbeats are full."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A fault in a request to a group: the client tries again, the group is made anew from its row."""
+"""A fault in a request to a group: the client retries, the group is reloaded from its row."""
 
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -24,7 +24,7 @@ UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def fail_half_way(patch: pytest.MonkeyPatch, owner: type | ModuleType, name: str) -> None:
-    """Let the next call change the group, and raise then."""
+    """Let the next call change the group and then raise."""
     original = getattr(owner, name)
 
     def fails(*arguments: Any) -> object:
@@ -64,7 +64,7 @@ CLASSIC: dict[str, Request] = {
 async def test_classic_group_that_fails_in_a_request_is_as_it_was_stored(
     kind: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """It stayed half changed: a member that was told an error had left, or joined, in memory."""
+    """It stayed half changed: a member that got an error had left, or joined, in memory."""
     async with coordinator() as bench:
         member, other = await bench.stable(), await bench.stable("other")
         before = bench.groups.describe("g")
@@ -84,7 +84,7 @@ async def test_classic_group_that_fails_in_a_request_is_as_it_was_stored(
         )
 
 
-async def test_members_that_wait_for_a_group_that_fails_are_told_to_try_again(
+async def test_waiting_members_of_a_group_that_fails_retry(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator() as bench:
@@ -95,10 +95,10 @@ async def test_members_that_wait_for_a_group_that_fails_are_told_to_try_again(
         assert (ErrorCode.NONE, 1) == ((await bench.join()).error, len(contained.messages))
 
 
-async def test_group_whose_row_cannot_be_read_keeps_its_place_until_it_can(
+async def test_failed_group_stays_until_its_row_can_be_read(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """A group without members in its place would take its row."""
+    """A new group without members would replace its row."""
     async with coordinator() as bench:
         member = await bench.stable()
         get_row = LedgerStore.get_row
@@ -169,10 +169,10 @@ GOING_BACK: dict[str, tuple[type | ModuleType, str]] = {
 
 
 @pytest.mark.parametrize("topic_partition", GOING_BACK)
-async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
+async def test_group_that_fails_in_its_downgrade_is_as_it_was_stored(
     topic_partition: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """The fault went up to the connection of whichever client looked the group up."""
+    """The fault reached the connection of the client that looked the group up."""
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
         member = await bench.stable(protocols=READS_T, assignments="01")
         groups = bench.groups
@@ -193,7 +193,7 @@ async def test_group_that_fails_while_it_goes_back_is_as_it_was_stored(
         assert 0 == bench.groups.waiting_count
 
 
-async def test_classic_form_that_fails_as_it_begins_is_made_anew(
+async def test_classic_form_that_fails_as_it_begins_is_reloaded(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
@@ -207,7 +207,7 @@ async def test_classic_form_that_fails_as_it_begins_is_made_anew(
         assert ["PreparingRebalance"] == [one.state for one in bench.groups.list_groups()]
 
 
-async def test_classic_group_that_fails_while_it_goes_over_is_as_it_was_stored(
+async def test_classic_group_that_fails_in_its_upgrade_is_as_it_was_stored(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:

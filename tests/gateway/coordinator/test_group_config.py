@@ -1,4 +1,4 @@
-"""Settings of groups come from the gateway's, within our own limits."""
+"""Settings of groups come from the gateway's, within the limits of groups."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_retention_is_counted_in_ms() -> None:
         ("disabled", False, False),
     ],
 )
-def test_migration_policy_says_which_way(policy: str, up: bool, down: bool) -> None:
+def test_migration_policy_allows_upgrade_and_downgrade(policy: str, up: bool, down: bool) -> None:
     config = GroupConfig(consumer_migration_policy=policy)
     assert (up, down) == (config.may_upgrade, config.may_downgrade)
 

@@ -1,4 +1,4 @@
-"""A fault in deleting a group or its offsets closes that group, and whoever asked is answered."""
+"""A fault in deleting a group or its offsets closes that group; the request is answered."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def fail_once(patch: pytest.MonkeyPatch, owner: type, name: str) -> None:
 async def test_deletion_of_a_group_that_fails_is_answered_and_the_group_stays(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """The group was out of memory, and its row stayed."""
+    """The group was removed from memory, and its row stayed."""
     async with coordinator() as bench:
         await bench.commit(T0, at(1))
         fail_once(monkeypatch, ClassicGroup, "kill")
@@ -40,10 +40,10 @@ async def test_deletion_of_a_group_that_fails_is_answered_and_the_group_stays(
         assert [ErrorCode.NONE] == await bench.groups.offsets.delete_groups(["g"])
 
 
-async def test_deletion_is_answered_though_what_follows_its_failure_fails(
+async def test_deletion_is_answered_even_if_its_restoration_fails(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """Whoever had asked for it waited for ever."""
+    """The request waited for ever."""
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         await bench.commit(T0, at(1))
@@ -59,7 +59,7 @@ async def test_deletion_is_answered_though_what_follows_its_failure_fails(
     assert ["a fault here closes group g"] == contained.messages
 
 
-async def test_group_that_fails_as_its_offsets_expire_keeps_no_other_from_it(
+async def test_group_that_fails_in_expiry_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator(SHORT) as bench:

@@ -89,7 +89,7 @@ def test_row_85_heartbeat_in_each_state() -> None:
 
 
 @pytest.mark.parametrize("way", ["leaves", "is removed by its instance id", "times out"])
-def test_row_86_rebalance_does_not_wait_for_who_is_gone(way: str) -> None:
+def test_row_86_rebalance_does_not_wait_for_removed_members(way: str) -> None:
     world = GroupWorld()
     world.new("a")
     world.new("b", instance_id="i")
@@ -136,7 +136,7 @@ def test_row_87_connection_lost_in_a_sync_ends_with_the_session() -> None:
 
 
 def test_row_87_lost_connection_of_a_member_without_an_id_removes_it() -> None:
-    """Nobody knows its id: it can never come back."""
+    """Its client never received the id: it cannot rejoin with it."""
     world = GroupWorld()
     world.stable("a")
     b = world.new("b")
@@ -219,7 +219,7 @@ def test_row_90_follower_waits_for_the_leader() -> None:
     assert world.synced(b).protocol_name == "range"
 
 
-def test_row_91_who_rejoins_a_stable_group() -> None:
+def test_row_91_rejoins_of_a_stable_group() -> None:
     world = GroupWorld()
     world.stable("a", "b")
 
@@ -311,7 +311,7 @@ def test_row_96_administrator_removes_static_members_one_result_each() -> None:
     assert world.state == "Empty"
 
 
-def test_row_97_commit_from_outside_the_group() -> None:
+def test_row_97_commit_without_membership() -> None:
     world = GroupWorld()
     assert world.commit("", generation=-1) == ErrorCode.NONE
     assert world.commit("", generation=-1, instance_id="i") == ErrorCode.NONE
@@ -359,7 +359,7 @@ def test_row_104_metadata_passes_through_unread() -> None:
     assert (described.metadata, described.assignment) == (odd, odd)
 
 
-def test_row_105_restart_lets_members_go_on() -> None:
+def test_row_105_members_continue_after_a_restart() -> None:
     world = GroupWorld()
     world.stable("a", "b")
 

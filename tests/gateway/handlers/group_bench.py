@@ -110,7 +110,7 @@ class GroupBench:
         return response.topics[0].partitions[0].error_code
 
     def fetched(self, topic: str = "t", partition: int = 0, group_id: str = "g") -> int:
-        """Return the committed offset of one partition as version 7 tells it."""
+        """Return the committed offset of one partition as version 7 answers it."""
         request = OffsetFetchRequest(
             group_id=group_id,
             topics=[OffsetFetchRequestTopic(name=topic, partition_indexes=[partition])],

@@ -1,4 +1,4 @@
-"""OffsetCommit: what is checked per partition, and what the group says of all."""
+"""OffsetCommit: checks of each partition, and the group's error for all."""
 
 import uuid
 from typing import Any
@@ -19,7 +19,7 @@ from tests.gateway.handlers.test_k68_consumer_group_heartbeat import (
 )
 
 
-async def test_commit_is_stored_with_everything_that_came() -> None:
+async def test_commit_is_stored_with_all_its_fields() -> None:
     async with group_bench() as bench:
         assert await bench.commit(7) == ErrorCode.NONE
 
@@ -52,7 +52,7 @@ async def test_row_99_metadata_null_long_and_too_long() -> None:
         assert bench.fetched() == 5
 
 
-async def test_row_99_what_does_not_exist() -> None:
+async def test_row_99_unknown_topic_and_partition() -> None:
     async with group_bench() as bench:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await bench.commit(topic="missing") == unknown
@@ -127,10 +127,10 @@ async def test_group_accepts_or_refuses_the_commit(
 async def test_row_97_generation_of_a_group_that_does_not_exist(
     version: int, expected: ErrorCode
 ) -> None:
-    """From version 9 on it may be an epoch, whose sender would not know the older error."""
+    """From version 9 on it may be an epoch; clients that send one do not know the older error."""
     async with group_bench() as bench:
-        told = await bench.commit(version=version, generation_id_or_member_epoch=1, member_id="x")
-        assert expected == told
+        error = await bench.commit(version=version, generation_id_or_member_epoch=1, member_id="x")
+        assert expected == error
 
 
 async def test_row_108_member_commits_with_its_epoch_from_version_9_on() -> None:
@@ -155,7 +155,7 @@ async def test_retention_of_old_versions_is_kept() -> None:
         assert committed.expire_ms == 1_060_000
 
 
-async def test_retention_behind_the_end_of_time_is_for_ever() -> None:
+async def test_retention_beyond_the_range_never_expires() -> None:
     async with group_bench() as bench:
         code = await bench.commit(version=2, retention_time_ms=(1 << 63) - 1)
         assert code == ErrorCode.NONE
@@ -165,7 +165,7 @@ async def test_retention_behind_the_end_of_time_is_for_ever() -> None:
 
 
 async def test_group_id_may_be_empty() -> None:
-    """Kafka keeps that for clients that commit without a group."""
+    """Kafka allows it for clients that commit without a group."""
     async with group_bench() as bench:
         assert await bench.commit(group_id="") == ErrorCode.NONE
         assert bench.fetched(group_id="") == 7

@@ -1,4 +1,4 @@
-"""OffsetFetch: an answer for everything asked, in the form of each version."""
+"""OffsetFetch: an answer for every requested partition, in the form of each version."""
 
 import uuid
 
@@ -26,7 +26,7 @@ NOTHING = OffsetFetchResponsePartitions(partition_index=0, committed_offset=-1, 
 
 
 def fetch(bench: GroupBench, version: int, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Answer, and send the answer through the codec of its version."""
+    """Answer, and round-trip the answer through the codec of its version."""
     response = k09_offset_fetch.handle(bench.context(version), request)
     return decode(OffsetFetchResponse, version, memoryview(encode(response, version)))
 
@@ -72,8 +72,8 @@ async def test_row_100_null_topics_are_all_that_was_committed(version: int) -> N
 
         assert [topic.name for topic in response.topics] == ["t"]
         assert [p.committed_offset for p in response.topics[0].partitions] == [7, 8]
-        nobody = fetch(bench, version, OffsetFetchRequest(group_id="nobody", topics=None))
-        assert nobody == OffsetFetchResponse()
+        empty = fetch(bench, version, OffsetFetchRequest(group_id="unknown", topics=None))
+        assert empty == OffsetFetchResponse()
 
 
 async def test_row_100_two_groups_in_one_request() -> None:
@@ -124,7 +124,7 @@ async def test_version_10_names_topics_by_id() -> None:
         assert [topic.topic_id for topic in response.groups[1].topics] == [bench.topic.id]
 
 
-async def test_topic_made_anew_does_not_inherit_offsets() -> None:
+async def test_recreated_topic_does_not_inherit_offsets() -> None:
     async with group_bench() as bench:
         await bench.commit(7)
         await bench.services.registry.delete("t")

@@ -44,7 +44,7 @@ async def test_row_36_an_entry_for_each_key(version: int, key_type: int) -> None
 
 
 @pytest.mark.parametrize("key_type", [2, 3, -1])
-async def test_kind_of_key_that_nobody_coordinates(key_type: int) -> None:
+async def test_key_type_without_a_coordinator(key_type: int) -> None:
     async with group_bench() as bench:
         many = find(bench, 6, FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a"]))
         one = find(bench, 3, FindCoordinatorRequest(key_type=key_type, key="a"))

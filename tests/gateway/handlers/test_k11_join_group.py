@@ -1,4 +1,4 @@
-"""JoinGroup: what the versions mean, and what goes over the wire."""
+"""JoinGroup: the meaning of versions, and the answer on the wire."""
 
 import pytest
 
@@ -59,12 +59,12 @@ async def test_errors_can_be_encoded_in_every_version(version: int) -> None:
         assert decode(JoinGroupResponse, version, wire) == refused
 
 
-@pytest.mark.parametrize(("version", "told"), [(6, ""), (7, None)])
-async def test_a_protocol_without_a_name_is_told_as_none(version: int, told: str | None) -> None:
+@pytest.mark.parametrize(("version", "expected"), [(6, ""), (7, None)])
+async def test_protocol_without_a_name_is_null_or_empty(version: int, expected: str | None) -> None:
     async with group_bench() as bench:
         protocols = [JoinGroupRequestProtocol(name="", metadata=b"m")]
         joined = await bench.join(version, group_instance_id="i", protocols=protocols)
-        assert (ErrorCode.NONE, told) == (joined.error_code, joined.protocol_name)
+        assert (ErrorCode.NONE, expected) == (joined.error_code, joined.protocol_name)
 
 
 async def test_version_0_has_no_rebalance_timeout_of_its_own() -> None:

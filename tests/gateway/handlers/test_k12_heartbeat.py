@@ -1,4 +1,4 @@
-"""Heartbeat: the group's word, in every version."""
+"""Heartbeat: the group's error, in every version."""
 
 import pytest
 
@@ -13,15 +13,15 @@ async def test_row_85_heartbeat(version: int) -> None:
     async with group_bench() as bench:
         member_id = await bench.stable()
 
-        def beat(**changes: object) -> int:
+        def heartbeat(**changes: object) -> int:
             request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
             for name, value in changes.items():
                 setattr(request, name, value)
             return k12_heartbeat.handle(bench.context(version), request).error_code
 
-        assert beat() == ErrorCode.NONE
-        assert beat(generation_id=2) == ErrorCode.ILLEGAL_GENERATION
-        assert beat(member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert beat(group_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
-        assert beat(group_id="") == ErrorCode.INVALID_GROUP_ID
-        assert beat(group_instance_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert heartbeat() == ErrorCode.NONE
+        assert heartbeat(generation_id=2) == ErrorCode.ILLEGAL_GENERATION
+        assert heartbeat(member_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert heartbeat(group_id="x") == ErrorCode.UNKNOWN_MEMBER_ID
+        assert heartbeat(group_id="") == ErrorCode.INVALID_GROUP_ID
+        assert heartbeat(group_instance_id="x") == ErrorCode.UNKNOWN_MEMBER_ID

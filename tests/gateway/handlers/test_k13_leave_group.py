@@ -1,4 +1,4 @@
-"""LeaveGroup: one member's error before version 3, one outcome each since."""
+"""LeaveGroup: one error for the request before version 3, one for each member since."""
 
 import pytest
 
@@ -64,7 +64,7 @@ async def test_row_96_several_members_leave_by_id_and_by_instance(version: int) 
         assert description.state == "Empty"
 
 
-async def test_request_as_a_whole_can_be_refused() -> None:
+async def test_whole_request_can_be_rejected() -> None:
     async with group_bench() as bench:
         request = LeaveGroupRequest(group_id="", members=[MemberIdentity(member_id="x")])
         refused = LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)

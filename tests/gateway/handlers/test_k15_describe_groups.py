@@ -1,4 +1,4 @@
-"""DescribeGroups: members of stable groups, unread; unknown groups by version."""
+"""DescribeGroups: members of stable groups as they are; unknown groups by version."""
 
 import pytest
 
@@ -53,7 +53,7 @@ async def test_row_104_stable_group_with_metadata_that_is_no_subscription() -> N
 @pytest.mark.parametrize("version", range(7))
 async def test_row_35_unknown_group(version: int) -> None:
     async with group_bench() as bench:
-        (unknown,) = describe(bench, version, "nobody")
+        (unknown,) = describe(bench, version, "unknown")
 
         assert unknown.group_state == "Dead"
         expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.NONE

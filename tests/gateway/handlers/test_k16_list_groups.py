@@ -54,7 +54,7 @@ async def test_filters(states: list[str], types: list[str], expected: list[str])
         assert [group.group_id for group in response.groups] == expected
 
 
-async def test_groups_of_both_protocols_are_told_apart() -> None:
+async def test_groups_of_both_protocols_have_their_type() -> None:
     async with group_bench() as bench:
         await bench.stable(group_id="old")
         await join_consumer_group(bench, "a")

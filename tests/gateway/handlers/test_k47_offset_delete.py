@@ -1,4 +1,4 @@
-"""OffsetDelete: what is read stays."""
+"""OffsetDelete: offsets of subscribed topics are kept."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ async def test_row_103_subscribed_topics_stay() -> None:
         assert (bench.fetched("t"), bench.fetched("u")) == (7, -1)
 
 
-async def test_offsets_of_an_empty_group_go_whatever_the_spelling() -> None:
+async def test_offsets_of_an_empty_group_are_deleted_in_any_spelling() -> None:
     async with group_bench() as bench:
         await bench.commit()
 
@@ -71,13 +71,13 @@ async def test_offsets_of_an_empty_group_go_whatever_the_spelling() -> None:
         assert bench.fetched() == -1
 
 
-async def test_groups_that_cannot_be_touched() -> None:
+async def test_groups_whose_offsets_cannot_be_deleted() -> None:
     async with group_bench() as bench:
         await bench.stable(group_id="connect", protocol_type="connect")
 
         busy = await delete(bench, "t", group_id="connect")
         assert busy == OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-        unknown = await delete(bench, "t", group_id="nobody")
+        unknown = await delete(bench, "t", group_id="unknown")
         assert unknown == OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         empty = await delete(bench, "t", group_id="")
         assert empty == OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)

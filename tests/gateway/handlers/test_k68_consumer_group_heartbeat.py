@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: every field there and back, in both versions."""
+"""ConsumerGroupHeartbeat: every field of request and answer, in both versions."""
 
 from typing import Any
 
@@ -16,11 +16,11 @@ from kledger.gateway.wire.messages.k69_consumer_group_describe import ConsumerGr
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
 
 
-async def beat(
-    bench: GroupBench, member_id: str, epoch: int, *, version: int = 1, **said: Any
+async def heartbeat(
+    bench: GroupBench, member_id: str, epoch: int, *, version: int = 1, **fields: Any
 ) -> ConsumerGroupHeartbeatResponse:
     request = ConsumerGroupHeartbeatRequest(
-        group_id="g", member_id=member_id, member_epoch=epoch, **said
+        group_id="g", member_id=member_id, member_epoch=epoch, **fields
     )
     response = await k68_consumer_group_heartbeat.handle(bench.context(version), request)
     decoded: ConsumerGroupHeartbeatResponse = decode(
@@ -30,14 +30,14 @@ async def beat(
 
 
 async def join(
-    bench: GroupBench, member_id: str, *, version: int = 1, **said: Any
+    bench: GroupBench, member_id: str, *, version: int = 1, **fields: Any
 ) -> ConsumerGroupHeartbeatResponse:
     first = {
         "rebalance_timeout_ms": 60_000,
         "subscribed_topic_names": ["t"],
         "topic_partitions": [],
     }
-    return await beat(bench, member_id, 0, version=version, **(first | said))
+    return await heartbeat(bench, member_id, 0, version=version, **(first | fields))
 
 
 @pytest.mark.parametrize("version", [0, 1])
@@ -53,37 +53,37 @@ async def test_member_joins_and_stays(version: int) -> None:
         assert joined.assignment is not None
         whole = TopicPartitions(topic_id=bench.topic.id, partitions=[0, 1])
         assert [whole] == joined.assignment.topic_partitions
-        stays = await beat(bench, "a", 1, version=version)
+        stays = await heartbeat(bench, "a", 1, version=version)
         assert (0, None) == (stays.error_code, stays.assignment)
-        left = await beat(bench, "a", -1, version=version)
+        left = await heartbeat(bench, "a", -1, version=version)
         assert (0, -1) == (left.error_code, left.member_epoch)
 
 
-async def test_version_0_gives_ids_and_version_1_wants_them() -> None:
+async def test_version_0_generates_ids_and_version_1_requires_them() -> None:
     async with group_bench() as bench:
         given = await join(bench, "", version=0)
         assert given.member_id
         wanted = await join(bench, "", version=1)
         assert ErrorCode.INVALID_REQUEST == wanted.error_code
         assert wanted.error_message
-        assert ErrorCode.INVALID_REQUEST == (await beat(bench, "", 1, version=0)).error_code
+        assert ErrorCode.INVALID_REQUEST == (await heartbeat(bench, "", 1, version=0)).error_code
 
 
 async def test_owned_partitions_confirm_a_revocation() -> None:
     async with group_bench() as bench:
         await join(bench, "a")
         await join(bench, "b")
-        told = await beat(bench, "a", 1)
-        assert told.assignment is not None
-        assert [0] == told.assignment.topic_partitions[0].partitions
+        answer = await heartbeat(bench, "a", 1)
+        assert answer.assignment is not None
+        assert [0] == answer.assignment.topic_partitions[0].partitions
         owned = [TopicPartitions(topic_id=bench.topic.id, partitions=[0])]
-        assert 2 == (await beat(bench, "a", 1, topic_partitions=owned)).member_epoch
-        gets = await beat(bench, "b", 2)
+        assert 2 == (await heartbeat(bench, "a", 1, topic_partitions=owned)).member_epoch
+        gets = await heartbeat(bench, "b", 2)
         assert gets.assignment is not None
         assert [1] == gets.assignment.topic_partitions[0].partitions
 
 
-async def test_everything_that_is_said_is_described() -> None:
+async def test_all_fields_of_a_heartbeat_are_described() -> None:
     async with group_bench() as bench:
         await join(
             bench,

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: groups that are there, of the other protocol, and not at all."""
+"""ConsumerGroupDescribe: groups of this protocol, of the other one, and unknown ones."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from kledger.gateway.wire.messages.k69_consumer_group_describe import (
     TopicPartitions,
 )
 from tests.gateway.handlers.group_bench import GroupBench, group_bench
-from tests.gateway.handlers.test_k68_consumer_group_heartbeat import beat, join
+from tests.gateway.handlers.test_k68_consumer_group_heartbeat import heartbeat, join
 
 
 def describe(
@@ -50,13 +50,13 @@ async def test_group_in_the_middle_of_a_change_shows_both_assignments(version: i
         assert (parts(bench, 0, 1), parts(bench, 0)) == (first.assignment, first.target_assignment)
 
 
-async def test_what_a_member_has_to_give_up_is_still_its_own() -> None:
+async def test_partitions_being_revoked_still_count_as_owned() -> None:
     async with group_bench() as bench:
         await join(bench, "a")
         await join(bench, "b")
-        told = await beat(bench, "a", 1)
-        assert told.assignment is not None
-        assert [[0]] == [one.partitions for one in told.assignment.topic_partitions]
+        answer = await heartbeat(bench, "a", 1)
+        assert answer.assignment is not None
+        assert [[0]] == [one.partitions for one in answer.assignment.topic_partitions]
         (group,) = describe(bench, "g")
         assert parts(bench, 0, 1) == group.members[0].assignment
 
@@ -82,10 +82,10 @@ async def test_other_groups_are_not_found() -> None:
         assert [not_found, not_found, ErrorCode.INVALID_GROUP_ID] == errors
 
 
-async def test_operations_are_told_when_asked_for() -> None:
+async def test_operations_are_included_on_request() -> None:
     async with group_bench() as bench:
         await join(bench, "a")
-        await beat(bench, "a", -1)
+        await heartbeat(bench, "a", -1)
         (plain,), (asked,) = describe(bench, "g"), describe(bench, "g", operations=True)
         assert ("Empty", "Empty") == (plain.group_state, asked.group_state)
         assert plain.authorized_operations < 0 < asked.authorized_operations

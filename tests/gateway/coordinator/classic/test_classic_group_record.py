@@ -1,4 +1,4 @@
-"""Rows of groups: what is written is what is read."""
+"""Rows of groups round-trip."""
 
 import struct
 
@@ -42,12 +42,12 @@ groups = st.builds(
 
 
 @given(groups, st.integers(0, 2**62))
-def test_group_survives_its_row(record: ClassicGroupRecord, saved_ms: int) -> None:
+def test_group_round_trips_through_its_row(record: ClassicGroupRecord, saved_ms: int) -> None:
     assert decode_classic_group("g", encode_classic_group(record, saved_ms)) == (record, saved_ms)
 
 
 @given(st.text())
-def test_id_survives_its_key(group_id: str) -> None:
+def test_id_round_trips_through_its_key(group_id: str) -> None:
     assert decode_group_key(encode_group_key(group_id)) == group_id
 
 
@@ -92,7 +92,7 @@ def test_layout_does_not_change_by_accident() -> None:
     assert encode_group_key("g") == GROUP_KEY_PREFIX + b"g"
 
 
-def test_row_of_a_newer_program_is_refused() -> None:
+def test_row_of_a_newer_version_is_rejected() -> None:
     with pytest.raises(UnknownGroupRowVersion):
         decode_classic_group("g", b"\x02" + bytes(40))
 

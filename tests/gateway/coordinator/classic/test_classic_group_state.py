@@ -174,7 +174,7 @@ TABLE: dict[str, tuple[Request, tuple[ErrorCode | None, ...]]] = {
 def test_answer_in_each_state(request_name: str, state: str, expected: ErrorCode | None) -> None:
     world = in_state(state)
     if state == "Empty":
-        # Generation 0 is that of a group nobody joined yet.
+        # Generation 0 is that of a group without a first join.
         assert world.group.generation == 0
 
     assert expected == TABLE[request_name][0](world)
@@ -207,7 +207,7 @@ def test_description_shows_metadata_only_while_stable() -> None:
     )
 
 
-def test_description_shows_the_assignment_in_force_until_it_is_taken_away() -> None:
+def test_description_shows_the_assignment_until_a_new_generation() -> None:
     world = GroupWorld()
     world.stable("a")
     world.join("a")
@@ -231,7 +231,7 @@ def test_empty_group_remembers_type_and_generation_across_a_restart() -> None:
 
 
 def test_session_timer_moves_without_effects() -> None:
-    """A heartbeat only moves a deadline; the timer looks at it when it fires."""
+    """A heartbeat only moves a deadline; the timer checks it when it fires."""
     world = GroupWorld()
     world.stable("a")
     armed_ms = world.timers[session_timer("a")]
@@ -245,7 +245,7 @@ def test_session_timer_moves_without_effects() -> None:
     assert world.timers[session_timer("a")] == heartbeat_ms + SESSION_MS
 
 
-def test_leaving_id_that_was_never_used_rebalances_nobody() -> None:
+def test_leave_of_an_unused_id_does_not_rebalance() -> None:
     world = GroupWorld()
     world.stable("a")
     world.new("b", requires_known_id=True)
@@ -266,7 +266,7 @@ def test_several_members_leave_in_one_rebalance() -> None:
     assert world.joined(world.join("c")).generation == 2
 
 
-def test_leaving_members_with_waiting_requests_are_told() -> None:
+def test_leave_answers_the_waiting_requests_of_the_members() -> None:
     world = GroupWorld()
     world.completing("a", "b")
     sync = world.sync("b")
@@ -280,7 +280,7 @@ def test_leaving_members_with_waiting_requests_are_told() -> None:
     assert [world.error(waiter) for waiter in joins] == [UNKNOWN, UNKNOWN]
 
 
-def test_deletion_cancels_the_timers_of_promised_ids() -> None:
+def test_deletion_cancels_the_timers_of_unused_ids() -> None:
     world = GroupWorld()
     world.new("a", requires_known_id=True)
 
@@ -299,7 +299,7 @@ def test_late_timers_do_nothing() -> None:
         assert world.group.timer_fired(key, world.now_ms) == []
 
 
-def test_abandoned_waiter_of_nobody_does_nothing() -> None:
+def test_unknown_abandoned_waiter_does_nothing() -> None:
     world = GroupWorld()
     world.stable("a")
 
@@ -319,7 +319,7 @@ names = st.sampled_from(NAMES)
 
 
 class GroupMachine(RuleBasedStateMachine):
-    """Members that come, go, die and repeat themselves, over a storage that may refuse."""
+    """Members that join, leave, crash and repeat requests, over a storage that may fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -429,7 +429,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not roster.pending & set(roster.members)
 
     @invariant()
-    def who_waits_will_hear(self) -> None:
+    def every_waiter_will_be_answered(self) -> None:
         """A join waits under its timer or a write, a sync under a timer or a write."""
         world, group = self.world, self.world.group
         for member in group.roster.members.values():

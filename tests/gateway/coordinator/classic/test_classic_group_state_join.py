@@ -1,4 +1,4 @@
-"""JoinGroup against the pure state: who gets in, when, and what they are told."""
+"""JoinGroup against the pure state: which members are admitted, when, and their answers."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_without_initial_delay_the_first_join_is_answered_at_once() -> None:
     assert world.joined(a).generation == 1
 
 
-def test_initial_delay_extends_while_members_come_up_to_the_rebalance_timeout() -> None:
+def test_initial_delay_extends_with_each_join_up_to_the_rebalance_timeout() -> None:
     world = GroupWorld()
     first = world.new("m0", rebalance_timeout_ms=10_000)
 
@@ -67,7 +67,7 @@ def test_initial_delay_extends_while_members_come_up_to_the_rebalance_timeout() 
     assert len(world.joined(first).members) == 10
 
 
-def test_initial_delay_is_sat_out_even_if_the_only_member_leaves() -> None:
+def test_initial_delay_passes_even_if_the_only_member_leaves() -> None:
     world = GroupWorld()
     a = world.new("a")
 
@@ -101,7 +101,7 @@ def test_a_group_whose_members_all_left_takes_another_protocol_type() -> None:
     ],
 )
 @pytest.mark.parametrize("situation", ["preparing", "completing", "stable"])
-def test_join_with_nothing_in_common_is_inconsistent(
+def test_join_without_a_common_protocol_is_inconsistent(
     situation: str, protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     world = GroupWorld()
@@ -132,7 +132,7 @@ def test_first_join_without_type_or_protocols_is_inconsistent(
 
 
 @pytest.mark.parametrize("situation", ["empty", "preparing", "completing", "stable"])
-def test_join_with_an_id_that_nobody_gave_out_is_unknown(situation: str) -> None:
+def test_join_with_an_id_that_was_never_assigned_is_unknown(situation: str) -> None:
     world = GroupWorld()
     if situation == "preparing":
         world.new("a")
@@ -147,7 +147,7 @@ def test_join_with_an_id_that_nobody_gave_out_is_unknown(situation: str) -> None
     assert world.joined(ghost).member_id == "ghost"
 
 
-def test_join_to_a_deleted_group_is_sent_to_ask_again() -> None:
+def test_join_to_a_deleted_group_is_retriable() -> None:
     world = GroupWorld()
     world.perform(world.group.kill(world.now_ms))
 
@@ -157,8 +157,8 @@ def test_join_to_a_deleted_group_is_sent_to_ask_again() -> None:
 # Ids before membership.
 
 
-def test_promised_id_keeps_a_rebalance_open_until_it_comes() -> None:
-    """A client that is told to come back within a moment must find the door open."""
+def test_unused_id_keeps_a_rebalance_open_until_it_joins() -> None:
+    """A client with a new id joins with it at once: the generation must not begin before."""
     world = GroupWorld()
     world.stable("a")
     world.new("b", requires_known_id=True)
@@ -171,7 +171,7 @@ def test_promised_id_keeps_a_rebalance_open_until_it_comes() -> None:
     assert world.joined(a).generation == world.joined(b).generation == 2
 
 
-def test_promised_id_that_never_comes_lets_the_rebalance_go_on() -> None:
+def test_unused_id_that_expires_completes_the_rebalance() -> None:
     world = GroupWorld()
     world.stable("a")
     world.new("b", requires_known_id=True)
@@ -183,7 +183,7 @@ def test_promised_id_that_never_comes_lets_the_rebalance_go_on() -> None:
     assert world.error(world.join("b")) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_promised_id_with_an_instance_id_is_unknown() -> None:
+def test_unused_id_with_an_instance_id_is_unknown() -> None:
     world = GroupWorld()
     world.new("b", requires_known_id=True)
 
@@ -192,7 +192,7 @@ def test_promised_id_with_an_instance_id_is_unknown() -> None:
     assert world.error(b) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_promised_ids_are_limited() -> None:
+def test_unused_ids_are_limited() -> None:
     world = GroupWorld(GroupConfig(pending_members_max=2))
     for name in ("a", "b"):
         world.new(name, requires_known_id=True)
@@ -206,7 +206,7 @@ def test_promised_ids_are_limited() -> None:
 
 
 @pytest.mark.parametrize("situation", ["preparing", "completing", "stable"])
-def test_group_over_its_size_refuses_new_members_but_keeps_the_old(situation: str) -> None:
+def test_full_group_rejects_new_members_but_keeps_the_old(situation: str) -> None:
     world = GroupWorld(GroupConfig(group_max_size=2))
     if situation == "preparing":
         world.new("a")
@@ -224,7 +224,7 @@ def test_group_over_its_size_refuses_new_members_but_keeps_the_old(situation: st
     assert world.heartbeat("b", instance_id=None) != ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_member_that_comes_back_too_late_to_a_full_group_loses_its_place() -> None:
+def test_member_that_rejoins_a_full_group_too_late_is_removed() -> None:
     world = GroupWorld(GroupConfig(group_max_size=2))
     world.stable("a", "b")
     a = world.join("a")
@@ -239,8 +239,8 @@ def test_member_that_comes_back_too_late_to_a_full_group_loses_its_place() -> No
 # Rejoining.
 
 
-def test_repeated_join_replaces_the_one_that_waits() -> None:
-    """The client lost its connection and asks again on a new one."""
+def test_repeated_join_replaces_the_waiting_one() -> None:
+    """The client lost its connection and repeats the join on a new one."""
     world = GroupWorld()
     world.stable("a", "b")
     world.join("a")
@@ -264,7 +264,7 @@ def test_join_repeated_after_the_generation_began_is_answered_again() -> None:
     assert world.state == "CompletingRebalance"
 
 
-def test_changed_join_in_a_generation_that_began_makes_another() -> None:
+def test_changed_join_in_a_new_generation_begins_another() -> None:
     world = GroupWorld()
     world.completing("a", "b")
     sync = world.sync("a", assignments={})
@@ -277,7 +277,7 @@ def test_changed_join_in_a_generation_that_began_makes_another() -> None:
     assert world.state == "PreparingRebalance"
 
 
-def test_late_member_makes_those_that_wait_for_their_assignment_join_again() -> None:
+def test_late_member_makes_members_with_waiting_syncs_rejoin() -> None:
     world = GroupWorld()
     world.completing("a", "b")
     b_sync = world.sync("b")
@@ -289,7 +289,7 @@ def test_late_member_makes_those_that_wait_for_their_assignment_join_again() -> 
     assert {world.joined(w).generation for w in (a, b, c)} == {2}
 
 
-def test_leader_that_does_not_come_back_is_replaced() -> None:
+def test_leader_that_does_not_rejoin_is_replaced() -> None:
     world = GroupWorld()
     world.stable("a", "b")
     b = world.join("b", protocols=(("range", b"changed"),))
@@ -300,7 +300,7 @@ def test_leader_that_does_not_come_back_is_replaced() -> None:
     assert world.heartbeat("a") == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_new_timeouts_are_taken_over() -> None:
+def test_new_timeouts_are_applied() -> None:
     world = GroupWorld()
     world.stable("a")
     world.join("a", session_timeout_ms=30_000, rebalance_timeout_ms=90_000)
@@ -327,7 +327,7 @@ def stable_static_pair(world: GroupWorld) -> None:
     world.finish_sync()
 
 
-def test_static_member_needs_no_promised_id() -> None:
+def test_static_member_joins_without_an_id_first() -> None:
     world = GroupWorld(NO_DELAY)
 
     a = world.new("a", requires_known_id=True, **static("a"))
@@ -351,8 +351,8 @@ def test_static_member_that_restarts_keeps_its_assignment_without_a_rebalance() 
 
 
 @pytest.mark.parametrize("can_skip", [True, False])
-def test_static_leader_that_restarts_is_kept_from_assigning_anew(can_skip: bool) -> None:
-    """From v9 it is told to skip; an older client must not notice that it leads."""
+def test_static_leader_that_restarts_does_not_assign_again(can_skip: bool) -> None:
+    """From v9 on the answer says to skip; an older client must not see that it leads."""
     world = GroupWorld()
     stable_static_pair(world)
 
@@ -364,7 +364,7 @@ def test_static_leader_that_restarts_is_kept_from_assigning_anew(can_skip: bool)
     assert len(world.joined(a).members) == (2 if can_skip else 0)
 
 
-def test_old_self_of_a_static_member_is_fenced_everywhere() -> None:
+def test_old_id_of_a_static_member_is_fenced_everywhere() -> None:
     world = GroupWorld()
     stable_static_pair(world)
     world.new("b2", **static("b"))
@@ -376,7 +376,7 @@ def test_old_self_of_a_static_member_is_fenced_everywhere() -> None:
     assert world.error(world.join("b", **static("b"))) == fenced
 
 
-def test_static_member_that_restarts_while_its_old_self_waits_fences_it() -> None:
+def test_static_member_that_restarts_fences_a_join_of_its_old_id() -> None:
     world = GroupWorld()
     old = world.new("a", **static("a"))
 
@@ -387,7 +387,7 @@ def test_static_member_that_restarts_while_its_old_self_waits_fences_it() -> Non
     assert world.joined(new).leader == "a2"
 
 
-def test_static_member_that_restarts_while_an_assignment_is_awaited_rebalances() -> None:
+def test_static_member_that_restarts_before_the_assignment_rebalances() -> None:
     """The leader may be assigning to the old id."""
     world = GroupWorld()
     world.new("a", **static("a"))
@@ -402,7 +402,7 @@ def test_static_member_that_restarts_while_an_assignment_is_awaited_rebalances()
     assert world.state == "PreparingRebalance"
 
 
-def test_static_member_that_restarts_with_another_favourite_protocol_rebalances() -> None:
+def test_static_member_that_restarts_with_another_preferred_protocol_rebalances() -> None:
     world = GroupWorld()
     both = (("range", b""), ("coop", b""))
     world.new("a", protocols=both, **static("a"))
@@ -429,7 +429,7 @@ def test_absent_static_member_is_kept_when_the_join_times_out() -> None:
     assert world.joined(b).leader == "b"
 
 
-def test_group_of_absent_static_members_waits_until_one_is_back() -> None:
+def test_group_of_absent_static_members_waits_until_one_rejoins() -> None:
     world = GroupWorld()
     world.new("a", **static("a"), session_timeout_ms=300_000)
     world.new("b")
@@ -445,7 +445,7 @@ def test_group_of_absent_static_members_waits_until_one_is_back() -> None:
     assert world.joined(a).leader == "a2"
 
 
-def test_replacement_that_cannot_be_stored_is_undone() -> None:
+def test_replacement_that_cannot_be_stored_is_rolled_back() -> None:
     world = GroupWorld()
     stable_static_pair(world)
     world.stores_at_once = False
@@ -459,7 +459,7 @@ def test_replacement_that_cannot_be_stored_is_undone() -> None:
     assert world.heartbeat("b", instance_id="instance b") == ErrorCode.NONE
 
 
-def test_replacement_overtaken_by_a_rebalance_is_answered_by_it() -> None:
+def test_replacement_overtaken_by_a_rebalance_is_answered_by_the_rebalance() -> None:
     world = GroupWorld()
     stable_static_pair(world)
     world.stores_at_once = False

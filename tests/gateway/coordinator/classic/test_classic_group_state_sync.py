@@ -47,7 +47,7 @@ def test_assignment_counts_when_it_is_durable() -> None:
 
 
 def test_leader_that_repeats_its_sync_cannot_change_the_assignment() -> None:
-    """The first is on its way to the disk; a second one must not differ from it in memory."""
+    """The first one is being written; a second one must not differ from it in memory."""
     world = GroupWorld(stores_at_once=False)
     world.completing("a")
     first = world.sync("a", assignments={"a": b"1"})
@@ -81,7 +81,7 @@ def test_protocol_must_be_that_of_the_generation(
     assert world.error(a) == expected
 
 
-def test_timer_for_silent_members_ends_when_all_have_asked() -> None:
+def test_sync_timer_is_cancelled_when_all_members_have_synced() -> None:
     world = GroupWorld()
     world.completing("a", "b")
     world.sync("a")

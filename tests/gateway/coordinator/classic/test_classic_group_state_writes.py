@@ -1,10 +1,10 @@
-"""Writes of a group that end late, in vain, or for a generation that is over."""
+"""Writes of a group that end late, fail, or belong to an old generation."""
 
 from kledger.gateway.wire.error_codes import ErrorCode
 from tests.gateway.coordinator.group_words import DELAY_MS, GroupWorld
 
 
-def test_assignment_that_cannot_be_stored_makes_members_join_again() -> None:
+def test_assignment_that_cannot_be_stored_makes_members_rejoin() -> None:
     world = GroupWorld(stores_at_once=False)
     world.completing("a", "b")
     b = world.sync("b")
@@ -49,7 +49,7 @@ def test_late_failure_of_an_old_generation_changes_nothing() -> None:
     assert world.state == "CompletingRebalance"
 
 
-def test_empty_generation_that_cannot_be_stored_is_no_harm() -> None:
+def test_empty_generation_that_cannot_be_stored_does_no_harm() -> None:
     world = GroupWorld()
     world.stable("a")
     world.stores_at_once = False
@@ -63,7 +63,7 @@ def test_empty_generation_that_cannot_be_stored_is_no_harm() -> None:
     assert world.joined(b).generation == 3
 
 
-def test_replacement_that_is_stored_answers_the_new_self() -> None:
+def test_stored_replacement_answers_the_join_of_the_new_id() -> None:
     world = GroupWorld(stores_at_once=False)
     world.completing("a", instance_id="i")
     world.sync("a", assignments={"a": b"1"})
@@ -77,7 +77,7 @@ def test_replacement_that_is_stored_answers_the_new_self() -> None:
     assert world.group.roster.waiting_join_count == 0
 
 
-def test_replacement_whose_client_is_gone_still_counts() -> None:
+def test_replacement_whose_client_disconnected_still_counts() -> None:
     world = GroupWorld(stores_at_once=False)
     world.completing("a", instance_id="i")
     world.sync("a", assignments={"a": b"1"})

@@ -49,7 +49,7 @@ def test_protocol_that_all_support_and_most_prefer_is_chosen(
     assert expected == made.choose_protocol()
 
 
-def test_support_follows_what_members_say() -> None:
+def test_support_follows_the_protocols_of_members() -> None:
     a, b = member("a", "x", "y"), member("b", "y", "z")
     made = roster(a, b)
     assert [made.supports_any([name]) for name in "xyz"] == [False, True, False]
@@ -67,7 +67,7 @@ def test_protocol_named_twice_counts_once() -> None:
     assert not made.supports_any(["x"])
 
 
-def test_oldest_member_left_leads_when_the_leader_goes() -> None:
+def test_oldest_member_leads_when_the_leader_leaves() -> None:
     made = roster(member("a", "x"), member("b", "x"), member("c", "x"))
     assert made.leader_id == "a"
     made.remove("b")
@@ -103,7 +103,7 @@ def test_join_waiters_are_counted_once() -> None:
     assert made.waiting_join_count == 0
 
 
-def test_renamed_static_member_keeps_its_place() -> None:
+def test_renamed_static_member_keeps_leading_and_its_pending_sync() -> None:
     a = member("a", "x", instance_id="i")
     made = roster(a)
     made.pending_sync.add("a")
@@ -125,7 +125,7 @@ def test_metadata_is_that_of_the_protocol() -> None:
     assert [each.metadata(name) for name in ("x", "y", "z", None)] == [b"1", b"2", b"", b""]
 
 
-def test_member_survives_its_record() -> None:
+def test_member_round_trips_through_its_record() -> None:
     each = member("a", "x", instance_id="i")
 
     assert member_from_record(record_of(each, b"mine")).assignment == b"mine"

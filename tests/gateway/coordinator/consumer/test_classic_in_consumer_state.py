@@ -25,7 +25,7 @@ from tests.gateway.coordinator.group_words import join_command, sync_command
 
 
 class MixedWorld(ConsumerWorld):
-    """A group of the consumer protocol that classic members come to."""
+    """A group of the consumer protocol that classic members join."""
 
     def answer(self, effects: list[Effect]) -> object:
         (found,) = (one.result for one in effects if isinstance(one, Respond))
@@ -68,7 +68,7 @@ class MixedWorld(ConsumerWorld):
         return errors
 
 
-def test_classic_member_joins_without_a_leader_and_is_told_what_it_owns() -> None:
+def test_classic_member_joins_without_a_leader_and_syncs_its_partitions() -> None:
     world = MixedWorld()
     world.join("a")
     joined = world.classic_join()
@@ -84,7 +84,7 @@ def test_classic_member_joins_without_a_leader_and_is_told_what_it_owns() -> Non
     assert ErrorCode.NONE == world.hello("c", 2), "nothing is free for it yet"
 
 
-def test_classic_member_is_sent_to_join_when_something_is_free_for_it() -> None:
+def test_classic_member_must_rejoin_when_a_partition_is_free_for_it() -> None:
     world = MixedWorld()
     world.join("a")
     world.classic_join()
@@ -96,7 +96,7 @@ def test_classic_member_is_sent_to_join_when_something_is_free_for_it() -> None:
     assert ErrorCode.NONE == world.hello("c", 2)
 
 
-def test_classic_member_gives_up_by_joining_without_the_partitions() -> None:
+def test_classic_member_revokes_by_joining_without_the_partitions() -> None:
     world = MixedWorld()
     world.classic_join()
     assert 1 == world.classic_join(owned="0123").generation
@@ -111,7 +111,7 @@ def test_classic_member_gives_up_by_joining_without_the_partitions() -> None:
     assert world.catalog.parts("t", 2, 3) == b.owned
 
 
-def test_eager_member_owns_nothing_when_it_joins_again() -> None:
+def test_eager_member_owns_no_partitions_when_it_rejoins() -> None:
     world = MixedWorld()
     world.classic_join()
     b = world.client("b")
@@ -121,7 +121,7 @@ def test_eager_member_owns_nothing_when_it_joins_again() -> None:
     assert world.catalog.parts("t", 2, 3) == b.owned
 
 
-def test_id_is_given_out_first_where_the_version_wants_it() -> None:
+def test_id_is_assigned_first_where_the_version_requires_it() -> None:
     world = MixedWorld()
     world.join("a")
     promised = world.classic_join("", new_member_id="n", requires_known_id=True)
@@ -140,7 +140,7 @@ def test_id_is_given_out_first_where_the_version_wants_it() -> None:
         ({"member_id": "x", "instance_id": "i"}, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_join_is_refused_and_changes_nothing(changes: dict[str, Any], expected: ErrorCode) -> None:
+def test_rejected_join_changes_nothing(changes: dict[str, Any], expected: ErrorCode) -> None:
     world = MixedWorld(config=GroupConfig(consumer_max_size=2))
     world.join("a")
     world.classic_join(instance_id="i")
@@ -153,7 +153,7 @@ def test_generations_and_ids_are_checked() -> None:
     world = MixedWorld()
     world.join("a")
     world.classic_join(instance_id="i")
-    for ask in (lambda *who: world.sync(*who).error, world.hello):
+    for ask in (lambda *sender: world.sync(*sender).error, world.hello):
         assert ErrorCode.ILLEGAL_GENERATION == ask("c", 1)
         assert ErrorCode.UNKNOWN_MEMBER_ID == ask("x", 2)
         assert ErrorCode.UNKNOWN_MEMBER_ID == ask("a", 1), "it speaks the other protocol"
@@ -161,7 +161,7 @@ def test_generations_and_ids_are_checked() -> None:
         assert ErrorCode.NONE == ask("c", 2, "i")
 
 
-def test_static_classic_member_comes_back_under_a_new_id() -> None:
+def test_static_classic_member_rejoins_under_a_new_id() -> None:
     world = MixedWorld()
     world.classic_join(instance_id="i")
     again = world.classic_join("", new_member_id="d", instance_id="i")
@@ -171,7 +171,7 @@ def test_static_classic_member_comes_back_under_a_new_id() -> None:
 
 
 def test_static_member_changes_its_protocol_and_keeps_its_partitions() -> None:
-    """A classic client does not say that it leaves; its new self is let in all the same."""
+    """A static classic client sends no LeaveGroup; its successor is admitted all the same."""
     world = MixedWorld()
     world.classic_join(instance_id="i")
     new = world.join("n", instance_id="i")
@@ -194,7 +194,7 @@ def test_members_leave() -> None:
 
 
 def test_members_of_the_consumer_protocol_are_removed_by_their_ids() -> None:
-    """As an administrator does who removes all of them; the ids are in the group's description."""
+    """An administrator removes all members with the ids of the group's description."""
     world = MixedWorld()
     world.join("a")
     world.join("b", instance_id="i")
@@ -204,7 +204,7 @@ def test_members_of_the_consumer_protocol_are_removed_by_their_ids() -> None:
     assert world.group.is_empty
 
 
-def test_session_of_a_classic_member_is_its_own() -> None:
+def test_classic_member_has_its_own_session_timeout() -> None:
     world = MixedWorld()
     world.join("a")
     world.classic_join(session_timeout_ms=10_000)
@@ -224,7 +224,7 @@ def test_commit_of_a_classic_member_is_checked_by_its_generation() -> None:
     assert ErrorCode.ILLEGAL_GENERATION == world.commit("c", 1)
 
 
-def test_refused_write_sends_classic_members_back_to_ask_again() -> None:
+def test_failed_write_makes_classic_members_retry() -> None:
     world = MixedWorld(stores_at_once=False)
     asked = join_command("c", protocols=(("range", subscribed("t")),), waiter=1)
     world.perform(classic_in_consumer_state.join(world.group, asked, world.catalog, 0))
@@ -235,7 +235,7 @@ def test_refused_write_sends_classic_members_back_to_ask_again() -> None:
     assert world.group.is_empty
 
 
-def test_a_member_of_the_consumer_protocol_goes_over_by_its_id() -> None:
+def test_member_of_the_consumer_protocol_becomes_classic_by_its_id() -> None:
     """As in Apache Kafka: a JoinGroup with the id of a live member is that member's."""
     world = MixedWorld()
     world.join("a")

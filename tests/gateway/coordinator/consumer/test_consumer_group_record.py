@@ -1,4 +1,4 @@
-"""Rows of groups of the consumer protocol: what is written is what is read."""
+"""Rows of groups of the consumer protocol round-trip."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -70,13 +70,13 @@ groups = st.builds(
 
 
 @given(groups, st.integers(0, 2**62))
-def test_group_survives_its_row(record: ConsumerGroupRecord, saved_ms: int) -> None:
+def test_group_round_trips_through_its_row(record: ConsumerGroupRecord, saved_ms: int) -> None:
     row = encode_consumer_group(record, saved_ms)
     assert is_consumer_group_row(row)
     assert (record, saved_ms) == decode_consumer_group("g", row)
 
 
-def test_rows_of_classic_groups_are_others() -> None:
+def test_rows_of_classic_groups_are_told_apart_by_version() -> None:
     classic = ClassicGroupRecord(
         group_id="g", generation=1, protocol_type=None, protocol_name=None, leader=None
     )

@@ -1,4 +1,4 @@
-"""The group as a whole: commits, what is durable, what tools see."""
+"""The group as a whole: commits, durability, descriptions."""
 
 from dataclasses import replace
 
@@ -34,16 +34,16 @@ TOOL = RequestingMember("", -1)
         (replace(MEMBER, generation=2), True, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_row_108_commit_is_let_in_by_the_member_epoch(
+def test_row_108_commit_is_checked_by_the_member_epoch(
     sender: RequestingMember, is_transactional: bool, expected: ErrorCode
 ) -> None:
     world = ConsumerWorld()
     world.join("a")
-    told = world.group.check_commit(sender, world.now_ms, is_transactional=is_transactional)
-    assert expected == told
+    answer = world.group.check_commit(sender, world.now_ms, is_transactional=is_transactional)
+    assert expected == answer
 
 
-def test_empty_group_takes_commits_of_tools_alone() -> None:
+def test_empty_group_accepts_only_commits_of_tools() -> None:
     world = ConsumerWorld()
     assert ErrorCode.NONE == world.group.check_commit(TOOL, 0)
     assert ErrorCode.UNKNOWN_MEMBER_ID == world.group.check_commit(MEMBER, 0)
@@ -69,7 +69,7 @@ def test_row_108_offsets_are_read_by_the_member_epoch(
     assert expected == world.group.check_fetch(member_id, epoch)
 
 
-def test_nobody_hears_of_what_is_not_durable() -> None:
+def test_no_answer_precedes_the_write_it_depends_on() -> None:
     """A repeated join that changes nothing waits for the write of the first one."""
     world = ConsumerWorld(stores_at_once=False)
     first = world.send(join_command("a", "t"))
@@ -81,7 +81,7 @@ def test_nobody_hears_of_what_is_not_durable() -> None:
     assert third in world.answers, "a heartbeat that changes nothing writes nothing"
 
 
-def test_group_goes_back_to_what_is_durable_when_a_write_fails() -> None:
+def test_failed_write_rolls_the_group_back() -> None:
     world = ConsumerWorld(stores_at_once=False)
     a = world.client("a")
     world.send(join_command("a", "t"))
@@ -97,7 +97,7 @@ def test_group_goes_back_to_what_is_durable_when_a_write_fails() -> None:
     assert ErrorCode.NONE == a.hello().error
 
 
-def test_member_that_is_back_after_a_failed_write_still_has_a_session() -> None:
+def test_member_restored_by_a_failed_write_has_a_session() -> None:
     world = ConsumerWorld(stores_at_once=False)
     world.send(join_command("a", "t"))
     world.store()
@@ -108,7 +108,7 @@ def test_member_that_is_back_after_a_failed_write_still_has_a_session() -> None:
     assert world.group.is_empty
 
 
-def test_restart_brings_back_members_epochs_and_assignments() -> None:
+def test_restart_restores_members_epochs_and_assignments() -> None:
     world = ConsumerWorld()
     a, b = world.client("a"), world.client("b", instance_id="i")
     settle(a, b)
@@ -119,12 +119,12 @@ def test_restart_brings_back_members_epochs_and_assignments() -> None:
     assert before == world.group.describe(), "what was settled stays"
 
 
-def test_restart_in_the_middle_of_a_revocation_goes_on_with_it() -> None:
+def test_restart_during_a_revocation_continues_it() -> None:
     world = ConsumerWorld()
     a, b = world.client("a"), world.client("b")
     settle(a)
     b.hello()
-    a.hear(world.heartbeat("a", a.epoch))
+    a.receive(world.heartbeat("a", a.epoch))
     world.restart()
     assert world.heartbeat("b", b.epoch).assignment is None, "a still has it"
     settle(a, b)
@@ -143,7 +143,7 @@ def test_restart_gives_silent_members_one_session() -> None:
     assert () == world.durable.members
 
 
-def test_states_are_told_as_kafka_names_them() -> None:
+def test_states_have_the_names_of_kafka() -> None:
     world = ConsumerWorld()
     seen = [world.group.state.value]
     world.join("a")

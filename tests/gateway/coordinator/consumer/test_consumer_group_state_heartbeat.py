@@ -1,4 +1,4 @@
-"""Heartbeats: who is let in, what they are told, how partitions go from one to the other."""
+"""Heartbeats: which are accepted, their answers, how partitions move between members."""
 
 from typing import Any
 
@@ -32,8 +32,8 @@ def test_own_times_of_a_group_hold_from_the_next_heartbeat_on() -> None:
     assert 5_000 == world.join("a").heartbeat_interval_ms
     for session_ms, interval_ms in ((20_000, 7_000), (60_000, 8_000)):
         world.config.own_times["g"] = ConsumerTimes(session_ms, interval_ms)
-        told = world.heartbeat("a", 1)
-        assert interval_ms == told.heartbeat_interval_ms
+        answer = world.heartbeat("a", 1)
+        assert interval_ms == answer.heartbeat_interval_ms
         world.advance(session_ms - 1)
         assert "a" in world.group.roster
     world.advance(1)
@@ -56,8 +56,8 @@ def test_row_106_partitions_are_revoked_first_and_assigned_after_confirmation() 
     parts = world.catalog.parts
     world.join("a")
     assert (2, NOTHING) == (world.join("b").epoch, world.group.roster.member("b").assigned)
-    told = world.heartbeat("a", 1)
-    assert (1, parts("t", 0, 1)) == (told.epoch, told.assignment)
+    answer = world.heartbeat("a", 1)
+    assert (1, parts("t", 0, 1)) == (answer.epoch, answer.assignment)
     assert world.heartbeat("b", 2).assignment is None
     assert world.heartbeat("a", 1, owned=parts("t", 0, 1, 3)).epoch == 1
     assert world.heartbeat("b", 2).assignment is None
@@ -106,7 +106,7 @@ def test_row_106_epochs_and_ids_are_checked(
     assert before == world.group.describe()
 
 
-def test_join_again_after_fencing_tells_everything() -> None:
+def test_join_after_fencing_answers_the_whole_assignment() -> None:
     world = ConsumerWorld()
     world.join("a")
     assert ErrorCode.FENCED_MEMBER_EPOCH == world.heartbeat("a", 9).error
@@ -114,14 +114,14 @@ def test_join_again_after_fencing_tells_everything() -> None:
     assert (1, world.catalog.parts("t")) == (again.epoch, again.assignment)
 
 
-def test_group_that_is_full_takes_nobody_else() -> None:
+def test_full_group_rejects_new_members() -> None:
     world = ConsumerWorld(config=GroupConfig(consumer_max_size=1))
     world.join("a")
     assert ErrorCode.GROUP_MAX_SIZE_REACHED == world.join("b").error
     assert ErrorCode.NONE == world.join("a").error
 
 
-def test_dead_group_refuses() -> None:
+def test_dead_group_rejects_heartbeats() -> None:
     world = ConsumerWorld()
     world.group.kill(0)
     assert ErrorCode.COORDINATOR_NOT_AVAILABLE == world.join("a").error
@@ -130,7 +130,7 @@ def test_dead_group_refuses() -> None:
 # Static members.
 
 
-def test_static_member_comes_back_to_its_partitions_without_a_new_epoch() -> None:
+def test_static_member_rejoins_with_its_partitions_without_a_new_epoch() -> None:
     world = ConsumerWorld()
     a, b = world.client("a", instance_id="i"), world.client("b")
     settle(a, b)
@@ -146,7 +146,7 @@ def test_static_member_comes_back_to_its_partitions_without_a_new_epoch() -> Non
     assert ErrorCode.FENCED_INSTANCE_ID == late.error
 
 
-def test_static_member_that_comes_back_with_another_subscription_gets_another_share() -> None:
+def test_static_member_that_rejoins_with_another_subscription_gets_another_share() -> None:
     world = ConsumerWorld(CatalogOfTest(t=2, u=2))
     a = world.client("a", instance_id="i")
     settle(a)
@@ -155,7 +155,7 @@ def test_static_member_that_comes_back_with_another_subscription_gets_another_sh
     assert (2, world.catalog.parts("u")) == (again.epoch, again.assignment)
 
 
-def test_instance_in_use_is_not_given_to_anybody_else() -> None:
+def test_instance_id_in_use_is_not_released() -> None:
     world = ConsumerWorld()
     world.join("a", instance_id="i")
     assert ErrorCode.UNRELEASED_INSTANCE_ID == world.join("b", instance_id="i").error
@@ -165,7 +165,7 @@ def test_instance_in_use_is_not_given_to_anybody_else() -> None:
     assert ErrorCode.UNKNOWN_MEMBER_ID == world.heartbeat("a", -1, instance_id="j").error
 
 
-def test_static_member_that_stays_away_loses_its_place_with_its_session() -> None:
+def test_static_member_that_stays_away_is_removed_with_its_session() -> None:
     world = ConsumerWorld()
     a, b = world.client("a", instance_id="i"), world.client("b")
     settle(a, b)
@@ -177,8 +177,8 @@ def test_static_member_that_stays_away_loses_its_place_with_its_session() -> Non
     assert 1 == len(world.group.roster)
 
 
-def test_static_member_that_leaves_while_it_revokes_is_not_hunted_for_it() -> None:
-    """Its time to give partitions up does not run on while it is away."""
+def test_static_member_that_leaves_while_revoking_has_no_rebalance_timeout() -> None:
+    """Its rebalance timeout stops while it is away."""
     world = ConsumerWorld()
     world.join("a", instance_id="i", rebalance_timeout_ms=1_000)
     world.join("b")
@@ -191,7 +191,7 @@ def test_static_member_that_leaves_while_it_revokes_is_not_hunted_for_it() -> No
 # Time.
 
 
-def test_silent_member_is_removed_and_its_partitions_go_to_others() -> None:
+def test_silent_member_is_removed_and_its_partitions_are_reassigned() -> None:
     world = ConsumerWorld()
     a, b = world.client("a"), world.client("b")
     settle(a, b)
@@ -202,8 +202,8 @@ def test_silent_member_is_removed_and_its_partitions_go_to_others() -> None:
     assert ErrorCode.UNKNOWN_MEMBER_ID == world.ask(command("a", a.epoch)).error
 
 
-def test_member_that_does_not_give_up_in_time_is_removed() -> None:
-    """It beats all the time, but holds what another one waits for."""
+def test_member_that_does_not_revoke_in_time_is_removed() -> None:
+    """It sends heartbeats, but keeps partitions that another member waits for."""
     world = ConsumerWorld()
     world.join("a")
     b = world.client("b")
@@ -219,7 +219,7 @@ def test_member_that_does_not_give_up_in_time_is_removed() -> None:
     assert world.catalog.parts("t") == b.owned
 
 
-def test_member_that_gave_up_in_time_stays() -> None:
+def test_member_that_revokes_in_time_stays() -> None:
     world = ConsumerWorld()
     a, b = world.client("a"), world.client("b")
     settle(a)

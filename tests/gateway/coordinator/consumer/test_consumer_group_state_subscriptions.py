@@ -1,4 +1,4 @@
-"""What subscriptions stand for."""
+"""Which topics a subscription resolves to."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ CATALOG = CatalogOfTest(**{"orders": 1, "orders-new": 2, "Mixed": 3, "grüße": 
         ((), "order", set()),
     ],
 )
-def test_subscription_stands_for_topics(
+def test_subscription_resolves_to_topics(
     names: tuple[str, ...], regex: str, expected: set[str]
 ) -> None:
     member = replace(MEMBER, topic_names=names, topic_regex=regex)
@@ -36,7 +36,7 @@ def test_topics_of_all_members_are_joined() -> None:
     assert {"orders", "Mixed"} == set(SubscribedTopics(CATALOG).of_all(members))
 
 
-def test_long_search_takes_no_time() -> None:
-    """What keeps a backtracking engine busy for ages is done at once."""
+def test_expression_that_backtracks_takes_linear_time() -> None:
+    """A backtracking engine would take exponential time."""
     catalog = CatalogOfTest(**{"a" * 200: 1})
     assert {} == SubscribedTopics(catalog).of(replace(MEMBER, topic_regex="(a*)*b"))

@@ -1,4 +1,4 @@
-"""When the target assignment is worked out anew, and by which assignor."""
+"""When the target assignment is computed, and by which assignor."""
 
 import pytest
 
@@ -11,11 +11,11 @@ def test_row_107_new_topic_is_assigned_with_the_next_heartbeat() -> None:
     joined = world.join("a")
     assert frozenset() == joined.assignment
     world.catalog.make("t", 2)
-    told = world.heartbeat("a", joined.epoch)
-    assert (2, world.catalog.parts("t")) == (told.epoch, told.assignment)
+    answer = world.heartbeat("a", joined.epoch)
+    assert (2, world.catalog.parts("t")) == (answer.epoch, answer.assignment)
 
 
-def test_grown_topic_is_shared_out() -> None:
+def test_new_partitions_of_a_topic_are_assigned() -> None:
     world = ConsumerWorld(CatalogOfTest(t=1))
     a, b = world.client("a"), world.client("b")
     settle(a, b)
@@ -24,7 +24,7 @@ def test_grown_topic_is_shared_out() -> None:
     assert [2, 2] == [len(a.owned), len(b.owned)]
 
 
-def test_vanished_topic_is_taken_away_and_a_new_one_of_its_name_is_another() -> None:
+def test_deleted_topic_is_unassigned_and_a_new_one_of_its_name_is_another() -> None:
     world = ConsumerWorld(CatalogOfTest(t=2, u=1))
     a = world.client("a", "t", "u")
     settle(a)
@@ -36,7 +36,7 @@ def test_vanished_topic_is_taken_away_and_a_new_one_of_its_name_is_another() -> 
     assert world.catalog.parts("t") | world.catalog.parts("u") == a.owned
 
 
-def test_topic_that_nobody_reads_changes_nothing() -> None:
+def test_topic_without_subscribers_changes_nothing() -> None:
     world = ConsumerWorld()
     a = world.client("a")
     settle(a)
@@ -55,13 +55,13 @@ def test_changed_subscription_moves_the_epoch_and_a_repeated_one_does_not() -> N
     assert (2, 2) == (changed.epoch, world.group.epoch)
 
 
-def test_expression_takes_in_topics_that_come() -> None:
+def test_expression_matches_new_topics() -> None:
     world = ConsumerWorld(CatalogOfTest(**{"t-a": 1}))
     joined = world.join("a", topic_names=(), topic_regex="t-.*")
     assert world.catalog.parts("t-a") == joined.assignment
     world.catalog.make("t-b", 1)
-    told = world.heartbeat("a", joined.epoch)
-    assert frozenset(world.catalog.partitions()) == told.assignment
+    answer = world.heartbeat("a", joined.epoch)
+    assert frozenset(world.catalog.partitions()) == answer.assignment
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_most_members_choose_the_assignor(wishes: list[str | None], expected: st
     assert expected == world.group.describe().assignor
 
 
-def test_first_assignor_of_the_settings_is_taken_without_wishes() -> None:
+def test_first_assignor_of_the_settings_is_the_default() -> None:
     world = ConsumerWorld(config=GroupConfig(consumer_assignors=("range", "uniform")))
     world.join("a")
     assert "range" == world.group.assignor

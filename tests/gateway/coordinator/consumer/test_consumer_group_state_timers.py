@@ -36,7 +36,7 @@ def test_heartbeats_move_the_deadline_and_set_no_timer() -> None:
     assert timers.has_expired(SESSION, MEMBER, late)
 
 
-def test_member_is_watched_from_when_it_is_told_to_let_go() -> None:
+def test_rebalance_timeout_starts_with_the_revocation() -> None:
     timers = timers_of_member()
 
     def effects(before: MemberState, after: MemberState, epoch: int = 5) -> list[Effect]:
@@ -54,7 +54,7 @@ def test_member_is_watched_from_when_it_is_told_to_let_go() -> None:
     assert [] == effects(stable, stable)
 
 
-def test_only_who_still_holds_on_is_late() -> None:
+def test_only_a_revoking_member_exceeds_its_rebalance_timeout() -> None:
     timers = timers_of_member()
     assert timers.has_expired(REBALANCE, REVOKING, Transition(0))
     assert not timers.has_expired(REBALANCE, MEMBER, Transition(0))

@@ -1,4 +1,4 @@
-"""One member's way to its target: gives up first, gets what is free, one epoch after the other."""
+"""One member's way to its target: revokes first, receives what is free, epoch by epoch."""
 
 from dataclasses import replace
 
@@ -104,12 +104,12 @@ def test_member_moves_one_step(
     assert expected_step == step(member, owned, taken)
 
 
-def test_epoch_before_is_remembered() -> None:
+def test_previous_epoch_is_kept() -> None:
     after = reconciled(MEMBER, target_epoch=7, owned=None, is_free=lambda _: True)
     assert (7, 5) == (after.epoch, after.previous_epoch)
 
 
-def test_heartbeat_changes_only_what_it_says() -> None:
+def test_heartbeat_changes_only_the_fields_it_carries() -> None:
     member = replace(MEMBER, topic_names=("t",), topic_regex="x", server_assignor="range")
     assert member == updated(member, command("m", 5))
     said = command("m", 5, topic_names=("b", "a", "b"), rebalance_timeout_ms=1, rack_id="r")
@@ -126,5 +126,5 @@ def test_heartbeat_changes_only_what_it_says() -> None:
     assert after.has_same_subscription(replace(after, server_assignor=None)), "waits for a change"
 
 
-def test_member_holds_what_it_gives_up() -> None:
+def test_member_holds_the_partitions_it_is_revoking() -> None:
     assert parts("012") == replace(MEMBER, revoking=parts("2")).held

@@ -8,7 +8,7 @@ from kledger.gateway.coordinator.consumer.consumer_member_state import ConsumerR
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER, parts
 
 
-def test_roster_knows_who_has_what() -> None:
+def test_roster_finds_the_holders_of_partitions_and_ids() -> None:
     roster = ConsumerRoster([replace(MEMBER, revoking=parts("2"), instance_id="i")])
     free = [number for number in "0123" for one in parts(number) if roster.is_free(one)]
     assert ["3"] == free
@@ -21,7 +21,7 @@ def test_roster_knows_who_has_what() -> None:
     assert roster.holder_of("i") is None
 
 
-def test_new_value_frees_what_it_has_no_more() -> None:
+def test_new_value_frees_the_partitions_it_lost() -> None:
     roster = ConsumerRoster([MEMBER])
     assert not roster.put(replace(MEMBER))
     assert roster.put(replace(MEMBER, assigned=parts("1")))

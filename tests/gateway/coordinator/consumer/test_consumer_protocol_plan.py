@@ -1,4 +1,4 @@
-"""Bytes of members of the classic protocol: read with distrust, written as they expect."""
+"""Bytes of members of the classic protocol: read with distrust, written in their format."""
 
 import struct
 
@@ -39,7 +39,7 @@ def test_subscription_that_claims_a_version_without_its_fields_owns_nothing() ->
     assert ConsumerProtocolSubscription(1, ("t",), ()) == read_subscription(claimed)
 
 
-def test_fields_of_later_versions_are_stepped_over() -> None:
+def test_fields_of_later_versions_are_skipped() -> None:
     later = b"\x00\x03" + subscribed("t", owned="1")[2:] + bytes(6)
     assert ConsumerProtocolSubscription(3, ("t",), (("t", 1),)) == read_subscription(later)
 
@@ -59,7 +59,7 @@ def test_bytes_that_end_early_are_something_else(whole: bytes) -> None:
 
 
 @pytest.mark.parametrize("value", [-2, -(2**31), 2**31 - 1])
-def test_bytes_with_a_length_that_cannot_be_are_something_else(value: int) -> None:
+def test_bytes_with_an_impossible_length_are_something_else(value: int) -> None:
     count = struct.pack(">i", value)
     name = struct.pack(">h", max(min(value, 2**15 - 1), -(2**15)))
     topics, user_data, owned = b"\0\0\0\1\0\1t", b"\xff" * 4, b"\0\0\0\1\0\1t\0\0\0\0"
@@ -78,7 +78,7 @@ def test_bytes_with_a_length_that_cannot_be_are_something_else(value: int) -> No
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_are_read_or_refused(content: bytes) -> None:
+def test_any_bytes_are_read_or_rejected(content: bytes) -> None:
     read_subscription(content)
     read_assignment(content)
 
@@ -93,7 +93,7 @@ def test_assignment_is_written_and_read() -> None:
     assert () == read_assignment(b"")
 
 
-def test_what_does_not_exist_is_left_out() -> None:
+def test_unknown_topics_and_partitions_are_left_out() -> None:
     assert assignment_of("t", "") == write_assignment(CATALOG.parts("t", 0), 1, {})
-    named = (("t", 3), ("t", 4), ("t", -1), ("gone", 0))
+    named = (("t", 3), ("t", 4), ("t", -1), ("unknown", 0))
     assert CATALOG.parts("t", 3) == with_topic_ids(named, CATALOG)

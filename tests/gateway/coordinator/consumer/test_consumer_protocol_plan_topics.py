@@ -1,4 +1,4 @@
-"""Reading subscriptions of consumers, most of all those that are none."""
+"""The topics of subscriptions, and bytes that are none."""
 
 import struct
 
@@ -45,7 +45,7 @@ def test_no_bytes_break_the_reader(garbage: bytes) -> None:
         struct.pack(">hih", 0, 1, 2) + b"\xff\xff",
     ],
 )
-def test_what_is_no_subscription_is_none(broken: bytes) -> None:
+def test_bytes_that_are_no_subscription_are_none(broken: bytes) -> None:
     assert read_topics(broken) is None
 
 

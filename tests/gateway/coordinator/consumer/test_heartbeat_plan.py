@@ -1,4 +1,4 @@
-"""Heartbeats that make no sense in any group."""
+"""Heartbeats that are invalid in any group."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def refusal(asked: HeartbeatCommand) -> ErrorCode:
         join_command("m", "0123456789"),
     ],
 )
-def test_sensible_heartbeat_is_let_in(asked: HeartbeatCommand) -> None:
+def test_valid_heartbeat_is_accepted(asked: HeartbeatCommand) -> None:
     assert ErrorCode.NONE == refusal(asked)
 
 
@@ -49,11 +49,11 @@ def test_sensible_heartbeat_is_let_in(asked: HeartbeatCommand) -> None:
         command("m", 3, topic_names=("ß" * 6,)),
     ],
 )
-def test_senseless_heartbeat_is_an_invalid_request(asked: HeartbeatCommand) -> None:
+def test_invalid_heartbeat_is_an_invalid_request(asked: HeartbeatCommand) -> None:
     assert ErrorCode.INVALID_REQUEST == refusal(asked)
 
 
-def test_unknown_assignor_is_refused_with_those_there_are() -> None:
+def test_unknown_assignor_is_rejected_with_the_known_ones() -> None:
     asked = command("m", 3, server_assignor="sticky", owned=NOTHING)
     refused = heartbeat_error(asked, assignors=("uniform", "range"), bytes_max=10)
     assert refused is not None

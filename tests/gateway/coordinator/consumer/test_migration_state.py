@@ -1,4 +1,4 @@
-"""Groups that go from one protocol to the other, as values."""
+"""Upgrade and downgrade of groups, as values."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def stable_world(protocols: Protocols = PROTOCOLS, **assignments: str) -> GroupW
     return world
 
 
-def test_members_go_over_with_what_they_own() -> None:
+def test_upgrade_keeps_the_partitions_of_members() -> None:
     world = stable_world(a="01", b="23")
     gone_over = upgraded(world.group, CATALOG, 5)
     assert gone_over is not None
@@ -40,28 +40,28 @@ def test_members_go_over_with_what_they_own() -> None:
 
 
 @pytest.mark.parametrize("protocols", [(("range", b"?"),), (("range", b""),)])
-def test_group_whose_metadata_cannot_be_read_stays(protocols: Protocols) -> None:
+def test_group_with_unreadable_metadata_is_not_upgraded(protocols: Protocols) -> None:
     assert upgraded(stable_world(protocols).group, CATALOG, 5) is None
 
 
-def test_group_with_an_assignment_that_overlaps_stays() -> None:
+def test_group_with_an_overlapping_assignment_is_not_upgraded() -> None:
     """A leader may assign what it wants; here a partition has one owner."""
     assert upgraded(stable_world(a="01", b="12").group, CATALOG, 5) is None
 
 
-def test_group_of_another_type_stays() -> None:
+def test_group_of_another_type_is_not_upgraded() -> None:
     world = stable_world()
     world.group.protocol_type = "connect"
     assert upgraded(world.group, CATALOG, 5) is None
 
 
-def test_assignment_that_cannot_be_read_keeps_the_group() -> None:
+def test_group_with_an_unreadable_assignment_is_not_upgraded() -> None:
     world = stable_world()
     world.group.roster.members["a"].assignment = b"?"
     assert upgraded(world.group, CATALOG, 5) is None
 
 
-def test_way_back_keeps_members_and_lets_them_rebalance() -> None:
+def test_downgrade_keeps_members_and_rebalances() -> None:
     world = stable_world(a="01", b="23")
     gone_over = upgraded(world.group, CATALOG, 5)
     assert gone_over is not None
@@ -77,7 +77,7 @@ def test_way_back_keeps_members_and_lets_them_rebalance() -> None:
     assert {"session", "join"} == kinds
 
 
-def test_way_back_lets_members_commit_before_they_join_again() -> None:
+def test_downgrade_allows_commits_before_members_rejoin() -> None:
     gone_over = upgraded(stable_world(a="0123").group, CATALOG, 5)
     assert gone_over is not None
     group, _ = gone_over

@@ -38,14 +38,14 @@ async def test_members_get_one_generation_and_their_assignments() -> None:
 
 
 async def test_join_counts_from_the_moment_in_which_its_request_is_read() -> None:
-    """A heartbeat of the same turn of the loop hears of it: nobody asks once more than needed."""
+    """A heartbeat in the same tick sees the rebalance: no member needs an extra heartbeat."""
     async with coordinator() as bench:
         a = await bench.stable()
 
         bench.groups.join(join_command())
 
-        heard = bench.groups.heartbeat("g", RequestingMember(a.member_id, a.generation))
-        assert heard == ErrorCode.REBALANCE_IN_PROGRESS
+        error = bench.groups.heartbeat("g", RequestingMember(a.member_id, a.generation))
+        assert error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 async def test_assignment_is_answered_only_when_it_is_durable() -> None:
@@ -63,7 +63,7 @@ async def test_assignment_is_answered_only_when_it_is_durable() -> None:
         assert (await sync).error == ErrorCode.NONE
 
 
-async def test_refused_write_of_an_assignment_makes_the_member_join_again() -> None:
+async def test_failed_write_of_an_assignment_makes_the_member_rejoin() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         a = await bench.join()
@@ -94,7 +94,7 @@ async def test_row_105_restart_keeps_members_generation_and_offsets() -> None:
         assert bench.groups.heartbeat("g", sender) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_group_that_only_holds_offsets_is_there_after_a_restart() -> None:
+async def test_group_with_only_offsets_exists_after_a_restart() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         await bench.commit(TopicPartition("t", 0), at(7))
@@ -120,7 +120,7 @@ async def test_heartbeats_write_nothing() -> None:
 
 
 async def test_cancelled_join_of_a_member_without_an_id_is_forgotten() -> None:
-    """Its connection dropped: the rebalance must not wait for a member that nobody is."""
+    """Its connection dropped: the rebalance must not wait for a member without a client."""
     async with coordinator() as bench:
         a = await bench.stable()
         lost = await bench.start(bench.groups.join(join_command()))
@@ -146,7 +146,7 @@ async def test_cancelled_join_of_a_member_without_an_id_is_forgotten() -> None:
         ({"protocols": (("range", bytes((1 << 20) + 1)),)}, ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_row_93_join_that_no_group_would_take(
+async def test_row_93_join_that_is_invalid_in_any_group(
     changes: dict[str, Any], expected: ErrorCode
 ) -> None:
     async with coordinator() as bench:
@@ -212,7 +212,7 @@ async def test_list_filters_by_state_and_type() -> None:
         ]
 
 
-async def test_close_answers_who_waits_and_refuses_who_comes() -> None:
+async def test_close_answers_waiting_requests_and_rejects_new_ones() -> None:
     async with coordinator() as bench:
         a = await bench.join()
         await bench.start(bench.groups.join(join_command()))
@@ -231,7 +231,7 @@ async def test_close_answers_who_waits_and_refuses_who_comes() -> None:
         assert bench.groups.leave("g", (LeavingMember("a"),)) == (unavailable, [])
 
 
-async def test_session_ends_by_the_clock_alone() -> None:
+async def test_session_ends_without_any_request() -> None:
     async with coordinator() as bench:
         a = await bench.stable()
         await bench.advance(SESSION_MS - 500)
@@ -259,7 +259,7 @@ async def test_two_joins_at_the_same_time_make_one_group() -> None:
         assert {a.generation, b.generation} == {1}
 
 
-async def test_group_that_fails_on_a_timer_is_made_anew_from_its_row(
+async def test_group_that_fails_on_a_timer_is_reloaded_from_its_row(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     async with coordinator() as bench:

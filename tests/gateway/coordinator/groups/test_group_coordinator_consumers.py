@@ -1,4 +1,4 @@
-"""The coordinator of the consumer protocol over a real store: groups that come, change and stay."""
+"""Groups of the consumer protocol over a real store: their beginning, migration and end."""
 
 import asyncio
 from dataclasses import replace
@@ -26,7 +26,7 @@ from tests.gateway.coordinator.group_words import join_command as classic_join
 from tests.gateway.coordinator.group_words import sync_command
 from tests.gateway.coordinator.shell_words import CoordinatorBench, at, coordinator
 
-PLACE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 READS_T = (("range", subscribed("t")),)
 
 
@@ -57,7 +57,7 @@ async def test_group_exists_from_its_first_member_on() -> None:
         assert bench.groups.describe_consumer_group("x") is None
 
 
-async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone() -> None:
+async def test_members_survive_a_restart_and_expire_after_it() -> None:
     engine = FaultyEngine(None)
     catalog = CatalogOfTest(t=2)
     async with coordinator(engine=engine, catalog=catalog) as bench:
@@ -73,7 +73,7 @@ async def test_members_survive_a_restart_and_lose_their_place_when_they_are_gone
         assert [("g", "consumer", "Empty")] == kinds(bench)
 
 
-async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cannot_be() -> None:
+async def test_heartbeat_is_answered_when_it_is_durable_or_failed() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
         assert ErrorCode.NONE == (await join(bench)).error
@@ -85,14 +85,16 @@ async def test_heartbeat_is_answered_when_it_is_durable_and_refused_when_it_cann
 
 
 async def test_protocols_follow_each_other_but_never_mix_without_migration() -> None:
-    """Row 109: who comes with the other protocol is refused until the group is empty."""
+    """Row 109: members of the other protocol are rejected until the group is empty."""
     engine = FaultyEngine(None)
     catalog = CatalogOfTest(t=2)
     alone = GroupConfig(consumer_migration_policy="disabled")
     async with coordinator(alone, engine=engine, catalog=catalog) as bench:
         classic = await bench.stable(protocols=READS_T)
         assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
-        await bench.commit(PLACE, at(7), RequestingMember(classic.member_id, classic.generation))
+        await bench.commit(
+            PARTITION, at(7), RequestingMember(classic.member_id, classic.generation)
+        )
         await bench.advance(60_000)
         assert [("g", "classic", "Empty")] == kinds(bench)
         assert ErrorCode.NONE == (await join(bench)).error
@@ -111,20 +113,20 @@ async def test_protocols_follow_each_other_but_never_mix_without_migration() -> 
 
 
 async def classic_round(bench: CoordinatorBench, member_id: str, owned: str = "") -> JoinResult:
-    """Join again as a classic member, and take the assignment."""
+    """Rejoin as a classic member, and sync."""
     return await bench.groups.join(
         classic_join(member_id, protocols=(("range", subscribed("t", owned=owned)),))
     )
 
 
 async def assigned(bench: CoordinatorBench, joined: JoinResult) -> bytes:
-    told = await bench.groups.sync(sync_command(joined.member_id, joined.generation))
-    assert ErrorCode.NONE == told.error
-    return told.assignment
+    answer = await bench.groups.sync(sync_command(joined.member_id, joined.generation))
+    assert ErrorCode.NONE == answer.error
+    return answer.assignment
 
 
-async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
-    """As Apache Kafka 4.3 was seen to do it: nobody owns what another one still has."""
+async def test_row_109_group_with_members_is_upgraded_and_downgraded() -> None:
+    """As observed with Apache Kafka 4.3: no partition is assigned before it is free."""
     engine = FaultyEngine(None)
     catalog = CatalogOfTest(t=4)
     async with coordinator(engine=engine, catalog=catalog) as bench:
@@ -135,7 +137,7 @@ async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
         assert [("g", "consumer", "Reconciling")] == kinds(bench)
         assert bench.groups.describe("g") is None
         assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
-        assert ErrorCode.NONE == await bench.commit(PLACE, at(7), sender)
+        assert ErrorCode.NONE == await bench.commit(PARTITION, at(7), sender)
         kept = await classic_round(bench, old.member_id, owned="0123")
         assert (1, "consumer", "range") == (
             kept.generation,
@@ -153,18 +155,18 @@ async def test_row_109_group_goes_over_and_back_while_members_are_in() -> None:
         assert ErrorCode.NONE == bench.groups.heartbeat("g", sender)
         stale = RequestingMember(old.member_id, old.generation)
         assert ErrorCode.ILLEGAL_GENERATION == bench.groups.heartbeat("g", stale)
-        assert ErrorCode.ILLEGAL_GENERATION == await bench.commit(PLACE, at(8), stale)
+        assert ErrorCode.ILLEGAL_GENERATION == await bench.commit(PARTITION, at(8), stale)
         assert [("g", "consumer", "Stable")] == kinds(bench)
         await ask(bench, command("a", -1))
         assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
         assert ErrorCode.GROUP_ID_NOT_FOUND == (await ask(bench, command("a", 2))).error
         assert ErrorCode.REBALANCE_IN_PROGRESS == bench.groups.heartbeat("g", sender)
-        assert ErrorCode.NONE == await bench.commit(PLACE, at(9), sender)
+        assert ErrorCode.NONE == await bench.commit(PARTITION, at(9), sender)
         again = await bench.join(old.member_id, protocols=READS_T)
         assert (3, old.member_id) == (again.generation, again.leader)
 
 
-async def test_group_of_left_over_classic_members_goes_back_after_a_restart() -> None:
+async def test_group_with_only_classic_members_is_downgraded_after_a_restart() -> None:
     engine = FaultyEngine(None)
     catalog = CatalogOfTest(t=4)
     async with coordinator(engine=engine, catalog=catalog) as bench:
@@ -176,14 +178,14 @@ async def test_group_of_left_over_classic_members_goes_back_after_a_restart() ->
         assert [("g", "classic", "PreparingRebalance")] == kinds(bench)
 
 
-async def test_group_with_other_metadata_does_not_go_over() -> None:
+async def test_group_with_other_metadata_is_not_upgraded() -> None:
     async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
         await bench.stable(protocols=(("range", b"?"),))
         assert ErrorCode.GROUP_ID_NOT_FOUND == (await join(bench)).error
         assert [("g", "classic", "Stable")] == kinds(bench)
 
 
-async def test_heartbeat_that_is_refused_changes_no_protocol() -> None:
+async def test_rejected_heartbeat_changes_no_protocol() -> None:
     async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
         await bench.stable(protocols=READS_T, assignments="0123")
         refused = await ask(bench, join_command("a", topic_regex="("))
@@ -191,22 +193,22 @@ async def test_heartbeat_that_is_refused_changes_no_protocol() -> None:
         assert [("g", "classic", "Stable")] == kinds(bench)
 
 
-async def test_group_that_rebalances_goes_over_later() -> None:
+async def test_group_is_upgraded_only_after_its_rebalance() -> None:
     async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
         await bench.join(protocols=READS_T)
         assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
 
 
 async def test_timers_of_the_old_form_do_nothing_any_more() -> None:
-    """The session of a classic member runs on in the new form alone, and ends there."""
+    """The session of a classic member continues, and ends, in the new form alone."""
     async with coordinator(catalog=CatalogOfTest(t=4)) as bench:
         await bench.stable(protocols=READS_T, assignments="0123")
         new = await join(bench)
         await bench.advance(10_000)
         await bench.written()
         assert [("g", "consumer", "Assigning")] == kinds(bench)
-        told = await ask(bench, command("a", new.epoch))
-        assert bench_parts(4) == told.assignment
+        answer = await ask(bench, command("a", new.epoch))
+        assert bench_parts(4) == answer.assignment
 
 
 def bench_parts(count: int) -> frozenset[TopicIdPartition]:
@@ -214,7 +216,7 @@ def bench_parts(count: int) -> frozenset[TopicIdPartition]:
 
 
 def offset_of(bench: CoordinatorBench) -> int | None:
-    committed = bench.groups.offsets.committed("g", PLACE)
+    committed = bench.groups.offsets.committed("g", PARTITION)
     return None if committed is None else committed.offset
 
 
@@ -222,13 +224,13 @@ async def test_fenced_member_cannot_commit() -> None:
     async with coordinator(catalog=CatalogOfTest(t=2)) as bench:
         joined = await join(bench)
         sender = RequestingMember("a", joined.epoch, uses_member_epoch=True)
-        assert ErrorCode.NONE == await bench.commit(PLACE, at(3), sender)
+        assert ErrorCode.NONE == await bench.commit(PARTITION, at(3), sender)
         old = replace(sender, generation=joined.epoch - 1)
-        assert ErrorCode.STALE_MEMBER_EPOCH == await bench.commit(PLACE, at(4), old)
+        assert ErrorCode.STALE_MEMBER_EPOCH == await bench.commit(PARTITION, at(4), old)
         await bench.advance(SESSION_MS)
-        assert ErrorCode.UNKNOWN_MEMBER_ID == await bench.commit(PLACE, at(5), sender)
+        assert ErrorCode.UNKNOWN_MEMBER_ID == await bench.commit(PARTITION, at(5), sender)
         assert 3 == offset_of(bench)
-        unknown = await bench.commit(PLACE, at(1), sender, group="other")
+        unknown = await bench.commit(PARTITION, at(1), sender, group="other")
         assert ErrorCode.GROUP_ID_NOT_FOUND == unknown
 
 
@@ -247,10 +249,10 @@ async def test_group_is_deleted_when_it_is_empty_and_its_topics_are_kept_before(
     async with coordinator(engine=engine, catalog=catalog) as bench:
         joined = await join(bench)
         await bench.commit(
-            PLACE, at(3), RequestingMember("a", joined.epoch, uses_member_epoch=True)
+            PARTITION, at(3), RequestingMember("a", joined.epoch, uses_member_epoch=True)
         )
         assert [ErrorCode.NON_EMPTY_GROUP] == await bench.groups.offsets.delete_groups(["g"])
-        kept = await bench.groups.offsets.delete("g", [PLACE, TopicPartition("u", 0)])
+        kept = await bench.groups.offsets.delete("g", [PARTITION, TopicPartition("u", 0)])
         assert (ErrorCode.NONE, [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]) == kept
         await ask(bench, command("a", -1))
         engine.fail_next("commit")
@@ -278,7 +280,7 @@ async def test_limits_and_closing() -> None:
         assert ErrorCode.COORDINATOR_NOT_AVAILABLE == (await join(bench)).error
 
 
-async def test_member_whose_leaving_failed_with_a_deletion_behind_it_is_looked_after() -> None:
+async def test_member_restored_by_a_failed_deletion_has_a_session() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine, catalog=CatalogOfTest(t=2)) as bench:
         await join(bench)

@@ -1,4 +1,4 @@
-"""From when offsets are counted, in each situation of a group."""
+"""From when the age of offsets counts, in each state of a group."""
 
 from kledger.gateway.coordinator.groups.group_expiry_plan import expiry_rule, topics_in_use
 from kledger.offsets import ExpiryRule
@@ -27,7 +27,7 @@ def test_empty_group_is_counted_from_when_it_became_empty() -> None:
     )
 
 
-def test_stable_group_keeps_what_it_reads() -> None:
+def test_stable_group_keeps_the_offsets_of_its_topics() -> None:
     world = GroupWorld()
     world.stable("a", protocols=READS_T)
 
@@ -36,7 +36,7 @@ def test_stable_group_keeps_what_it_reads() -> None:
     )
 
 
-def test_nothing_expires_while_it_is_unclear_what_is_read() -> None:
+def test_nothing_expires_while_subscriptions_are_unknown() -> None:
     rebalancing = GroupWorld()
     rebalancing.completing("a", protocols=READS_T)
     assert rule_of(rebalancing) is None
@@ -50,7 +50,7 @@ def test_nothing_expires_while_it_is_unclear_what_is_read() -> None:
     assert rule_of(connect) is None
 
 
-def test_member_that_just_came_counts_with_what_it_wants_first() -> None:
+def test_new_member_counts_with_its_first_protocol() -> None:
     world = GroupWorld()
     world.stable("a", protocols=READS_T)
     world.new("b", protocols=(("range", subscription("u")),))
@@ -67,7 +67,7 @@ def test_longer_spellings_of_a_topic_count_as_the_topic() -> None:
     assert topics_in_use(world.group) == frozenset({"t"})
 
 
-def test_group_of_the_consumer_protocol_keeps_what_it_reads_and_counts_from_each_commit() -> None:
+def test_group_of_the_consumer_protocol_counts_from_each_commit() -> None:
     world = ConsumerWorld()
     world.join("a")
     rule = ExpiryRule(now_ms=5_000, retention_ms=1_000, kept_topics=frozenset({"t"}))

@@ -32,7 +32,7 @@ HOUR_SESSION = GroupConfig(
 )
 
 
-async def test_commit_is_answered_and_seen_only_when_it_is_durable() -> None:
+async def test_commit_is_answered_and_visible_only_when_it_is_durable() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         hold = engine.hold_next("commit")
@@ -49,7 +49,7 @@ async def test_commit_is_answered_and_seen_only_when_it_is_durable() -> None:
         assert dict(bench.groups.offsets.all_committed("g")) == {T0: at(7)}
 
 
-async def test_commit_that_cannot_be_stored_is_tried_again_by_the_client() -> None:
+async def test_commit_that_cannot_be_stored_is_retriable() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         engine.fail_next("commit")
@@ -82,7 +82,7 @@ async def test_row_103_group_with_members_is_not_deleted() -> None:
         await bench.stable()
         await bench.commit(T0, at(1), group="tools")
 
-        errors = await bench.groups.offsets.delete_groups(["g", "nobody", "tools"])
+        errors = await bench.groups.offsets.delete_groups(["g", "unknown", "tools"])
 
         assert errors == [
             ErrorCode.NON_EMPTY_GROUP,
@@ -91,7 +91,7 @@ async def test_row_103_group_with_members_is_not_deleted() -> None:
         ]
 
 
-async def test_deleted_group_is_gone_after_a_restart_with_all_its_offsets() -> None:
+async def test_deleted_group_and_its_offsets_stay_deleted_after_a_restart() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         a = await bench.stable()
@@ -120,7 +120,7 @@ async def test_group_whose_deletion_cannot_be_stored_stays() -> None:
         assert bench.groups.offsets.committed("g", T0) == at(1)
 
 
-async def test_deletion_takes_along_a_commit_on_its_way() -> None:
+async def test_deletion_includes_a_commit_being_written() -> None:
     async with coordinator() as bench:
         await bench.commit(T0, at(1))
         late = bench.groups.offsets.commit("g", RequestingMember("", -1), [(T1, at(2))])
@@ -133,7 +133,7 @@ async def test_deletion_takes_along_a_commit_on_its_way() -> None:
         assert bench.groups.describe("g") is None
 
 
-async def test_deletion_of_offsets_takes_along_a_commit_on_its_way() -> None:
+async def test_deletion_of_offsets_includes_a_commit_being_written() -> None:
     async with coordinator() as bench:
         await bench.commit(T0, at(1))
         late = bench.groups.offsets.commit("g", RequestingMember("", -1), [(T1, at(2))])
@@ -203,7 +203,7 @@ async def test_row_103_offsets_of_a_topic_that_is_read_are_not_deleted() -> None
         ({"protocol_type": "connect"}, (ErrorCode.NON_EMPTY_GROUP, [])),
     ],
 )
-async def test_offsets_of_members_that_cannot_be_read_are_not_deleted(
+async def test_offsets_of_members_with_unreadable_metadata_are_not_deleted(
     changes: dict[str, Any], expected: object
 ) -> None:
     async with coordinator() as bench:
@@ -217,11 +217,11 @@ async def test_offsets_of_an_empty_or_unknown_group() -> None:
         await bench.commit(T0, at(1))
 
         assert await bench.groups.offsets.delete("g", [T0, T1]) == (ErrorCode.NONE, [0, 0])
-        unknown = await bench.groups.offsets.delete("nobody", [T0])
+        unknown = await bench.groups.offsets.delete("unknown", [T0])
         assert unknown == (ErrorCode.GROUP_ID_NOT_FOUND, [])
 
 
-async def test_deleted_topic_takes_its_offsets_along() -> None:
+async def test_deleted_topic_deletes_its_offsets() -> None:
     async with coordinator() as bench:
         other = at(1)._replace(topic_id=uuid.UUID(int=2))
         for group in ("g", "h"):
@@ -235,7 +235,7 @@ async def test_deleted_topic_takes_its_offsets_along() -> None:
             assert set(bench.groups.offsets.all_committed(group)) == {U0}
 
 
-async def test_deleted_topic_takes_along_a_commit_on_its_way() -> None:
+async def test_deleted_topic_deletes_a_commit_being_written() -> None:
     async with coordinator() as bench:
         late = bench.groups.offsets.commit("g", RequestingMember("", -1), [(T0, at(2))])
 
@@ -263,7 +263,7 @@ async def end_pending(bench: CoordinatorBench) -> None:
     await ended.wait()
 
 
-async def test_row_101_group_with_pending_offsets_alone_is_there() -> None:
+async def test_row_101_group_with_only_pending_offsets_exists() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         await add_pending(bench, T0, 5)
@@ -274,7 +274,7 @@ async def test_row_101_group_with_pending_offsets_alone_is_there() -> None:
         assert bench.groups.offsets.is_unstable("g", T0)
 
 
-async def test_row_101_deleted_group_takes_pending_offsets_along() -> None:
+async def test_row_101_deleted_group_deletes_pending_offsets() -> None:
     engine = FaultyEngine(None)
     async with coordinator(engine=engine) as bench:
         await add_pending(bench, T0, 5)
@@ -291,7 +291,7 @@ async def test_row_101_deleted_group_takes_pending_offsets_along() -> None:
         assert bench.groups.describe("g") is None
 
 
-async def test_row_101_deletion_takes_along_a_pending_offset_on_its_way() -> None:
+async def test_row_101_deletion_includes_a_pending_offset_being_written() -> None:
     async with coordinator() as bench:
         await bench.commit(T0, at(1))
         late = bench.groups.offsets.add_pending("g", RequestingMember("", -1), 9, {T1: at(2)})
@@ -302,7 +302,7 @@ async def test_row_101_deletion_takes_along_a_pending_offset_on_its_way() -> Non
         assert bench.groups.describe("g") is None
 
 
-async def test_row_101_deleted_offset_is_pending_no_more() -> None:
+async def test_row_101_deleted_offset_is_no_longer_pending() -> None:
     async with coordinator() as bench:
         await add_pending(bench, T0, 5)
         await add_pending(bench, T1, 6)
@@ -313,7 +313,7 @@ async def test_row_101_deleted_offset_is_pending_no_more() -> None:
         assert dict(bench.groups.offsets.all_committed("g")) == {T1: at(6)}
 
 
-async def test_row_101_deleted_topic_takes_pending_offsets_along() -> None:
+async def test_row_101_deleted_topic_deletes_pending_offsets() -> None:
     async with coordinator() as bench:
         await add_pending(bench, T0, 5)
 
@@ -378,7 +378,7 @@ async def test_row_102_moment_of_emptiness_survives_a_restart() -> None:
         assert bench.groups.offsets.committed("g", T0) is None
 
 
-async def test_row_102_topic_that_a_stable_group_gave_up_expires() -> None:
+async def test_row_102_topic_that_a_stable_group_unsubscribed_expires() -> None:
     async with coordinator(HOUR_SESSION) as bench:
         a = await bench.stable(protocols=READS_T, session_timeout_ms=60 * MINUTE_MS)
         now_ms = bench.clock.now_ms()
@@ -406,7 +406,7 @@ async def test_row_102_standalone_offsets_are_counted_from_each_commit() -> None
         assert bench.groups.describe("g") is None
 
 
-async def test_empty_group_that_nobody_used_is_swept() -> None:
+async def test_unused_empty_group_is_deleted_by_expiry() -> None:
     async with coordinator(SHORT) as bench:
         await bench.join(requires_known_id=True)
         assert bench.groups.describe("g") is not None
@@ -417,8 +417,8 @@ async def test_empty_group_that_nobody_used_is_swept() -> None:
         assert bench.groups.describe("g") is None
 
 
-async def test_expiry_leaves_a_commit_on_its_way_alone() -> None:
-    """What looks old in memory is being renewed: deleting it would undo the commit."""
+async def test_expiry_skips_groups_with_a_commit_being_written() -> None:
+    """The old offset is being renewed: its deletion would undo the commit."""
     engine = FaultyEngine(None)
     async with coordinator(SHORT, engine=engine) as bench:
         await bench.commit(T0, at(1, commit_ms=0))
@@ -433,7 +433,7 @@ async def test_expiry_leaves_a_commit_on_its_way_alone() -> None:
         assert bench.groups.offsets.committed("g", T0) == at(2, commit_ms=10**12)
 
 
-async def test_expiry_writes_in_pieces() -> None:
+async def test_expiry_writes_in_batches() -> None:
     async with coordinator(GroupConfig(offsets_expiry_batch_max=2)) as bench:
         for partition in range(5):
             await bench.commit(TopicPartition("t", partition), at(1, commit_ms=-(10**10)))
@@ -447,7 +447,7 @@ async def test_expiry_writes_in_pieces() -> None:
         assert left == [3, 1, 0]
 
 
-async def test_sweep_of_many_groups_gives_the_loop_a_turn() -> None:
+async def test_sweep_of_many_groups_takes_several_ticks() -> None:
     async with coordinator(SHORT) as bench:
         for i in range(600):
             await bench.join(group_id=f"g{i}", requires_known_id=True)

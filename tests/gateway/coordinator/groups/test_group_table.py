@@ -32,7 +32,7 @@ def classic(hosted: HostedGroup | None) -> ClassicGroup:
     return hosted.group
 
 
-async def test_groups_come_back_from_rows_and_from_offsets_alone() -> None:
+async def test_groups_are_loaded_from_rows_and_from_offsets() -> None:
     world = GroupWorld()
     world.stable("a")
     stable = world.durable
@@ -88,7 +88,7 @@ async def runtime() -> AsyncIterator[CoordinatorRuntime]:
         await supervisor.close()
 
 
-async def test_failed_deletion_brings_a_fresh_group_with_the_old_generation(
+async def test_failed_deletion_restores_the_group_with_its_generation(
     runtime: CoordinatorRuntime,
 ) -> None:
     groups = table()
@@ -119,7 +119,7 @@ async def test_failed_deletion_does_not_replace_a_new_group(runtime: Coordinator
     assert groups.get("g") is new
 
 
-def test_row_of_an_empty_group_notes_the_time() -> None:
+def test_row_of_an_empty_group_carries_the_time() -> None:
     machine = table().ensure("g").group_machine
     record = ClassicGroupRecord(
         group_id="g", generation=1, protocol_type=None, protocol_name=None, leader=None

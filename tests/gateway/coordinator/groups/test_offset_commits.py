@@ -1,4 +1,4 @@
-"""What may be committed for one partition."""
+"""Checks of one committed partition."""
 
 import pytest
 
@@ -26,14 +26,14 @@ from tests.gateway.running import running_gateway
 async def test_partition_and_metadata_are_checked(
     index: int, metadata: str | None, error: ErrorCode
 ) -> None:
-    """The length counts as in Java: a character outside of the basic plane is two."""
+    """The length is in UTF-16 code units: a character outside of the basic plane has two."""
     async with running_gateway() as gateway:
         topic = await gateway.create_topic(partitions=2)
         asked = OffsetCommitRequestPartition(partition_index=index, committed_metadata=metadata)
         assert error is commit_error(topic, asked, 4)
 
 
-async def test_what_is_kept_carries_the_id_of_its_topic() -> None:
+async def test_stored_offset_carries_the_id_of_its_topic() -> None:
     async with running_gateway() as gateway:
         topic = await gateway.create_topic()
         asked = OffsetCommitRequestPartition(

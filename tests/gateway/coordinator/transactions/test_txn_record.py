@@ -40,7 +40,7 @@ def test_row_reads_back_equal(record: TxnRecord) -> None:
     assert record == decode_txn(key, encode_txn(record))
 
 
-def test_row_of_a_newer_program_is_refused() -> None:
+def test_row_of_a_newer_version_is_rejected() -> None:
     with pytest.raises(UnknownTxnRowVersion, match="version 2, expected 1"):
         decode_txn(encode_txn_key("t"), b"\x02" + encode_txn(PLAIN)[1:])
 
