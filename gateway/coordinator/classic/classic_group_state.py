@@ -334,7 +334,7 @@ class ClassicGroup:
                 is_leader = member.member_id == self.roster.leader_id
                 result = replace(result, skip_assignment=is_leader)
             else:
-                # An older client would assign anew if it saw itself as the leader: it gets the
+                # An older client would assign again if it saw itself as the leader: it gets the
                 # leader of before, which may be its own old id.
                 result = replace(result, leader=old_leader or "", members=())
             self._persist(replace(write, result=result), self._record(), transition)

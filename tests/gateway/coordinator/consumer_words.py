@@ -220,7 +220,7 @@ class Client:
         self.owned = NOTHING
         self.assigned = NOTHING
 
-    def hello(self) -> HeartbeatResult:
+    def heartbeat(self) -> HeartbeatResult:
         """Send the next heartbeat, and follow its answer."""
         if self.epoch == JOIN_EPOCH:
             asked = join_command(self.member_id, *self.topics, **self.joining)
@@ -257,7 +257,7 @@ def settle(*clients: Client) -> None:
     for _ in range(20):
         before = [(one.epoch, one.owned) for one in clients]
         for one in clients:
-            one.hello()
+            one.heartbeat()
         if before == [(one.epoch, one.owned) for one in clients]:
             return
     raise AssertionError("the group does not settle")

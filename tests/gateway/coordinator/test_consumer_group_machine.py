@@ -57,7 +57,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     # Members.
 
     @rule(number=members)
-    def say_hello(self, number: int) -> None:
+    def heartbeat(self, number: int) -> None:
         """A heartbeat; its answer arrives only if its change was stored."""
         one = self.client(number)
         if any(one is other for other, _ in self.waiting):

@@ -56,7 +56,9 @@ class MixedWorld(ConsumerWorld):
         assert isinstance(result, SyncResult)
         return result
 
-    def hello(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
+    def classic_heartbeat(
+        self, member_id: str, generation: int, instance_id: str | None = None
+    ) -> ErrorCode:
         sender = RequestingMember(member_id, generation, instance_id)
         error, effects = classic_in_consumer_state.heartbeat(self.group, sender, self.now_ms)
         self.perform(effects)
@@ -81,7 +83,7 @@ def test_classic_member_joins_without_a_leader_and_syncs_its_partitions() -> Non
         joined.members,
     )
     assert assignment_of("t", "") == world.sync("c", 2).assignment
-    assert ErrorCode.NONE == world.hello("c", 2), "nothing is free for it yet"
+    assert ErrorCode.NONE == world.classic_heartbeat("c", 2), "nothing is free for it yet"
 
 
 def test_classic_member_must_rejoin_when_a_partition_is_free_for_it() -> None:
@@ -90,10 +92,10 @@ def test_classic_member_must_rejoin_when_a_partition_is_free_for_it() -> None:
     world.classic_join()
     world.heartbeat("a", 1)
     world.heartbeat("a", 1, owned=world.catalog.parts("t", 0, 1))
-    assert ErrorCode.REBALANCE_IN_PROGRESS == world.hello("c", 2)
+    assert ErrorCode.REBALANCE_IN_PROGRESS == world.classic_heartbeat("c", 2)
     assert 2 == world.classic_join().generation
     assert assignment_of("t", "23") == world.sync("c", 2).assignment
-    assert ErrorCode.NONE == world.hello("c", 2)
+    assert ErrorCode.NONE == world.classic_heartbeat("c", 2)
 
 
 def test_classic_member_revokes_by_joining_without_the_partitions() -> None:
@@ -101,13 +103,13 @@ def test_classic_member_revokes_by_joining_without_the_partitions() -> None:
     world.classic_join()
     assert 1 == world.classic_join(owned="0123").generation
     b = world.client("b")
-    b.hello()
-    assert ErrorCode.REBALANCE_IN_PROGRESS == world.hello("c", 1)
+    b.heartbeat()
+    assert ErrorCode.REBALANCE_IN_PROGRESS == world.classic_heartbeat("c", 1)
     assert 1 == world.classic_join(owned="0123").generation
     assert assignment_of("t", "01") == world.sync("c", 1).assignment
     assert NOTHING == b.owned
     assert 2 == world.classic_join(owned="01").generation
-    b.hello()
+    b.heartbeat()
     assert world.catalog.parts("t", 2, 3) == b.owned
 
 
@@ -115,17 +117,17 @@ def test_eager_member_owns_no_partitions_when_it_rejoins() -> None:
     world = MixedWorld()
     world.classic_join()
     b = world.client("b")
-    b.hello()
+    b.heartbeat()
     assert 2 == world.classic_join().generation
-    b.hello()
+    b.heartbeat()
     assert world.catalog.parts("t", 2, 3) == b.owned
 
 
 def test_id_is_assigned_first_where_the_version_requires_it() -> None:
     world = MixedWorld()
     world.join("a")
-    promised = world.classic_join("", new_member_id="n", requires_known_id=True)
-    assert (ErrorCode.MEMBER_ID_REQUIRED, "n") == (promised.error, promised.member_id)
+    reserved = world.classic_join("", new_member_id="n", requires_known_id=True)
+    assert (ErrorCode.MEMBER_ID_REQUIRED, "n") == (reserved.error, reserved.member_id)
     assert "n" not in world.group.roster
     assert ErrorCode.NONE == world.classic_join("", new_member_id="n").error
 
@@ -153,7 +155,7 @@ def test_generations_and_ids_are_checked() -> None:
     world = MixedWorld()
     world.join("a")
     world.classic_join(instance_id="i")
-    for ask in (lambda *sender: world.sync(*sender).error, world.hello):
+    for ask in (lambda *sender: world.sync(*sender).error, world.classic_heartbeat):
         assert ErrorCode.ILLEGAL_GENERATION == ask("c", 1)
         assert ErrorCode.UNKNOWN_MEMBER_ID == ask("x", 2)
         assert ErrorCode.UNKNOWN_MEMBER_ID == ask("a", 1), "it speaks the other protocol"
@@ -167,7 +169,7 @@ def test_static_classic_member_rejoins_under_a_new_id() -> None:
     again = world.classic_join("", new_member_id="d", instance_id="i")
     assert ("d", 1) == (again.member_id, again.generation)
     assert assignment_of("t", "0123") == world.sync("d", 1).assignment
-    assert ErrorCode.FENCED_INSTANCE_ID == world.hello("c", 1, "i")
+    assert ErrorCode.FENCED_INSTANCE_ID == world.classic_heartbeat("c", 1, "i")
 
 
 def test_static_member_changes_its_protocol_and_keeps_its_partitions() -> None:
@@ -209,7 +211,7 @@ def test_classic_member_has_its_own_session_timeout() -> None:
     world.join("a")
     world.classic_join(session_timeout_ms=10_000)
     world.advance(9_000)
-    assert ErrorCode.NONE == world.hello("c", 2)
+    assert ErrorCode.NONE == world.classic_heartbeat("c", 2)
     world.advance(9_999)
     assert "c" in world.group.roster
     world.advance(1)
@@ -246,4 +248,4 @@ def test_member_of_the_consumer_protocol_becomes_classic_by_its_id() -> None:
     assert member.classic is not None
     assert 1 == len(world.group.roster)
     assert ErrorCode.NONE == world.sync("a", joined.generation).error
-    assert ErrorCode.NONE == world.hello("a", joined.generation)
+    assert ErrorCode.NONE == world.classic_heartbeat("a", joined.generation)

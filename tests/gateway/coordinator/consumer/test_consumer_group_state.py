@@ -94,7 +94,7 @@ def test_failed_write_rolls_the_group_back() -> None:
     assert before == world.group.describe()
     world.stores_at_once = True
     a.epoch = 1
-    assert ErrorCode.NONE == a.hello().error
+    assert ErrorCode.NONE == a.heartbeat().error
 
 
 def test_member_restored_by_a_failed_write_has_a_session() -> None:
@@ -115,7 +115,7 @@ def test_restart_restores_members_epochs_and_assignments() -> None:
     before = world.group.describe()
     world.restart()
     assert before == world.group.describe()
-    assert a.hello().error == b.hello().error == ErrorCode.NONE
+    assert a.heartbeat().error == b.heartbeat().error == ErrorCode.NONE
     assert before == world.group.describe(), "what was settled stays"
 
 
@@ -123,7 +123,7 @@ def test_restart_during_a_revocation_continues_it() -> None:
     world = ConsumerWorld()
     a, b = world.client("a"), world.client("b")
     settle(a)
-    b.hello()
+    b.heartbeat()
     a.receive(world.heartbeat("a", a.epoch))
     world.restart()
     assert world.heartbeat("b", b.epoch).assignment is None, "a still has it"

@@ -172,7 +172,7 @@ def test_static_member_that_stays_away_is_removed_with_its_session() -> None:
     world.heartbeat("a", STATIC_LEAVE_EPOCH, instance_id="i")
     for _ in range(6):
         world.advance(10_000)
-        b.hello()
+        b.heartbeat()
     assert world.catalog.parts("t") == b.owned
     assert 1 == len(world.group.roster)
 
@@ -197,7 +197,7 @@ def test_silent_member_is_removed_and_its_partitions_are_reassigned() -> None:
     settle(a, b)
     for _ in range(6):
         world.advance(10_000)
-        b.hello()
+        b.heartbeat()
     assert world.catalog.parts("t") == b.owned
     assert ErrorCode.UNKNOWN_MEMBER_ID == world.ask(command("a", a.epoch)).error
 
@@ -210,7 +210,7 @@ def test_member_that_does_not_revoke_in_time_is_removed() -> None:
     settle(b)
     for _ in range(REBALANCE_MS // 10_000 - 1):
         world.heartbeat("a", 1)
-        b.hello()
+        b.heartbeat()
         world.advance(10_000)
     assert ErrorCode.NONE == world.heartbeat("a", 1).error
     world.advance(10_000)
@@ -226,6 +226,6 @@ def test_member_that_revokes_in_time_stays() -> None:
     settle(a, b)
     for _ in range(8):
         world.advance(10_000)
-        a.hello()
-        b.hello()
+        a.heartbeat()
+        b.heartbeat()
     assert 2 == len(world.group.roster)

@@ -42,7 +42,7 @@ def test_topic_without_subscribers_changes_nothing() -> None:
     settle(a)
     before, durable = world.group.describe(), world.durable
     world.catalog.make("other", 3)
-    a.hello()
+    a.heartbeat()
     assert before == world.group.describe()
     assert durable is world.durable
 
@@ -65,7 +65,7 @@ def test_expression_matches_new_topics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wishes", "expected"),
+    ("asked", "expected"),
     [
         ([None, None], "uniform"),
         (["range", None], "range"),
@@ -73,10 +73,10 @@ def test_expression_matches_new_topics() -> None:
         (["uniform", "uniform", "range"], "uniform"),
     ],
 )
-def test_most_members_choose_the_assignor(wishes: list[str | None], expected: str) -> None:
+def test_most_members_choose_the_assignor(asked: list[str | None], expected: str) -> None:
     world = ConsumerWorld()
-    for number, wish in enumerate(wishes):
-        world.join(f"m{number}", server_assignor=wish)
+    for number, assignor in enumerate(asked):
+        world.join(f"m{number}", server_assignor=assignor)
     assert expected == world.group.describe().assignor
 
 
