@@ -1,6 +1,7 @@
-"""Rows 82 to 105 of docs/SCENARIOS.md, as far as the pure state shows them.
+"""Rows 82 to 105 of docs/SCENARIOS.md against the pure state.
 
-Rows that need topics, versions or rows on disk are in test_groups.py and with the handlers.
+Those that need topics, versions or stored rows are in test_group_coordinator.py and with the
+handlers.
 """
 
 import pytest
