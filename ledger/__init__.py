@@ -1,7 +1,7 @@
-"""The face of the ledger room: durable, unbounded logs of opaque entries.
+"""The managed ledger as a library: durable, unbounded logs of opaque entries, and their cursors.
 
-Rule: other rooms import from here and from `ledger.testing`, nothing deeper; the command line also
-from `ledger.inspection`, which a server never loads.
+Rule: other packages import from here and from `kledger.ledger.testing`, nothing deeper; the command
+line also imports `kledger.ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 

@@ -1,8 +1,9 @@
 """Settings of a store and of one managed ledger, checked when they are made.
 
-Rule: a value that cannot work is refused here, with its name, what was expected and what came.
-Must not know: where settings come from. Defaults: Pulsar's, except that nothing is ever deleted
-unless a retention is set.
+Rule: a value that cannot work is refused here; the error has its name, what was expected and what
+was given.
+Must not know: where settings come from. Defaults: Pulsar's, except that nothing is deleted unless a
+retention is set.
 """
 
 from dataclasses import dataclass
@@ -18,38 +19,37 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreConfig:
-    """What holds for all managed ledgers of a store."""
+    """Settings of a store, for all its managed ledgers."""
 
     durability: Literal["fsync", "os"] = "fsync"
-    """`fsync`: acknowledged means synced; `os`: acknowledged means handed to the operating system,
+    """`fsync`: acknowledged means synced; `os`: acknowledged means written to the operating system,
     which survives a killed process but not a power cut."""
     cache_bytes: int = 64 * MIB
-    """Limit of the entries kept in memory for readers of the tail, with all that each takes beside
-    its bytes; 0 = no cache."""
+    """Memory limit of the entry cache for readers of the tail, objects included; 0 = no cache."""
     committer_queue_bytes_max: int = 64 * MIB
-    """More than this unconfirmed, entries and rows, and producers are not read."""
+    """While more bytes of entries and rows are unconfirmed, no requests of producers are read."""
     committer_queue_count_max: int = 100_000
     """The same for the number of appends."""
     cold_read_bytes_max: int = 64 * MIB
-    """What is read from the storage at once; further reads wait."""
+    """Bytes read from the storage at once; further reads wait."""
     cold_reads_waiting_max: int = 10_000
-    """More reads than this waiting, and one more gets TooManyRequests."""
+    """While so many reads wait, further ones get TooManyRequests."""
     read_ahead_bytes_max: int = 16 * MIB
-    """Limit of what is read in advance for readers behind the cache, and of what they share; 0 =
-    nothing is read in advance or kept."""
+    """Limit of the read-ahead cache, for readers behind the entry cache; 0 = no read-ahead."""
     log_rewrite_bytes_per_second: int = 16 * MIB
-    """Pace at which what is alive in mostly dead log files is written again, so that these can go;
-    0 = never."""
+    """Pace at which live entries are moved out of mostly dead log files, so that these can be
+    removed; 0 = never."""
     log_dead_percent_max: int = 20
-    """Share of the log that may be dead before that begins."""
+    """Share of the log that may be dead before entries are moved."""
     cursor_persist_per_second: int | None = None
-    """How often a cursor writes its acknowledgements at most; what is not written yet is owed again
-    after a crash. None = with every group, as appends."""
+    """How often a cursor writes its acknowledgements at most; unwritten ones are lost in a crash
+    and their messages redelivered. None = with every group, as appends."""
     cursor_ranges_max: int = 10_000
-    """Limit of the ranges, and of the batches in parts, that are kept of a cursor; beyond it, and a
-    quarter more at times, the highest are owed again after a restart."""
+    """Limit of the acknowledged ranges, and of the partly acknowledged batches, that are stored of
+    a cursor, at times exceeded by a quarter; messages of the highest beyond it are redelivered
+    after a restart."""
     cluster: str = "standalone"
-    """Name under which metrics of cursors are shown."""
+    """Name of the cluster in metrics of cursors."""
 
     def __post_init__(self) -> None:
         if self.durability not in ("fsync", "os"):
@@ -76,13 +76,14 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedLedgerConfig:
-    """What holds for one managed ledger. -1 switches a limit off.
+    """Settings of one managed ledger. -1 switches a limit off.
 
     A ledger is full when any maximum is reached and it is older than `min_rollover_ms`; it is also
-    closed when nothing was appended to it for `inactive_rollover_ms`. A closed ledger may go when
-    it is older than `retention_ms`, or when the rest is still at least `retention_bytes`; retention
-    by one of them alone leaves the other at -1. `shown_as` is what metrics and messages about its
-    cursors call it, namespace and topic, from when it is opened; None: by its own name.
+    closed when nothing was appended to it for `inactive_rollover_ms`. A closed ledger may be
+    deleted when it was closed longer than `retention_ms` ago, or when the rest is still at least
+    `retention_bytes`; retention by one of them alone leaves the other at -1. `shown_as` is the name
+    in metrics and messages about its cursors, namespace and topic, from the next opening on; None
+    is its own name.
     """
 
     max_entries_per_ledger: int = 50_000
@@ -113,7 +114,7 @@ class ManagedLedgerConfig:
                 f"max_rollover_ms {self.max_rollover_ms}"
             )
         if self.retention_ms > 0 and self.retention_bytes == 0:
-            # Size 0 deletes at once, so the time would be a promise that is not kept.
+            # Size 0 deletes at once, so the time would have no effect.
             raise InvalidArgument("retention_bytes 0 makes retention_ms meaningless; use -1")
 
 

@@ -1,6 +1,6 @@
-"""Entry: one opaque run of bytes and the position it has.
+"""Entry: opaque bytes and their position.
 
-Rule: the bytes of an entry never change once it was appended.
+Rule: the bytes of an entry never change after the append.
 Must not know: what the bytes mean.
 """
 
@@ -11,15 +11,15 @@ from kledger.ledger.position import Position
 
 
 class Entry(NamedTuple):
-    """What a read returns."""
+    """One entry, as returned by reads."""
 
     position: Position
     buffer: Buffer
-    """The bytes as they are kept, without a copy: whoever holds one shares it with everyone."""
+    """The bytes as they are stored in memory, not a copy: all readers share them."""
 
     @property
     def data(self) -> bytes:
-        """The bytes as an object of their own; a copy unless they are kept as `bytes` anyway."""
+        """The bytes as `bytes`; a copy unless the buffer is `bytes`."""
         return bytes(self.buffer)
 
     @property

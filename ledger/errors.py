@@ -1,7 +1,7 @@
-"""Errors of the ledger face, one class per thing that a caller can do about it.
+"""Errors of the ledger face, grouped by what a caller can do about them.
 
-Rule: whatever leaves this room is a LedgerError. What an engine raises is translated here, by one
-table, once. A peer of the caller never sees these: the façades map them to codes of their own.
+Rule: every error that leaves this package is a LedgerError. Errors of an engine are translated
+here, by one table, once. Clients never see these: the façades map them to codes of their protocols.
 Must not know: protocols.
 
 | what the caller does       | errors                                                              |
@@ -11,7 +11,7 @@ Must not know: protocols.
 | open a new handle, or stop | Fenced, AlreadyClosed, Deleted                                      |
 | stop writing               | Terminated                                                          |
 | try again later            | StorageFailed, TooManyRequests, ResetInProgress                     |
-| let the other call end     | ConcurrentWait, ConcurrentFind                                      |
+| wait for the other call    | ConcurrentWait, ConcurrentFind                                      |
 | look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                  |
 """
 
@@ -21,15 +21,15 @@ from kledger.ledger.engine import errors as engine_errors
 
 
 class LedgerError(Exception):
-    """Base of every error of this room."""
+    """Base of every error of this package."""
 
 
 class InvalidArgument(LedgerError, ValueError):
-    """The arguments make no sense, whatever the state."""
+    """The arguments are invalid in every state."""
 
 
 class InvalidPosition(LedgerError):
-    """There is nothing at that position, or it may not be used for this."""
+    """There is no entry at that position, or it must not be used for this call."""
 
 
 class Fenced(LedgerError):
@@ -45,13 +45,13 @@ class Deleted(Fenced, AlreadyClosed):
 
 
 class Terminated(LedgerError):
-    """The managed ledger was ended for good; it can be read, but not be appended to."""
+    """The managed ledger was terminated: it can be read, but not be appended to."""
 
 
 class StorageFailed(LedgerError):
-    """Nothing of a change was stored, or nothing could be read; later it may succeed.
+    """Nothing of a change was stored, or nothing could be read; a retry may succeed.
 
-    `full` tells a storage without space, which will not get better by itself.
+    `full` means that the storage has no space, so retries fail until there is some.
     """
 
     def __init__(self, message: str, *, full: bool = False) -> None:
@@ -60,7 +60,7 @@ class StorageFailed(LedgerError):
 
 
 class NoMoreEntries(LedgerError):
-    """There is no entry at or behind that position."""
+    """There is no entry at or after that position."""
 
 
 class NonRecoverable(LedgerError):
@@ -68,11 +68,11 @@ class NonRecoverable(LedgerError):
 
 
 class Corrupt(LedgerError):
-    """The storage holds something that was not written so."""
+    """Stored bytes differ from what was written."""
 
 
 class AlreadyMarkDeleted(LedgerError):
-    """The mark-delete position is behind that position already; callers may call it a success."""
+    """The mark-delete position is already past that position; callers may ignore this."""
 
 
 class CursorNotFound(LedgerError):
@@ -80,15 +80,15 @@ class CursorNotFound(LedgerError):
 
 
 class ResetInProgress(LedgerError):
-    """A revision of the cursor's positions runs: nothing is read or acknowledged meanwhile."""
+    """The cursor's position is being reset: nothing is read or acknowledged meanwhile."""
 
 
 class ConcurrentWait(LedgerError):
-    """Somebody waits on this cursor already."""
+    """Another call already waits on this cursor."""
 
 
 class ConcurrentFind(LedgerError):
-    """A search by time runs for this cursor already."""
+    """Another search by time already runs for this cursor."""
 
 
 class TooManyRequests(LedgerError):
@@ -100,11 +100,11 @@ class StoreInUse(LedgerError):
 
 
 class StoreUnusable(LedgerError):
-    """The folder cannot be created, read or written, or holds something that is not ours."""
+    """The folder cannot be created, read or written, or contains foreign files."""
 
 
 def from_engine(error: BaseException) -> LedgerError:
-    """Translate what an engine raised; what the table does not know means an unknown state."""
+    """Translate an error of an engine; an unknown error means an unknown state, so Fenced."""
     if isinstance(error, LedgerError):
         return error
     for kind, translate in _TRANSLATIONS:

@@ -1,9 +1,9 @@
 """Ledger reader: cursorless reads of a managed ledger, from memory or from the storage.
 
-Rule: a read never waits for entries to come, opens no cursor, pins nothing, and ends at the last
-confirmed entry. What fails behind the first entry ends the read with what it has; the caller sees
-the error when it comes back for the rest. Cold reads do not fill the cache.
-Must not know: who reads, appends. Theory: PIP-480.
+Rule: a read never waits for new entries, opens no cursor, pins nothing, and ends at the last
+confirmed entry. A failure after the first entry ends the read early; the next read then begins with
+the failing entry and raises. Cold reads do not fill the entry cache.
+Must not know: appends, cursors. Theory: PIP-480.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,11 +23,11 @@ from kledger.ledger.reads.entry_search import EntrySearch
 from kledger.ledger.store_services import StoreServices
 
 STEP_ENTRIES_MAX = 512
-"""Entries taken from memory at once: what a byte limit then leaves out was not copied for long."""
+"""Entries copied from memory at once, so that a byte limit discards few of them."""
 STEP_BYTES_MAX = 4 << 20
 """Bytes that one call of the storage may return."""
 STEPS_PER_TICK = 64
-"""Steps in memory after which the event loop gets a turn."""
+"""Steps after which the read yields to the event loop."""
 
 _new_tuple = tuple.__new__
 
@@ -45,10 +45,10 @@ class LedgerReader:
         """Make the read side of a handle.
 
         Args:
-            state: which ledgers there are, and what of them is confirmed.
+            state: the ledgers and what of them is confirmed.
             services: of the store.
-            check_readable: raises what a read gets in the handle's present state.
-            name: what people call the managed ledger.
+            check_readable: raises if the handle refuses reads.
+            name: name of the managed ledger in messages.
         """
         self._name = name
         self._state = state
@@ -58,15 +58,16 @@ class LedgerReader:
 
     @property
     def search(self) -> EntrySearch:
-        """A search in these entries; made when it is wanted, as it keeps the reader."""
+        """A new search; not kept, as it refers to this reader and would be a reference cycle."""
         return EntrySearch(self._state, self.read_entry, self._check_readable)
 
     def read_cached(
         self, start: Position, count: int, bytes_max: int | None, max_position: Position
     ) -> list[Entry] | None:
-        """Answer from memory as a whole, or return None when the storage is needed.
+        """Read from memory alone; None if an entry must be read from the storage.
 
-        Two cases: the common one is a read in the newest ledger that one slice answers.
+        Two cases: usually the read is in the newest ledger and one slice answers it; otherwise it
+        goes step by step through the ledgers.
         """
         self._check_readable()
         bytes_left = _check_arguments(start, count, bytes_max, max_position)
@@ -101,14 +102,7 @@ class LedgerReader:
     async def read_entries(
         self, start: Position, count: int, bytes_max: int | None, max_position: Position
     ) -> list[Entry]:
-        """Read as PIP-480 says; `bytes_max` ends it earlier, but not before the first entry.
-
-        Raises:
-            Fenced: the handle is closed or lost its managed ledger.
-            InvalidArgument: something is missing, or the count is not positive.
-            NonRecoverable, Corrupt, StorageFailed: the first entry cannot be read.
-            TooManyRequests: too many reads are waiting for the storage.
-        """
+        """Read entries; see `ManagedLedger.read_entries`."""
         self._check_readable()
         bytes_left = _check_arguments(start, count, bytes_max, max_position)
         entries: list[Entry] = []
@@ -124,7 +118,7 @@ class LedgerReader:
                 self._check_readable()
             except LedgerError as error:
                 if not isinstance(error, Fenced) and not self._state.has_ledger(position.ledger_id):
-                    # Trimmed while it was read: such a ledger is skipped like one gone before.
+                    # The ledger was trimmed during the read: skip it like any trimmed ledger.
                     position = self._state.first_readable(Position(position.ledger_id + 1, -1))
                     continue
                 if entries:
@@ -164,10 +158,10 @@ class LedgerReader:
     async def _step(
         self, position: Position, count: int, bytes_left: int, max_position: Position
     ) -> tuple[Sequence[Buffer], bool]:
-        """Read on in the ledger of `position`, as far as one source goes.
+        """Read in the ledger of `position`, from memory or from the storage.
 
         Returns:
-            What was found, and whether the next entry is known not to fit into the bytes left.
+            The buffers, and whether the next entry is known to exceed the bytes left.
         """
         buffers = self._cached_step(position, count, bytes_left, max_position)
         if buffers is not None:
@@ -187,7 +181,7 @@ class LedgerReader:
     async def _stored_step(
         self, position: Position, count: int, bytes_left: int, max_position: Position
     ) -> tuple[Sequence[Buffer], bool]:
-        """Read from the storage up to where the cache has the rest."""
+        """Read from the storage, up to the first entry in the cache."""
         ledger_id, first = position
         upto = self._end_in_ledger(ledger_id, max_position)
         cached_ledger = self._cache.find_ledger(ledger_id)
@@ -199,13 +193,13 @@ class LedgerReader:
                 ledger_id, first, count=count, upto=upto, bytes_max=limit
             )
         except LedgerError as error:
-            if self._state.has_ledger(ledger_id):  # what is trimmed meanwhile is no loss
+            if self._state.has_ledger(ledger_id):  # a ledger trimmed meanwhile is no trouble
                 self._services.health.failed(error, f"reading {self._name} at {position}")
             raise
         return buffers, limit == bytes_left and len(buffers) < min(upto - first, count)
 
     def _end_in_ledger(self, ledger_id: int, max_position: Position) -> int:
-        """Return the id behind the last entry of the ledger that the read may return."""
+        """Return the id after the last entry of the ledger that the read may return."""
         upto = self._state.entries_in(ledger_id)
         if max_position.ledger_id == ledger_id:
             return min(upto, max_position.entry_id + 1)
@@ -225,7 +219,7 @@ def _take(
 ) -> int:
     """Add buffers as entries from `position` on; return the bytes left: 0 = stop, -1 = no limit.
 
-    A first buffer above the limit is taken only when it is the first of the whole read.
+    A first buffer above the limit is added only if it is the first of the whole read.
     """
     if bytes_left >= 0:
         if entries and buffers and len(buffers[0]) > bytes_left:
@@ -245,7 +239,7 @@ def _entries(ledger_id: int, first: int, buffers: Sequence[Buffer]) -> list[Entr
 def _check_arguments(
     start: object, count: object, bytes_max: int | None, max_position: object
 ) -> int:
-    """Return the byte limit in its inner form; the callers may be untyped."""
+    """Check arguments of possibly untyped callers; return the byte limit, -1 for none."""
     if not isinstance(start, Position):
         raise InvalidArgument(f"start: expected a Position, got {start!r}")
     if not isinstance(count, int) or count <= 0:

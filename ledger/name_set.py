@@ -1,27 +1,27 @@
-"""Name set: which managed ledgers a store has, in a few buffers instead of an object for each.
+"""Name set: the names of all managed ledgers of a store, in a few buffers instead of many objects.
 
-Rule: a name takes its bytes and one more. There are many more managed ledgers than are in use, and
-a string that stays among the objects of one that was opened and closed keeps a whole arena of the
-interpreter's memory (1 MiB) from going back to the system.
-Must not know: what a name stands for.
+Rule: a name takes its bytes and one more. A store has many more managed ledgers than are open, and
+a string left among the objects of a closed one would keep a whole arena of the interpreter's memory
+(1 MiB) from being returned to the system.
+Must not know: what a name means.
 """
 
 from collections.abc import Iterable, Iterator
 
 BUFFERS = 512
-"""So many buffers share the names by their hash. 100,000 names are 200 in a buffer, 12 KB, which is
-searched in ten microseconds; 10,000 make each too large for the arenas of the interpreter."""
+"""Number of buffers; names are distributed by hash. With 100,000 names a buffer has 200, 12 KB, and
+is searched in ten microseconds; with 10,000 it is too large for an arena already."""
 _END = b"\xff"
-"""Stands behind every name; no text in UTF-8 has this byte."""
+"""Follows every name; no text in UTF-8 has this byte."""
 
 
 class NameSet:
-    """A set of names; adding, removing and asking look into one buffer each."""
+    """A set of names; every operation but iteration searches one buffer."""
 
     __slots__ = ("_buffers",)
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        # Each begins with an end, so that every name stands between two of them.
+        # Each buffer begins with an end, so that every name is enclosed by two.
         self._buffers = [bytearray(_END) for _ in range(BUFFERS)]
         for name in set(names):
             buffer = self._buffer_of(name)
@@ -36,13 +36,13 @@ class NameSet:
                 yield name.decode("utf-8", "surrogatepass")
 
     def add(self, name: str) -> None:
-        """Add a name; nothing if it is there."""
+        """Add a name, if it is missing."""
         buffer, enclosed = self._buffer_of(name), _enclosed(name)
         if enclosed not in buffer:
             buffer += enclosed[1:]
 
     def discard(self, name: str) -> None:
-        """Remove a name; nothing if it is not there."""
+        """Remove a name, if it is present."""
         buffer, enclosed = self._buffer_of(name), _enclosed(name)
         at = buffer.find(enclosed)
         if at >= 0:

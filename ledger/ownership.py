@@ -1,9 +1,9 @@
-"""Ownership: which managed ledgers a store has, and which handle owns each.
+"""Ownership: the managed ledgers of a store, and the handle that owns each.
 
-Rule: one owner per managed ledger; whoever opens it later fences the handle before. Openings and
-deletions of one name follow each other. What an opening or a deletion wrote counts when it is
-durable, except that of a new managed ledger, which nobody else can have: `create_nowait` hands it
-out at once, and lets go of it again if its rows were not stored.
+Rule: a managed ledger has one owner; opening it again fences the previous handle. Openings and
+deletions of one name run one after the other. They take effect when their rows are durable, with
+one exception: `create_nowait` returns the handle of a new managed ledger at once, and fences it
+again if its rows were not stored.
 Must not know: entries, the user's rows, how a store starts and ends.
 """
 
@@ -37,7 +37,7 @@ class Ownership:
     def __init__(
         self, names: Iterable[str], services: StoreServices, check: Callable[[], None]
     ) -> None:
-        """Args: check: raises when the store cannot be used any more."""
+        """Args: check: raises if the store cannot be used any more."""
         self._names = NameSet(names)
         self._services = services
         self._check_usable = check
@@ -57,16 +57,16 @@ class Ownership:
     def create_nowait(
         self, name: str, config: ManagedLedgerConfig, lost: Callable[[LedgerError], None]
     ) -> ManagedLedger | None:
-        """Create a managed ledger; its rows go with the next group that is needed anyway.
+        """Create a managed ledger; its rows are committed with the next group, such as an append.
 
         Args:
-            name: of the new one.
+            name: of the new managed ledger.
             config: its settings.
-            lost: called if the rows were not stored, before whoever appended hears of that; the
-                handle is fenced then, and there is no managed ledger of that name.
+            lost: called if the rows were not stored, before the appends fail; the handle is fenced
+                then, and there is no managed ledger of that name.
 
         Returns:
-            The handle; None if there is one of that name, or somebody is about to change that.
+            The handle; None if the name exists, or is being opened or deleted.
 
         Raises:
             Fenced: the store has stopped.
@@ -110,7 +110,7 @@ class Ownership:
         return handle
 
     async def _recover(self, name: str) -> tuple[LedgerListState, Sequence[StoredCursor]]:
-        """Take over a managed ledger as it stands, or start one."""
+        """Take over a stored managed ledger, or create it."""
         services = self._services
         snapshot: ManagedLedgerSnapshot | None = None
         if name in self._names:
@@ -139,7 +139,7 @@ class Ownership:
         """Delete managed ledgers, all or none; see `LedgerStore.delete_managed_ledgers`."""
         names = sorted(set(names))
         async with AsyncExitStack() as locks:
-            for name in names:  # in one order for all: two deletions never wait for each other
+            for name in names:  # sorted, so that two deletions never wait for each other
                 await locks.enter_async_context(self._locks.holding(name))
             self._check_usable()
             handles = [self._handles[name] for name in names if name in self._handles]
@@ -161,7 +161,7 @@ class Ownership:
                 self._services.forget_managed_ledger(name)
 
     async def settle(self) -> None:
-        """Wait for openings and deletions that are under way: they can still be written."""
+        """Wait for openings and deletions in flight, which can still be written."""
         await self._locks.settle()
 
     async def close(self) -> None:
@@ -170,7 +170,7 @@ class Ownership:
         self._handles.clear()
 
     def fence_all(self) -> None:
-        """The store stops for good."""
+        """Fence all handles, as the store stops for good."""
         for handle in list(self._handles.values()):
             handle.fence()
 
@@ -187,7 +187,7 @@ class Ownership:
     async def _run_blocking(
         self, call: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
-        """Look something up in a thread; a successor on the engine may change it meanwhile."""
+        """Read in a thread; raises Fenced if another store took over the engine meanwhile."""
         try:
             with self._services.health.translating(READING_ROWS):
                 found = await self._services.pool.run(call, *arguments)
@@ -206,7 +206,7 @@ class Ownership:
             self._services.versions.forget(handle.name)
 
     def _unregister(self, handle: ManagedLedger) -> None:
-        """A managed ledger that was just created does not exist after all."""
+        """Undo the creation of a managed ledger whose rows were not stored."""
         self._names.discard(handle.name)
         self._forget(handle)
         handle.fence()

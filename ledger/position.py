@@ -1,7 +1,7 @@
 """Position: the coordinate of an entry in a managed ledger.
 
-Rule: positions are ordered by ledger, then by entry. A position names a place, not a thing: what it
-names may be trimmed already, or not be written yet.
+Rule: positions are ordered by ledger, then by entry. The entry of a position may be trimmed
+already, or not written yet.
 Must not know: which ledgers exist. Theory: Pulsar's Position.
 """
 
@@ -12,7 +12,7 @@ ID_MAX = (1 << 63) - 1
 
 
 class Position(NamedTuple):
-    """Ledger id and entry id; entry -1 is the place before a ledger's first entry."""
+    """Ledger id and entry id; entry id -1 is before the first entry of a ledger."""
 
     ledger_id: int
     entry_id: int
@@ -22,12 +22,12 @@ class Position(NamedTuple):
 
     @property
     def successor(self) -> "Position":
-        """The next coordinate in the same ledger, whether or not anything is there."""
+        """The next position in the same ledger, whether or not it has an entry."""
         return Position(self.ledger_id, self.entry_id + 1 if self.entry_id >= 0 else 0)
 
     @classmethod
     def parse(cls, text: str) -> "Position":
-        """Return the position that `str` shows as `text`.
+        """Return the position whose `str` is `text`.
 
         Raises:
             ValueError: the text is not two whole numbers with a colon between them.
@@ -42,4 +42,4 @@ EARLIEST = Position(-1, -1)
 """Before every entry that exists."""
 
 LATEST = Position(ID_MAX, ID_MAX)
-"""Behind every entry that exists."""
+"""After every entry that exists."""

@@ -1,7 +1,7 @@
-"""Opening: find out how a store and its managed ledgers stand, from rows and data.
+"""Recovery: load the state of a store and of its managed ledgers from rows and entries.
 
-Rule: what the rows say of a closed ledger is true; of an open one they only say where to count from
-(the last mark), and the data decides. Runs in the blocking pool; changes nothing.
+Rule: the row of a closed ledger is true; the row of an open one is a mark, and entries after it are
+counted. It runs in the blocking pool and changes nothing.
 Must not know: handles, caches, the committer.
 """
 
@@ -27,14 +27,14 @@ from kledger.ledger.metadata.records import (
 )
 
 COUNT_STEP_BYTES = 1 << 20
-"""Bytes read at once while the entries behind the last mark are counted."""
+"""Bytes read at once while the entries after the last mark are counted."""
 SMALL_GROUP_BYTES = 128 * KIB
-"""Without a sync, a group below this costs less on the loop than the way to a thread and back."""
+"""Without a sync, a group below this costs less on the event loop than a change of threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedLedgerSnapshot:
-    """A managed ledger as the storage has it; `found` are the open ledgers as their data says."""
+    """A managed ledger as it is stored; `found` has the true counts of its open ledgers."""
 
     head: ManagedLedgerRecord
     ledgers: Sequence[LedgerRecord]
@@ -48,7 +48,7 @@ class ManagedLedgerSnapshot:
 
 
 def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
-    """Open the usual engine of a path; None is memory."""
+    """Open the default engine of a path, in memory for None."""
     if path is None:
         return MemoryEngine()
     from kledger.ledger.engine.log_rocksdb import LogRocksdbEngine  # noqa: PLC0415 - for folders
@@ -57,7 +57,7 @@ def open_engine(path: Path | None, config: StoreConfig) -> StorageEngine:
 
 
 def on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
-    """Return below which size a group is committed on the loop."""
+    """Return the size below which a group is committed on the event loop."""
     if engine.needs_thread:
         return 0
     if isinstance(engine, MemoryEngine):
@@ -66,13 +66,13 @@ def on_loop_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
 
 
 def read_ahead_bytes_max(engine: StorageEngine, config: StoreConfig) -> int:
-    """Return how much is read in advance: nothing where every operation is somebody's, or free."""
+    """Return the limit of the read-ahead: 0 if reads are free, or if a test counts them."""
     is_free = engine.needs_thread or isinstance(engine, MemoryEngine)
     return 0 if is_free else config.read_ahead_bytes_max
 
 
 def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> ManagedLedgerSnapshot | None:
-    """Read a managed ledger; None when there is none of that name.
+    """Read a managed ledger; None if there is none of that name.
 
     Raises:
         Corrupt: a row cannot be read.
@@ -93,9 +93,11 @@ def load_snapshot(engine: StorageEngine, name: str, now_ms: int) -> ManagedLedge
 
 
 def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | None:
-    """Read the ledgers of a managed ledger that nobody has open; None if only an opening can tell.
+    """Read the ledgers of a managed ledger that is not open.
 
-    That is so when there is none of that name, and when the data says more than the rows.
+    Returns:
+        Every ledger, oldest first; None if there is no such managed ledger, or if it was not closed
+        properly, so that only an opening finds the true counts.
 
     Raises:
         Corrupt: a row cannot be read.
@@ -122,7 +124,7 @@ def load_ledgers(engine: StorageEngine, name: str) -> tuple[LedgerInfo, ...] | N
 
 
 def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredCursor, ...]:
-    """Read the durable cursors of a managed ledger; one that is damaged is one that begins anew."""
+    """Read the durable cursors of a managed ledger; a damaged one is recovered as a new one."""
     *ranges, change_range = keys.cursor_ranges(managed_ledger_id)
     snapshots, progress = (
         {keys.cursor_name_in(key): row for key, row in engine.scan(*each)} for each in ranges
@@ -138,7 +140,7 @@ def load_cursors(engine: StorageEngine, managed_ledger_id: int) -> tuple[StoredC
 
 
 def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
-    """Return the next id, and the names of all managed ledgers."""
+    """Return the next unused id, and the names of all managed ledgers."""
     counter = engine.get(keys.ID_COUNTER)
     rows = engine.scan(*keys.managed_ledger_range())
     next_id = decode_counter(counter) if counter is not None else 1
@@ -146,7 +148,7 @@ def load_store(engine: StorageEngine) -> tuple[int, list[str]]:
 
 
 def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Row], list[int]]:
-    """Return what deletes managed ledgers: rows, and the ledgers whose data goes."""
+    """Return the rows that delete managed ledgers, and the ids of their ledgers."""
     rows: list[Row] = []
     dropped: list[int] = []
     for name in names:
@@ -165,7 +167,7 @@ def load_deletions(engine: StorageEngine, names: Sequence[str]) -> tuple[list[Ro
 def recovered_state(
     snapshot: ManagedLedgerSnapshot, *, new_ledger_id: int, now_ms: int
 ) -> tuple[MetadataChange, LedgerListState]:
-    """Return the change that takes the managed ledger over, and the state behind it."""
+    """Return the change that takes the managed ledger over, and the state after it."""
     change = plan_recovery(
         snapshot.head,
         snapshot.ledgers,
@@ -179,7 +181,7 @@ def recovered_state(
 
 
 def _count(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerRecord:
-    """Return the true numbers of an open ledger: its mark and what is stored behind it."""
+    """Return the true counts of an open ledger: its mark and the entries stored after it."""
     end = engine.last_entry(mark.ledger_id) + 1
     entries, size = mark.entries, mark.size
     if end < entries:
@@ -190,6 +192,6 @@ def _count(engine: StorageEngine, mark: LedgerRecord, now_ms: int) -> LedgerReco
         buffers = engine.read(mark.ledger_id, entries, end - 1, COUNT_STEP_BYTES)
         entries += len(buffers)
         size += sum(map(len, buffers))
-    # The time stamps of what was just counted were not stored; none should be later than now.
+    # The timestamps of the counted entries were not stored; none should be later than now.
     latest = max(mark.max_timestamp_ms, now_ms)
     return replace(mark, entries=entries, size=size, max_timestamp_ms=latest)

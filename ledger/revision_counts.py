@@ -1,9 +1,8 @@
-"""Revision counts: how often each cursor of a store was revised, also before it was opened again.
+"""Revision counts: how often each cursor of a store was revised, for metrics.
 
-Rule: a count lives as long as its durable cursor does, whatever is closed and opened meanwhile; it
-begins anew with the process, as counters do. A cursor that was never revised costs nothing here
-while it is closed.
-Must not know: cursors, how metrics are shown.
+Rule: a count survives that its cursor is closed and opened again, and ends when the cursor is
+deleted or the process ends. A closed cursor that was never revised takes no memory here.
+Must not know: cursors, how metrics are exported.
 """
 
 from kledger.runtime.metrics import Counter
@@ -21,22 +20,22 @@ class RevisionCounts:
         return sum(map(len, self._counters.values()))
 
     def of(self, managed_ledger: str, cursor: str) -> Counter:
-        """Return the counter of a cursor, as it stood when the cursor was closed."""
+        """Return the counter of a cursor, which continues where it was when it was closed."""
         return self._counters.setdefault(managed_ledger, {}).setdefault(cursor, Counter(ABOUT))
 
     def closed(self, managed_ledger: str, cursor: str) -> None:
-        """A cursor is not open any more: forget its counter if it counted nothing."""
+        """Forget the counter of a closed cursor if it is 0."""
         counter = self._counters.get(managed_ledger, {}).get(cursor)
         if counter is not None and not counter.value:
             self.forget(managed_ledger, cursor)
 
     def forget(self, managed_ledger: str, cursor: str) -> None:
-        """A cursor was deleted; nothing if it was not counted."""
+        """Forget the counter of a deleted cursor, if there is one."""
         counters = self._counters.get(managed_ledger, {})
         counters.pop(cursor, None)
         if not counters:
             self._counters.pop(managed_ledger, None)
 
     def forget_all(self, managed_ledger: str) -> None:
-        """A managed ledger was deleted with its cursors."""
+        """Forget the counters of a deleted managed ledger."""
         self._counters.pop(managed_ledger, None)

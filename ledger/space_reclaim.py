@@ -1,21 +1,21 @@
-"""Space reclaim: gives the disk back what deleted ledgers took, at a pace that others do not feel.
+"""Space reclaim: frees the disk space of deleted ledgers, at a pace that appends do not notice.
 
-Rule: it moves piece after piece through the committer's ordinary groups, one at a time, while the
-engine finds something worth it; it sleeps until ledgers were dropped, or a checkpoint has moved on.
-While others append, only a log that is dead by half is worth it: a copy costs as much as an append.
-A failure ends the search until then; nothing has to be undone, as every piece is asked for anew.
-After a fault of ours the work begins again from the top, when the next ledgers are dropped; after
-several faults in a row it ends, until the store is opened again.
-Must not know: files, what is in a piece.
+Rule: it commits moves of entries as ordinary groups, one at a time, while the engine finds moves
+worth making; then it sleeps until ledgers are dropped or a checkpoint was made. While there are
+appends, it works only if half of the log is dead, because a move costs as much as an append. A
+failure ends the search until the next wake-up; nothing must be undone, as the engine searches
+afresh. After a fault the task restarts when the next ledgers are dropped; after several faults in a
+row it ends until the store is opened again.
+Must not know: files, what is moved.
 
-| it waits           | until                                                 |
-|--------------------|-------------------------------------------------------|
-| nothing to do      | ledgers were dropped, or a checkpoint was made        |
-| before it looks    | a moment is over: more may be dropped, or closed      |
-| between two pieces | the pace lets the next one begin                      |
-| others append      | nobody has for a second, or half of the log is dead   |
-| producers pause    | the committer's queue has room again                  |
-| a write failed     | as if there were nothing to do                        |
+| it waits when         | until                                                   |
+|-----------------------|---------------------------------------------------------|
+| nothing is left to do | ledgers were dropped, or a checkpoint was made          |
+| a search begins       | a delay has passed: more may be dropped, or closed      |
+| a group was moved     | the pace allows the next one                            |
+| appends go on         | there was none for a second, or half of the log is dead |
+| producers are paused  | the committer's queue has room again                    |
+| a write failed        | ledgers were dropped, or a checkpoint was made          |
 """
 
 import asyncio
@@ -38,21 +38,21 @@ from kledger.runtime.tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 LOOK_DELAY_MS = 1000
-"""Who deletes much deletes it in turn: what goes next is not to be moved before it goes."""
+"""Delay before a search: entries of ledgers that are deleted soon are not moved before."""
 IDLE_MS = 1000
-"""Nobody appends when nobody has for so long."""
+"""The store is idle when there was no append for so long."""
 FAULTS_IN_A_ROW_MAX = 10
-"""What fails in so many rounds is broken for good."""
+"""After so many faults in a row the task gives up."""
 BUSY_DEAD_SHARE_MAX = 0.5
-"""Of the log, while others append."""
+"""Share of the log that may be dead while there are appends."""
 CHUNK_BYTES = 256 * 1024
-"""Data in one piece: what a producer's group may have to wait for."""
+"""Data moved in one group: a producer's group may have to wait for it."""
 POLLS_PER_PERIOD = 4
-"""A throttler that waits asks for the time again and again: this often at most."""
+"""How often at most the throttler asks for the time while it waits."""
 
 
 class SpaceReclaim:
-    """The background work of one store; `step` alone does it without pace, one piece per call."""
+    """The background task of one store; `step` moves one group without the task and its pace."""
 
     def __init__(
         self,
@@ -64,18 +64,18 @@ class SpaceReclaim:
         pool: BlockingRunner,
         supervisor: Supervisor,
     ) -> None:
-        """Make one that does nothing yet.
+        """Make a stopped one.
 
         Args:
-            engine: knows what is worth moving.
+            engine: finds the moves.
             committer: of that engine.
-            config: how much may be dead, and how fast to go.
+            config: how much may be dead, and the pace.
             clock: of the pace.
-            pool: where the engine looks and reads.
+            pool: where the engine searches and reads.
             supervisor: of the task.
         """
         self.moved_bytes = 0
-        """Data that was written again so far."""
+        """Data moved so far."""
         self._engine = engine
         self._committer = committer
         self._dead_share_max = config.log_dead_percent_max / 100
@@ -91,24 +91,24 @@ class SpaceReclaim:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to work in the background; looks at once, for what a former life has left."""
+        """Start the task; the first search comes at once, as earlier runs may have left work."""
         if not self._bytes_per_second:
             return
         self._committer.on_space = self._changed.notify
         self._begin()
 
     def _begin(self, version: int | None = None) -> None:
-        """Begin to work; after a fault, when something beyond a version of `_changed` is there."""
+        """Start the task; with `version`, it waits first until `_changed` is beyond that."""
         if not (self._is_closing or self._supervisor.is_closed):
             unit = NamedUnit("background work", "reclaiming space", self._restart)
             self._task = self._supervisor.spawn(self._work(version), "ledger space", unit=unit)
 
     def _restart(self) -> None:
-        """Go on after a fault. The pause does not depend on the clock: that may be what fails."""
+        """Restart after a fault. It waits for a change, as the clock may be at fault."""
         self._faults_in_a_row += 1
         if self._faults_in_a_row >= FAULTS_IN_A_ROW_MAX:
             logger.error(
-                "space of deleted ledgers is given back no more until the store is opened again: "
+                "space of deleted ledgers is not reclaimed until the store is opened again: "
                 "%d faults in a row",
                 self._faults_in_a_row,
             )
@@ -116,7 +116,7 @@ class SpaceReclaim:
         self._begin(self._changed.version)
 
     async def close(self) -> None:
-        """Stop, after the piece that is under way. May be repeated."""
+        """Stop after the group in flight. May be repeated."""
         self._is_closing = True
         if self._task is not None:
             if self._is_waiting:
@@ -124,16 +124,16 @@ class SpaceReclaim:
             await asyncio.wait([self._task])
 
     async def step(self, *, dead_share_max: float | None = None) -> int | None:
-        """Move the next piece.
+        """Move the next group of entries.
 
         Args:
-            dead_share_max: how much of the log may be dead, if not what the settings say.
+            dead_share_max: share of the log that may be dead; None is the setting.
 
         Returns:
-            The bytes moved; 0 when the search goes on; None when nothing is worth it now.
+            The bytes moved; 0 when the search must be continued; None when no move is worth it now.
 
         Raises:
-            StorageFailed, Corrupt: it could not be read or written; nothing has changed.
+            StorageFailed, Corrupt: entries could not be read or written; nothing has changed.
             Fenced: the store has stopped.
         """
         try:
@@ -162,7 +162,7 @@ class SpaceReclaim:
         self._own_ticks += self._committer.tick_count - ticks
 
     def _is_idle(self) -> bool:
-        """Whether nobody else has submitted anything for a while, as far as was looked."""
+        """Return whether no other caller has submitted anything for IDLE_MS, as seen by calls."""
         now_ms, ticks = self._clock.monotonic_ms(), self._committer.tick_count - self._own_ticks
         if ticks != self._ticks_seen:
             self._ticks_seen = ticks
@@ -174,7 +174,7 @@ class SpaceReclaim:
             await self._waiting(self._changed.wait_beyond(version))
         wait_for_pace = self._new_pace()
         while not self._is_closing:
-            self._is_idle()  # notes what has gone on until now
+            self._is_idle()  # notes the ticks until now
             await self._waiting(self._clock.sleep(LOOK_DELAY_MS))
             version = self._changed.version
             try:
@@ -200,8 +200,9 @@ class SpaceReclaim:
     async def _move_all(self, wait_for_pace: Callable[[], Awaitable[object]]) -> None:
         moved_bytes: int | None = 1
         while not self._is_closing:
-            if moved_bytes:  # a search that goes on has used nothing of the pace
-                await self._waiting(wait_for_pace())
+"""Data moved in one group: a producer's group may have to wait for it."""
+POLLS_PER_PERIOD = 4
+"""How often at most the throttler asks for the time while it waits."""
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
             if self._is_idle():
@@ -215,7 +216,7 @@ class SpaceReclaim:
                     await self._waiting(self._clock.sleep(IDLE_MS))
 
     async def _waiting(self, what: Awaitable[object]) -> None:
-        """Wait where `close` may interrupt; a piece is never left half-way."""
+        """Wait in a way that `close` may cancel; a move is never cancelled."""
         self._is_waiting = True
         try:
             await what

@@ -1,17 +1,17 @@
-"""Storage health: what is wrong with the storage below a store, for who looks after the server.
+"""Storage health: the present failures of the storage of a store, for operators.
 
-Rule: a client hears of each failure by an error of its own; the operator hears once a minute for
-each kind, with a count, and sees it here for as long as it lasts. A damage stays; what writes meet
-is over when a write succeeds; what reads meet, when it was not seen for a while.
+Rule: clients get an error for each failure; the operator gets one log line a minute for each kind,
+with a count, and finds the kind here while it lasts. Damage lasts until the store is opened again,
+failures of writes until a write succeeds, failures of reads until they were not seen for a while.
 Must not know: clients, how it is shown.
 
-| kind          | what it is                                        | over when                    |
+| kind          | what it is                                        | ends when                    |
 |---------------|---------------------------------------------------|------------------------------|
-| corrupt_entry | a stored entry is damaged, or is not there        | the store is opened again    |
+| corrupt_entry | a stored entry is damaged, or missing             | the store is opened again    |
 | corrupt_index | rows of the index, or of metadata, are damaged    | the store is opened again    |
 | disk_full     | there is no space left for a write                | a write succeeds             |
 | write_failed  | a write failed for another reason                 | a write succeeds             |
-| open_files    | the process, or the system, has no file left      | not seen for RECENT_MS       |
+| open_files    | the process, or the system, has too many files    | not seen for RECENT_MS       |
 | read_failed   | the storage could not be read for another reason  | not seen for RECENT_MS       |
 """
 
@@ -37,12 +37,12 @@ from kledger.runtime.metrics import Metrics
 logger = logging.getLogger(__name__)
 
 LOG_INTERVAL_MS = 60_000
-"""A kind is logged once in so long."""
+"""Each kind is logged at most once in this time."""
 RECENT_MS = 60_000
-"""What passes by itself is over when it was not seen for so long."""
+"""A failure that passes by itself ends when it was not seen for so long."""
 _NO_FILE_LEFT = {errno.EMFILE, errno.ENFILE}
 _NO_FILE_LEFT_TEXT = "Too many open files"
-"""How RocksDB says the same, which has one type for all errors."""
+"""The message of RocksDB for the same, as it has one type for all errors."""
 
 
 class StorageTroubleKind(StrEnum):
@@ -63,14 +63,14 @@ CLEARED_BY_TIME = (StorageTroubleKind.OPEN_FILES, StorageTroubleKind.READ_FAILED
 
 @dataclass(slots=True)
 class StorageTrouble:
-    """One kind of failure that is going on.
+    """A present kind of failure.
 
     Attributes:
-        what: what failed last: which partition and position, which error.
-        first_ms: wall time at which it began.
-        last_ms: wall time at which it was seen last.
-        count: how often it was seen since it began.
-        seen_ms: monotonic time at which it was seen last.
+        what: the latest failure: partition, position and error.
+        first_ms: wall time of the first failure.
+        last_ms: wall time of the latest failure.
+        count: number of failures since the first.
+        seen_ms: monotonic time of the latest failure.
     """
 
     kind: StorageTroubleKind
@@ -102,11 +102,11 @@ class StorageHealth:
         )
 
     def failed(self, error: Exception, what: str) -> None:
-        """Take in that something failed; errors that do not tell of the storage are passed over.
+        """Note a failure; errors that are not of the storage are ignored.
 
         Args:
             error: as the engine raised it, or translated.
-            what: what was tried, and on what.
+            what: the operation and its object.
         """
         kind = kind_of(error)
         if kind is None:
@@ -125,7 +125,7 @@ class StorageHealth:
 
     @contextmanager
     def translating(self, what: str) -> Iterator[None]:
-        """Take in what a block fails with, and raise it in the words of this room."""
+        """Note an error of the block, and raise it as a LedgerError."""
         try:
             yield
         except Exception as error:
@@ -133,14 +133,14 @@ class StorageHealth:
             raise from_engine(error) from error
 
     def write_succeeded(self) -> None:
-        """Take in that a write has succeeded. On the path of every group."""
+        """Note that a write has succeeded; called for every group."""
         if self._is_write_failing:
             self._is_write_failing = False
             for kind in CLEARED_BY_WRITE:
                 self._end(kind)
 
     def troubles(self) -> list[StorageTrouble]:
-        """Return what is going on."""
+        """Return the present troubles."""
         self._drop_cleared()
         return list(self._troubles.values())
 
@@ -154,7 +154,7 @@ class StorageHealth:
     def _end(self, kind: StorageTroubleKind) -> None:
         trouble = self._troubles.pop(kind, None)
         if trouble is not None:
-            logger.warning("storage trouble %s is over, seen %d times", kind, trouble.count)
+            logger.warning("storage trouble %s has ended, seen %d times", kind, trouble.count)
 
     def _log(self, trouble: StorageTrouble, now_ms: int) -> None:
         kind = trouble.kind
@@ -168,7 +168,7 @@ class StorageHealth:
 
 
 def kind_of(error: Exception) -> StorageTroubleKind | None:
-    """Tell which kind of failure an error and its causes tell of, None: none of the storage."""
+    """Return the kind of an error by its causes, None if it is not of the storage."""
     causes = list(_causes(error))
     if any(_is_out_of_files(each) for each in causes):
         return StorageTroubleKind.OPEN_FILES

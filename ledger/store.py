@@ -1,8 +1,8 @@
 """LedgerStore: all managed ledgers of one data folder, by name, and the user's own rows.
 
-Rule: one owner per managed ledger and one store per engine; whoever comes later fences who was
-there. Opening recovers: what the owner before had acknowledged is visible, and it can add nothing.
-A sync that failed stops the store for good.
+Rule: a managed ledger has one owner and an engine one store; a later one fences the earlier one.
+Opening recovers: everything that the previous owner acknowledged is visible, and it can append
+nothing any more. A failed sync stops the store for good.
 Must not know: what entries and the user's rows mean.
 """
 
@@ -64,17 +64,17 @@ class LedgerStore:
         self.config = config
         self.clock = clock
         self.on_fatal: Callable[[LedgerError], None] = _ignore_fatal
-        """Called once when the store stops for good; the owner of the process decides."""
+        """Called once when the store stops for good; the program decides what to do."""
         self.metrics = Metrics()
-        """Of cursors; who runs the process may count its own things beside them."""
+        """Metrics of cursors; the layers above add their own."""
         self.containment = Containment(clock, self.metrics)
-        """Where faults of parts of this store end; for who works on top of it, too."""
+        """Limits faults to parts of this store; for the layers above, too."""
         self.health = StorageHealth(clock, self.metrics)
-        """What is wrong with the storage, for who looks after the server."""
+        """Present failures of the storage, for operators."""
         self.compute_pool = ComputePool(
             threads.compute_pool(), cost_per_tick_max=LOOP_COST_PER_TICK_MAX
         )
-        """For the rooms above, which alone know what is in an entry."""
+        """For the layers above, which decode entries."""
         self.path = path
         self._engine_given = engine
         self._threads = threads
@@ -103,10 +103,10 @@ class LedgerStore:
         Args:
             path: the data folder, None = in memory.
             config: settings of the store.
-            clock: where the time comes from.
-            engine: used instead of the usual one for `path`, and not closed with the store; a store
-                that has it open is fenced.
-            threads: who does the blocking work, if not the usual ones.
+            clock: source of the time.
+            engine: used instead of the default engine for `path`, and not closed with the store; a
+                store that has it open is fenced.
+            threads: used instead of the default threads for blocking work.
         """
         return cls(
             Path(path) if path is not None else None,
@@ -140,7 +140,7 @@ class LedgerStore:
         return self.__aenter__().__await__()
 
     async def close(self) -> None:
-        """Finish what was submitted, close all handles and the engine. May be repeated."""
+        """Finish everything submitted, close all handles and the engine. May be repeated."""
         if not self._is_open or self._is_closed:
             self._is_closed = True
             return
@@ -162,7 +162,7 @@ class LedgerStore:
     async def open_managed_ledger(
         self, name: str, *, config: ManagedLedgerConfig | None = None
     ) -> ManagedLedger:
-        """Open a managed ledger, or create it; a handle that is open is fenced.
+        """Open a managed ledger, or create it; an open handle is fenced.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
@@ -181,16 +181,16 @@ class LedgerStore:
         config: ManagedLedgerConfig | None = None,
         lost: Callable[[LedgerError], None],
     ) -> ManagedLedger | None:
-        """Create a managed ledger without waiting until it is durable: its first entry waits.
+        """Create a managed ledger without waiting: it is durable when its first entry is.
 
         Args:
-            name: of the new one.
+            name: of the new managed ledger.
             config: its settings.
-            lost: called on the loop if it could not be stored: the handle is fenced, what was
-                appended fails right after this, and there is no managed ledger of that name.
+            lost: called on the event loop if it could not be stored: the handle is fenced, its
+                appends fail right after this, and there is no managed ledger of that name.
 
         Returns:
-            The handle; None if there is one of that name, or it is being opened or deleted.
+            The handle; None if the name exists, or is being opened or deleted.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
@@ -200,7 +200,7 @@ class LedgerStore:
         return self._ownership.create_nowait(name, config or ManagedLedgerConfig(), lost)
 
     async def delete_managed_ledger(self, name: str) -> None:
-        """Delete a managed ledger with its data; nothing if there is none.
+        """Delete a managed ledger with its data; does nothing if there is none.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
@@ -209,7 +209,7 @@ class LedgerStore:
         await self.delete_managed_ledgers((name,))
 
     async def delete_managed_ledgers(self, names: Sequence[str]) -> None:
-        """Delete managed ledgers with their data, all or none; nothing for names of none.
+        """Delete managed ledgers with their data, all or none; unknown names are ignored.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
@@ -218,12 +218,12 @@ class LedgerStore:
         for name in names:
             _check_name(name)
         self._check_usable()
-        # Nobody knows what became of it when it is left halfway, so a caller cannot cancel it.
+        # A deletion left halfway would have an unknown outcome, so a caller cannot cancel it.
         deletion, what = self._ownership.delete(names), f"delete {len(names)} managed ledgers"
         await self._services.supervisor.finish(deletion, what)
 
     def has_managed_ledger(self, name: str) -> bool:
-        """Tell whether there is a managed ledger of that name."""
+        """Return whether there is a managed ledger of that name."""
         return name in self._ownership
 
     def managed_ledger_names(self) -> list[str]:
@@ -233,11 +233,11 @@ class LedgerStore:
     def stored_ledgers(self, name: str) -> tuple[LedgerInfo, ...] | None:
         """Read the ledgers of a managed ledger that is not open, without opening it.
 
-        It reads rows, so it is for `run_blocking`.
+        It blocks, so call it by `run_blocking`.
 
         Returns:
-            Every ledger, oldest first; None if there is none of that name, or if it was not closed
-            well and only an opening can tell.
+            Every ledger, oldest first; None if there is no such managed ledger, or if it was not
+            closed properly, so that only an opening finds the true counts.
 
         Raises:
             Corrupt, StorageFailed: a row cannot be read.
@@ -253,8 +253,8 @@ class LedgerStore:
         """Make rows durable, in order with everything else and all or none; never blocks.
 
         Args:
-            rows: key and value, None deletes.
-            done: called on the loop when that is so, or with the error.
+            rows: keys and values; None deletes the key.
+            done: called on the event loop when the rows are durable, or with the error.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped; `done` is not called.
@@ -264,10 +264,10 @@ class LedgerStore:
         self._committer.submit_rows(stored, done)
 
     def append_rows_lazily(self, rows: Sequence[Row], done: RowsDone) -> None:
-        """Make rows durable with whatever is made durable next, at the latest by `close`.
+        """Make rows durable with the next group, at the latest by `close`.
 
-        For rows that can be worked out again: until then a crash takes them. `rows` and `done` as
-        for `append_rows_nowait`.
+        For rows that can be computed again, as a crash may lose them until then. `rows` and `done`
+        as for `append_rows_nowait`.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped; `done` is not called.
@@ -288,11 +288,11 @@ class LedgerStore:
         await submitted(lambda done: self._committer.submit_rows(stored, done))
 
     def get_row(self, key: bytes) -> bytes | None:
-        """Return the value of a row of the user, as far as it is durable.
+        """Return the durable value of a row of the user.
 
         Raises:
             Fenced, AlreadyClosed: the store has stopped.
-            StorageFailed, Corrupt: the row cannot be read; so for all that read rows.
+            StorageFailed, Corrupt: the row cannot be read; the same for the scans.
         """
         self._check_usable()
         with self.health.translating(READING_ROWS):
@@ -308,7 +308,7 @@ class LedgerStore:
     def scan_rows_between(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """Return the user's rows with start <= key < end, the last ones first in `reverse`."""
+        """Return up to `limit` rows of the user with start <= key < end, in order or `reverse`."""
         self._check_usable()
         with self.health.translating(READING_ROWS):
             rows = self._engine.scan(
@@ -319,7 +319,7 @@ class LedgerStore:
     async def run_blocking(
         self, call: Callable[[*Arguments], Result], *arguments: *Arguments
     ) -> Result:
-        """Make a call that may block in a thread. Raises what it raises, Fenced, AlreadyClosed."""
+        """Make a blocking call in a thread. Raises its errors, Fenced, AlreadyClosed."""
         self._check_usable()
         return await self._services.pool.run(call, *arguments)
 
@@ -332,25 +332,25 @@ class LedgerStore:
 
     @property
     def is_saturated(self) -> bool:
-        """Whether so much is unconfirmed that producers should pause."""
+        """Whether more than the queue limits is unconfirmed, so that producers should pause."""
         return self._committer.is_saturated
 
     def on_drained(self, callback: Callable[[], None]) -> None:
-        """Call back once, when at most half of the queue limits is in use."""
+        """Call back once, when at most half of the queue limits is used."""
         self._committer.on_drained(callback)
 
     async def flush(self) -> None:
-        """Wait until all that was submitted so far is confirmed or has failed."""
+        """Wait until everything submitted so far is confirmed or has failed."""
         await self._committer.flush()
 
     async def reclaim_step(self) -> int | None:
-        """Do at once, and without pace, the next piece of what frees space; see `SpaceReclaim`."""
+        """Reclaim some space at once, without pace; see `SpaceReclaim.step`."""
         self._check_usable()
         return await self._reclaim.step()
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of the entries that are in memory."""
+        """Memory used by the entry cache, in bytes."""
         return self._services.cache.size
 
     # Inside
@@ -367,7 +367,7 @@ class LedgerStore:
             next_id, names = await pool.run(load_store, engine)
         except Exception as error:
             if engine is not None and self._engine_given is None:
-                with suppress(Exception):  # what was wrong first is told
+                with suppress(Exception):  # the first error is raised
                     await pool.run(engine.close)
             pool.close()
             raise from_engine(error) from error
@@ -433,20 +433,20 @@ class LedgerStore:
         try:
             await self._services.pool.run(self._engine.close)
         except Exception as error:
-            # All that was acknowledged is in the log already; the next start replays it.
+            # Everything acknowledged is in the log; the next start replays it.
             logger.exception("closing the engine failed")
             if not self.is_fenced:
                 raise from_engine(error) from error
 
 
 async def _fence_previous_store(engine: StorageEngine) -> None:
-    """Fence the store that has the engine open, if there is one, and wait for what it does."""
+    """Fence the store that has the engine open, if there is one, and wait for its commits."""
     if store := _stores.get(id(engine)):
         await store._committer.detach()
 
 
 def abandon_engine(engine: StorageEngine) -> None:
-    """Fence the store that has the engine open, if there is one; blocks until it is at rest."""
+    """Fence the store that has the engine open, if there is one; blocks until its thread ends."""
     if store := _stores.get(id(engine)):
         store._committer.abandon()
 
@@ -457,4 +457,4 @@ def _check_name(name: str) -> None:
 
 
 def _ignore_fatal(error: LedgerError) -> None:
-    """Whoever runs the process sets `on_fatal`; a library must not end it."""
+    """Stand for `on_fatal` until the program sets it; a library must not end the process."""

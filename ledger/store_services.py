@@ -1,7 +1,7 @@
-"""Services: what the handles of one store share.
+"""Store services: what the handles of one store share.
 
-Rule: one owner per piece: ids come from one counter, metadata versions from one table, the engine
-is written to by one committer.
+Rule: each has one owner: ids come from one counter, metadata versions from one table, and one
+committer writes to the engine.
 Must not know: managed ledgers.
 """
 
@@ -24,53 +24,53 @@ from kledger.runtime.timers import Timers
 
 
 class IdCounter:
-    """Gives out ledger ids and managed ledger ids, each once in the life of a store.
+    """Allocates ledger ids and managed ledger ids, each once in the life of a store.
 
-    The row of the counter goes into the same atomic group as the first use of an id, so an id that
-    reached the disk is never given out again, and none needs to be reserved.
+    The row of the counter is in the same atomic group as the first use of an id, so a durable id is
+    never allocated again, and no ids need to be reserved.
     """
 
     def __init__(self, next_id: int) -> None:
         self._next_id = next_id
 
     def take(self) -> int:
-        """Return a new id; the caller commits `row()` with what it uses the id for."""
+        """Return a new id; the caller commits `row()` together with its first use."""
         self._next_id += 1
         return self._next_id - 1
 
     def row(self) -> Row:
-        """Return the row that makes all ids given out so far final."""
+        """Return the row that makes all ids allocated so far final."""
         return keys.ID_COUNTER, encode_counter(self._next_id)
 
 
 class MetadataVersions:
-    """The newest version submitted of every managed ledger that is open.
+    """The newest submitted metadata version of every open managed ledger.
 
-    Who changes metadata must know it; a handle that does not has lost its managed ledger.
+    A handle that changes metadata must have the newest version; otherwise it lost its ownership.
     """
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = {}
 
     def compare_and_set(self, name: str, expected: int, new: int) -> bool:
-        """Move on from `expected` to `new`; False if someone else moved on before."""
+        """Set `new` if the version is `expected`; return whether it was."""
         if self._versions.get(name) != expected:
             return False
         self._versions[name] = new
         return True
 
     def reset(self, name: str, version: int) -> None:
-        """Set what is known from the storage: on opening, and after a failed write."""
+        """Set the stored version: on opening, and after a failed write."""
         self._versions[name] = version
 
     def forget(self, name: str) -> None:
-        """No handle is left."""
+        """Forget a managed ledger without a handle."""
         self._versions.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreServices:
-    """Everything that a handle needs of its store."""
+    """The parts of a store that its handles use."""
 
     engine: StorageEngine
     committer: Committer
@@ -88,11 +88,11 @@ class StoreServices:
     revision_counts: RevisionCounts = field(default_factory=RevisionCounts)
 
     def forget_managed_ledger(self, name: str) -> None:
-        """Let go of everything that memory has of a managed ledger that was deleted."""
+        """Drop everything in memory of a deleted managed ledger."""
         self.versions.forget(name)
         self.revision_counts.forget_all(name)
 
     def forget_ledger(self, ledger_id: int) -> None:
-        """Let go of everything that memory has of a ledger that was dropped."""
+        """Drop everything in memory of a dropped ledger."""
         self.cache.drop(ledger_id)
         self.cold_reads.drop(ledger_id)

@@ -1,6 +1,6 @@
-"""What users of this room test with: the tools that its own tests use.
+"""Test tools for users of this package, the same that its own tests use.
 
-Rule: no mocks of ours; a fake stands the contract tests of the real thing.
+Rule: there are no mocks; a fake passes the contract tests of the real class.
 Must not know: test frameworks.
 """
 
@@ -16,5 +16,5 @@ class FaultyEngine(faulty.FaultInjectingEngine):
     """The usual engine for a path (None: memory), with faults where a test wants them."""
 
     def _end_owner(self) -> None:
-        """The store on top is dead: it can neither write to what is left nor begin to."""
+        """Fence the store on top: it can neither finish nor begin a write."""
         abandon_engine(self)

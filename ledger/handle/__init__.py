@@ -1,5 +1,5 @@
 """The managed ledger: one unbounded log made of ledgers, and its handle.
 
-Rule: one handle of a name is open; a newer one fences it.
+Rule: a managed ledger has one open handle; opening another one fences it.
 Must not know: record batches, Kafka.
 """

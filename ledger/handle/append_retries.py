@@ -1,8 +1,8 @@
-"""Resending: an append that is sent again when its group was not written.
+"""Append retries: an append is repeated when its group was not written.
 
-Rule: appends of one handle that failed together are sent again together, in their order, before
-anything new. A full storage is not asked again: it gets no better by itself. A handle that a fault
-closes refuses them: every caller gets a position or an error.
+Rule: appends of one handle that failed together are retried together, in their order, before any
+new append. A full storage is not retried, as it does not recover by itself. If a fault has closed
+the handle, a retry fails: every caller gets a position or an error.
 Must not know: groups, ledgers. Theory: Pulsar re-sends unacknowledged adds after a failed write.
 """
 
@@ -15,21 +15,21 @@ from kledger.ledger.errors import LedgerError, StorageFailed
 from kledger.ledger.position import Position
 
 RETRIES_MAX = 3
-"""How often one append is sent again before its caller hears of the failure."""
+"""How often one append is retried before its caller gets the error."""
 
 
 class Appender(Protocol):
-    """What a managed ledger offers for it."""
+    """The append method of a managed ledger."""
 
     def append_nowait(
         self, data: Buffer, message_count: int, max_timestamp_ms: int, done: AppendDone
     ) -> Position:
-        """Append; `done` tells what became of it."""
+        """Append; `done` gets the outcome."""
         ...
 
 
 class AppendRetries:
-    """The appends of one handle that wait until it has recovered from the failed write."""
+    """The appends of one handle that wait until it has recovered from a failed write."""
 
     __slots__ = ("_waiting",)
 
@@ -37,18 +37,18 @@ class AppendRetries:
         self._waiting: list[AppendRetry] = []
 
     def add(self, append_retry: "AppendRetry") -> None:
-        """Send an append again as soon as the failures were told."""
+        """Retry an append with the next `send`."""
         self._waiting.append(append_retry)
 
     def send(self) -> None:
-        """Send all of them; their callers get the error of a handle that takes none."""
+        """Retry all of them; if the handle refuses appends, their callers get its error."""
         waiting, self._waiting = self._waiting, []
         for append_retry in waiting:
             append_retry.send()
 
 
 class AppendRetry:
-    """One call of `add_entry`; `outcome` is what it waits for."""
+    """One call of `add_entry`, which waits for `outcome`."""
 
     __slots__ = (
         "_append_retries",
@@ -77,7 +77,7 @@ class AppendRetry:
         self.outcome: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
 
     def send(self) -> None:
-        """Append once; a caller that was cancelled between two attempts is not served any more."""
+        """Append once; do nothing if the caller was cancelled between two attempts."""
         if self.outcome.done():
             return
         try:

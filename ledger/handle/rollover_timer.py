@@ -1,8 +1,8 @@
-"""Roll timer: rolls over an open ledger that nobody appends to, when its age says so.
+"""Rollover timer: rolls over an open ledger by age while nothing is appended to it.
 
-Rule: an append looks at the age by itself, so this is only for the time between appends. One timer
-per ledger that has entries; WriteTailState says when it is due, and is asked again when the time
-has come. A rollover that failed is tried again after a while, not at once and not an age later.
+Rule: an append checks the age itself, so the timer covers the time between appends. It runs only
+while the ledger has entries; WriteTailState gives the deadline, and gives it again when the timer
+fires. A failed rollover is retried after RETRY_MS.
 Must not know: what a rollover is.
 """
 
@@ -14,7 +14,7 @@ from kledger.runtime.containment import FaultUnit
 from kledger.runtime.timers import TimerHandle, Timers
 
 RETRY_MS = 1000
-"""How long after a failed write a rollover that is due is tried again."""
+"""How long after a failed write a rollover that is due is retried."""
 
 
 class RolloverTimer:
@@ -31,13 +31,13 @@ class RolloverTimer:
         roll: Callable[[], None],
         unit: FaultUnit | None = None,
     ) -> None:
-        """Make a timer that is not set.
+        """Make a stopped timer.
 
         Args:
-            tail: says when it is due.
-            timers: calls back.
+            tail: gives the deadline.
+            timers: call back at the deadline.
             clock: of these timers.
-            roll: called when it is due, if the timer was not stopped.
+            roll: called at the deadline, unless the timer was stopped.
             unit: closed by a fault of `roll`.
         """
         self._tail = tail
@@ -48,7 +48,7 @@ class RolloverTimer:
         self._handle: TimerHandle | None = None
 
     def restart(self, *, delay_ms: int = 0) -> None:
-        """Wait for the deadline of the open ledger, at least so long; not at all while empty."""
+        """Wait for the deadline of the open ledger, at least `delay_ms`; stop while it is empty."""
         self.stop()
         deadline_ms = self._tail.roll_deadline_ms
         if self._tail.next_entry and deadline_ms is not None:
@@ -57,18 +57,18 @@ class RolloverTimer:
             self._handle = self._timers.call_at(deadline_ms, self._fire, self._unit)
 
     def stop(self) -> None:
-        """Wait no more."""
+        """Stop waiting; `restart` begins again."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def end(self) -> None:
-        """Wait no more, for ever: let go of what it calls."""
+        """Stop for good, and drop the references to the handle."""
         self.stop()
         self._roll, self._unit = _ended, None
 
     def _fire(self) -> None:
-        """Roll, unless somebody has written to an inactive ledger since the timer was set."""
+        """Roll over, unless an append has moved the deadline since the timer was set."""
         self._handle = None
         deadline_ms = self._tail.roll_deadline_ms
         if deadline_ms is not None and deadline_ms > self._clock.monotonic_ms():
@@ -78,4 +78,4 @@ class RolloverTimer:
 
 
 def _ended() -> None:
-    """The timer has ended."""
+    """Stand for `roll` after `end`."""

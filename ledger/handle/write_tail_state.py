@@ -1,11 +1,11 @@
 """Write tail state: where the next entry of a managed ledger goes, and when its ledger is full.
 
-Rule: it runs ahead of what is confirmed and goes back to it when a write fails. An append only
-compares three numbers (`check_*`); behind them due() decides.
-Must not know: storage, clocks; times come in as monotonic milliseconds.
+Rule: it is ahead of what is confirmed, and is rewound to that when a write fails. An append only
+compares three numbers (`check_*`); when it reaches one of them, due() decides.
+Must not know: storage, clocks; times are given in monotonic milliseconds.
 
-A mark is a row that says how many entries and bytes the open ledger has. Recovery counts from the
-last mark on, so it reads at most one mark's distance of data.
+A mark is a row with the number of entries and bytes of the open ledger. Recovery counts from the
+last mark, so it reads no more data than lies between two marks.
 """
 
 from enum import Enum
@@ -22,7 +22,7 @@ _KNUTH = 2_654_435_761
 
 
 class TailDue(Enum):
-    """What an append that reached a check asks for."""
+    """What the handle must do after an append that reached a check."""
 
     NOTHING = "nothing"
     MARK = "mark"
@@ -37,10 +37,10 @@ class WriteTailState:
     Attributes:
         next_entry: id of the next entry, also the number of entries submitted.
         size: their bytes.
-        before: the last entry before this ledger, or, after a write failed, the last confirmed.
-        active_ms: when an append to it was last confirmed; its opening while it is empty.
-        check_entry, check_size, check_ms: an append whose id, whose size behind it, or whose time
-            reaches one of these must ask due().
+        before: the last entry before this ledger; after a failed write, the last confirmed one.
+        active_ms: when an append to it was last confirmed; when it was opened while it is empty.
+        check_entry, check_size, check_ms: an append must call due() if its entry id, the size after
+            it, or its time reaches one of these.
     """
 
     __slots__ = (
@@ -64,7 +64,7 @@ class WriteTailState:
         self.open_ledger(-1, before=Position(-1, -1), now_ms=0)
 
     def open_ledger(self, ledger_id: int, *, before: Position, now_ms: int) -> None:
-        """Go on in a new, empty ledger."""
+        """Continue in a new, empty ledger."""
         self.ledger_id = ledger_id
         self.before = before
         self.opened_ms = self.active_ms = now_ms
@@ -74,14 +74,14 @@ class WriteTailState:
     def rewind(
         self, ledger_id: int, *, entries: int, size: int, lac: Position, opened_ms: int
     ) -> None:
-        """Go back to what is confirmed; time stamps that were seen stay, as an upper bound."""
+        """Go back to what is confirmed; the largest timestamp stays, as an upper bound."""
         self.ledger_id = ledger_id
         self.before = lac
         self.opened_ms = opened_ms
         self._go_to(entries, size)
 
     def configure(self, config: ManagedLedgerConfig) -> None:
-        """Let new limits hold from the next append on."""
+        """Apply new limits from the next append on."""
         self._config = config
         self.check_entry = 0
 
@@ -99,10 +99,10 @@ class WriteTailState:
 
     @property
     def roll_deadline_ms(self) -> int | None:
-        """When a timer should roll the ledger, as far as is known now; None is never.
+        """When a timer should roll the ledger over, as of now; None is never.
 
-        At its largest age, spread a little, so that not all roll at once; or when nobody has
-        written to it for too long, be it younger than the least age or not.
+        That is at its maximum age, spread by some percent so that ledgers do not all roll at once,
+        or when it was inactive for too long, whatever its minimum age.
         """
         old_ms, idle_ms = self._config.max_rollover_ms, self._config.inactive_rollover_ms
         deadlines = []
@@ -114,7 +114,7 @@ class WriteTailState:
         return min(deadlines, default=None)
 
     def due(self, now_ms: int) -> TailDue:
-        """Decide what the append just made asks for, and set the next checks."""
+        """Decide what the latest append makes due, and set the next checks."""
         age_ms = now_ms - self.opened_ms
         if self._is_full(age_ms) and self._may_roll(age_ms):
             return TailDue.ROLL
@@ -128,12 +128,12 @@ class WriteTailState:
         return TailDue.MARK if needs_mark else TailDue.NOTHING
 
     def note_marked(self) -> None:
-        """A mark with the present numbers was submitted."""
+        """Note that a mark with the present numbers was submitted."""
         self._marked_entries = self.next_entry
         self._marked_size = self.size
 
     def record(self, *, closed_ms: int = 0) -> LedgerRecord:
-        """Return the present numbers as a row: a mark, or the end when `closed_ms` is given."""
+        """Return the present numbers as a record: a mark, or with `closed_ms` a closed ledger."""
         return LedgerRecord(
             ledger_id=self.ledger_id,
             entries=self.next_entry,
@@ -156,9 +156,9 @@ class WriteTailState:
     def _go_to(self, entries: int, size: int) -> None:
         self.next_entry = entries
         self.size = size
-        # The last mark that was stored is not known here; to assume none costs one row too many.
+        # The last stored mark is not known here; assuming none writes at most one row too many.
         self._marked_entries = self._marked_size = 0
-        # The first append after this asks in any case: the age is not known here.
+        # The next append calls due() in any case, as the age is not known here.
         self.check_entry = 0
         self.check_size = self.check_ms = _NEVER
 

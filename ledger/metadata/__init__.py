@@ -1,5 +1,5 @@
-"""Rows of managed ledgers: keys, formats, the list of ledgers, and retention as a plan.
+"""Metadata of managed ledgers: keys, row formats, the list of ledgers, plans of retention.
 
-Rule: each change carries the version that must be the next one.
+Rule: each change has the next version of the metadata, or is refused.
 Must not know: threads, the event loop.
 """

@@ -1,8 +1,8 @@
 """Keys: the layout of every key that a ledger store writes.
 
 Rule: the first byte is the namespace, the second the version of its layout; ids are unsigned 64-bit
-big-endian numbers, so that the order of keys is the order of ids. Negative ids never get here.
-Must not know: what the rows hold.
+big-endian numbers, so that the order of keys is the order of ids. Negative ids are not allowed.
+Must not know: what the rows contain.
 
 | namespace | rest of the key                      | row                     |
 |-----------|--------------------------------------|-------------------------|
@@ -79,7 +79,7 @@ def cursor_change_key(managed_ledger_id: int, name: str, number: int) -> bytes:
 
 
 def cursor_name_in(key: bytes) -> str:
-    """Return the name in a key of a cursor, of any kind."""
+    """Return the cursor's name in any of its keys."""
     end = len(key) - _NUMBER.size if key.startswith(_CURSOR_CHANGE) else len(key)
     return key[len(_CURSOR) + _ID.size : end].decode()
 
@@ -91,7 +91,7 @@ def cursor_change_number_in(key: bytes) -> int:
 
 
 def cursor_ranges(managed_ledger_id: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return start and end (exclusive) of a managed ledger's snapshots, progress and changes."""
+    """Return three ranges, start and end (exclusive): snapshots, progress and changes."""
     kinds = (_CURSOR, _CURSOR_PROGRESS, _CURSOR_CHANGE)
     starts = [kind + _ID.pack(managed_ledger_id) for kind in kinds]
     return tuple((start, successor(start)) for start in starts)
@@ -114,7 +114,7 @@ def user_range(prefix: bytes) -> tuple[bytes, bytes]:
 
 
 def successor(prefix: bytes) -> bytes:
-    """Return the first key behind every key that begins with `prefix`."""
+    """Return the first key after every key that begins with `prefix`."""
     trimmed = prefix.rstrip(b"\xff")
     assert trimmed, "a prefix of 0xff bytes alone has no successor"
     return trimmed[:-1] + bytes([trimmed[-1] + 1])

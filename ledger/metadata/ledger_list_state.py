@@ -1,9 +1,9 @@
 """Ledger list state: which ledgers make up a managed ledger, and where positions lie in them.
 
-Rule: durable metadata enters through apply() alone, at start as while running; the last confirmed
-entry moves with advance(). Closed ledgers end at their recorded count, the open one (always the
-last) at the last confirmed entry, never at what the storage may hold beyond it.
-Must not know: storage, clocks, who reads. Theory: Pulsar's ManagedLedgerImpl position helpers.
+Rule: durable metadata is changed by apply() alone; advance() moves the last confirmed entry. A
+closed ledger ends at its recorded count, the open one (always the last) at the last confirmed
+entry, even if the storage has later ones.
+Must not know: storage, clocks, readers. Theory: Pulsar's ManagedLedgerImpl position helpers.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,14 +16,14 @@ from kledger.ledger.position import Position
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerInfo:
-    """What is known of one ledger.
+    """A description of one ledger.
 
     Attributes:
-        entries: confirmed entries, for the open ledger too.
+        entries: number of confirmed entries, also of the open ledger.
         size: their bytes.
         closed_ms: wall time of closing, None while it is open.
-        offloaded: whether its data lies in a second storage.
-        max_timestamp_ms: the latest time stamp that writers gave; -1 = unknown, as while open.
+        offloaded: whether its data is in a second storage.
+        max_timestamp_ms: the latest timestamp given by writers; -1 = unknown, as while it is open.
     """
 
     ledger_id: int
@@ -39,9 +39,9 @@ class MetadataChange:
     """One atomic step of a managed ledger's metadata.
 
     Attributes:
-        head: the whole record after the step, its version one above the one before.
+        head: the whole record after the step; its version is one above the previous one.
         put: ledgers that are new or changed.
-        removed: ledgers that leave the list; their data goes with them.
+        removed: ledgers that are removed from the list together with their data.
     """
 
     head: ManagedLedgerRecord
@@ -83,7 +83,7 @@ class LedgerListState:
         self.lac = self._recovered_lac()
 
     def apply(self, change: MetadataChange) -> None:
-        """Take over a durable change; the version must be the next one."""
+        """Apply a durable change; its version must be the next one."""
         assert change.head.version == self.head.version + 1, (
             f"version {change.head.version} after {self.head.version}"
         )
@@ -101,7 +101,7 @@ class LedgerListState:
         self._rebuild()
 
     def advance(self, position: Position, open_size: int) -> None:
-        """Confirm one more entry of the open ledger, which then has `open_size` bytes."""
+        """Confirm the next entry of the open ledger, which then has `open_size` bytes."""
         self.lac = position
         self.open_size = open_size
 
@@ -116,7 +116,7 @@ class LedgerListState:
         return tuple(self._ids)
 
     def latest_time(self, ledger_id: int) -> int | None:
-        """Return the latest time stamp in a closed ledger, if it is known."""
+        """Return the latest timestamp of a closed ledger, None if it is not known."""
         record = self._records.get(ledger_id)
         if record is None or record.max_timestamp_ms == NO_TIMESTAMP:
             return None
@@ -139,13 +139,13 @@ class LedgerListState:
         return self._records[ledger_id].entries
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """Tell whether the ledger is in the list."""
+        """Return whether the ledger is in the list."""
         return ledger_id in self._records
 
-    # Placing a read
+    # Where a read begins
 
     def first_readable(self, start: Position) -> Position | None:
-        """Return the first existing entry at or behind `start`, None when there is none."""
+        """Return the first existing entry at or after `start`, None if there is none."""
         if start > self.lac:
             return None
         ids = self._ids
@@ -164,13 +164,13 @@ class LedgerListState:
 
     @property
     def first_position(self) -> Position:
-        """The place before the first entry."""
+        """The position before the first entry: its entry id is -1."""
         if not self._ids or self._ids[0] > self.lac.ledger_id:
             return Position(self.lac.ledger_id, -1)
         return Position(self._ids[0], -1)
 
     def is_valid(self, position: Position) -> bool:
-        """Tell whether the position exists or is the next one to be written."""
+        """Return whether the position exists or is the next to be written."""
         ledger_id, entry_id = position
         if entry_id < 0 or ledger_id not in self._records:
             return False
@@ -179,7 +179,7 @@ class LedgerListState:
         return entry_id < self.entries_in(ledger_id)
 
     def next_valid(self, position: Position) -> Position:
-        """Return the nearest valid position behind this one; at the end, the next to be written."""
+        """Return the next valid position after this one; at the end, the next to be written."""
         candidate = position.successor
         if self.is_valid(candidate):
             return candidate
@@ -206,7 +206,7 @@ class LedgerListState:
         return Position(earlier[0], -1)
 
     def has_entries_from(self, position: Position) -> bool:
-        """Tell whether the position is not behind the last confirmed entry."""
+        """Return whether the position is at or before the last confirmed entry."""
         return position <= self.lac
 
     # Counting
@@ -226,10 +226,10 @@ class LedgerListState:
         return max(0, self.progress_of(end) - self._rank(start.ledger_id, start.entry_id))
 
     def progress_of(self, position: Position) -> int:
-        """Count the entries that exist up to a position, with it: how far its holder has come.
+        """Count the existing entries up to and including a position: a cursor's progress.
 
-        The last entry of one ledger and the place before the next one differ as coordinates and
-        are the same progress.
+        The last entry of one ledger and the position before the first entry of the next one are
+        different positions and the same progress.
         """
         return self._rank(position.ledger_id, position.entry_id + 1)
 
@@ -253,7 +253,7 @@ class LedgerListState:
         return rest - self._size_in(ledger_id) * consumed // entries
 
     def _rank(self, ledger_id: int, entry_id: int) -> int:
-        """Count the entries that exist before that place."""
+        """Count the existing entries before that position."""
         index = bisect_left(self._ids, ledger_id)
         if index == len(self._ids):
             last_count = self.entries_in(self._ids[-1]) if self._ids else 0
@@ -285,10 +285,10 @@ class LedgerListState:
         return Position(self.open_id if self.open_id is not None else -1, -1)
 
     def _rebuild(self) -> None:
-        """Derive what is looked up often from the records.
+        """Derive the lookup lists from the records.
 
-        `_entries_before[i]` counts the entries of the ledgers before the i-th; `_sizes_before` is
-        the same in bytes and has one more element, in which the open ledger counts nothing.
+        `_entries_before[i]` counts the entries of the ledgers before the i-th. `_sizes_before` does
+        the same in bytes and has one more element; the open ledger counts as 0 in it.
         """
         records = list(self._records.values())
         self._ids = [record.ledger_id for record in records]

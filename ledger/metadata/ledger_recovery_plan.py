@@ -1,8 +1,8 @@
-"""Ledger recovery plan: how the list of a managed ledger continues when a new handle opens it.
+"""Ledger recovery plan: how the list of ledgers changes when a new handle opens a managed ledger.
 
-Rule: the ledger that the handle before wrote to is closed with what its data says, which takes the
-pen from that handle; ledgers without entries leave the list; a terminated managed ledger gets no
-new ledger. Reopening without writing therefore leaves exactly one empty ledger.
+Rule: the ledger that the previous handle wrote to is closed with the counts of its stored data, so
+that handle cannot append any more; ledgers without entries are removed; a terminated managed ledger
+gets no new ledger. Reopening without writing therefore leaves exactly one empty ledger.
 Must not know: storage. Theory: Pulsar's ManagedLedgerImpl.initialize.
 """
 
@@ -24,11 +24,11 @@ def plan_recovery(
     """Return the change that opens the managed ledger for a new handle.
 
     Args:
-        head: the record as it stands.
-        ledgers: the rows as they stand, ascending.
-        found: for each ledger that stands as open, its true entries, size and time stamp.
+        head: the stored record.
+        ledgers: the stored records of its ledgers, ascending by id.
+        found: for each ledger stored as open, its true entries, size and timestamp.
         new_ledger_id: id of the ledger that is written to from now on.
-        now_ms: time of closing for what is found open.
+        now_ms: wall time, recorded as the closing of open ledgers.
     """
     put, removed = [], []
     for record in ledgers:

@@ -1,6 +1,6 @@
-"""Records: what a managed ledger keeps durably, and how each kind is written as bytes.
+"""Records: the durable metadata of a managed ledger, and its byte layouts.
 
-Rule: every record begins with its format's version; a reader refuses a version it does not know.
+Rule: every record begins with the version of its format; a reader refuses an unknown version.
 Integers are big-endian and of fixed width; texts carry their length. A new field is a new version.
 Must not know: keys, engines.
 
@@ -11,7 +11,7 @@ Managed ledger, version 1            Ledger, version 1
 | 1      | 8    | id              |  | 1      | 8    | entries                    |
 | 9      | 8    | metadata version|  | 9      | 8    | size                       |
 | 17     | 8    | terminated at:  |  | 17     | 8    | closed at (ms), 0 = open   |
-| 25     | 8    |  ledger, entry; |  | 25     | 8    | largest time stamp (ms)    |
+| 25     | 8    |  ledger, entry; |  | 25     | 8    | largest timestamp (ms)     |
 |        |      |  (-2,-2) = never|
 | 33     | 4    | property count  |
 | 37     | ...  | key, value, ... |
@@ -35,13 +35,13 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedLedgerRecord:
-    """What stands for the managed ledger as a whole.
+    """The metadata of a managed ledger as a whole.
 
     Attributes:
         managed_ledger_id: part of the keys of its ledgers.
-        version: grows by one with every change of metadata; changes compare and set on it.
-        terminated_at: its last position for ever, None while it is not terminated.
-        properties: texts of the user.
+        version: grows by one with every change of metadata; a change compares and sets it.
+        terminated_at: its final last position, None while it is not terminated.
+        properties: key-value texts of the user.
     """
 
     managed_ledger_id: int
@@ -52,7 +52,7 @@ class ManagedLedgerRecord:
     def successor(
         self, *, properties: dict[str, str] | None = None, terminated_at: Position | None = None
     ) -> "ManagedLedgerRecord":
-        """Return the next version, with what changes in it."""
+        """Return the next version of the record with the given changes."""
         return replace(
             self,
             version=self.version + 1,
@@ -65,8 +65,8 @@ class ManagedLedgerRecord:
 class LedgerRecord:
     """One ledger of the list.
 
-    For the open ledger (`closed_ms` 0) entries and size are a mark: true at the entry that wrote
-    the row, and where recovery begins to count.
+    For the open ledger (`closed_ms` 0) entries and size are a mark: they were true when the row was
+    written, and recovery counts from them.
     """
 
     ledger_id: int
@@ -120,7 +120,7 @@ def decode_managed_ledger(row: bytes) -> ManagedLedgerRecord:
 
 
 def encode_ledger(record: LedgerRecord) -> bytes:
-    """Return the row of a ledger; its id stands in the key."""
+    """Return the row of a ledger; its id is in the key."""
     return _LEDGER.pack(
         _VERSION, record.entries, record.size, record.closed_ms, record.max_timestamp_ms
     )

@@ -1,9 +1,9 @@
-"""Retention plan: which ledgers may go.
+"""Retention plan: which ledgers can be deleted.
 
-Rule: ledgers go from the oldest on, up to the first that must stay; the last ledger of the list,
-which is the one written to, never goes, nor does one of which the slowest durable cursor is owed
-something. Time is compared strictly, size is not.
-Must not know: storage, clocks, whose cursor it is. Theory: Pulsar's internalTrimLedgers.
+Rule: ledgers are deleted from the oldest on, up to the first that must stay. The last ledger of the
+list, which is written to, must stay, and so must a ledger with entries that the slowest durable
+cursor has not acknowledged. Time is compared strictly, size is not.
+Must not know: storage, clocks, cursors. Theory: Pulsar's internalTrimLedgers.
 """
 
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ def plan_trim(
     retention_bytes: int,
     slowest: Position | None = None,
 ) -> tuple[int, ...]:
-    """Return the ids that retention lets go.
+    """Return the ids of the ledgers that retention does not keep.
 
-    A ledger goes if it is expired (closed longer than `retention_ms` ago), or over quota (without
-    it at least `retention_bytes` remain). Size 0 therefore lets go at once, whatever the time; -1
-    switches a condition off.
+    A ledger is deleted if it is expired (closed longer than `retention_ms` ago) or over quota
+    (without it at least `retention_bytes` remain). Size 0 therefore deletes at once, whatever the
+    time; -1 switches a condition off.
 
     Args:
         ledgers: the whole list, ascending.
-        now_ms: wall time, to compare with the times of closing.
-        retention_ms: -1 or the age.
-        retention_bytes: -1 or the quota.
+        now_ms: wall time, compared with the times of closing.
+        retention_ms: the age, or -1.
+        retention_bytes: the quota, or -1.
         slowest: mark-delete position of the slowest durable cursor, None without one.
     """
     remaining = sum(info.size for info in ledgers)
@@ -50,12 +50,12 @@ def plan_trim(
 def plan_truncate(
     ledgers: Sequence[LedgerInfo], slowest: Position | None = None
 ) -> tuple[int, ...]:
-    """Return every id before the boundary, regardless of retention."""
+    """Return the ids of all ledgers that no cursor needs, regardless of retention."""
     return tuple(info.ledger_id for info in _before_boundary(ledgers, slowest))
 
 
 def plan_trim_before(ledgers: Sequence[LedgerInfo], position: Position) -> tuple[int, ...]:
-    """Return the ids of the ledgers that lie before `position` as a whole, whoever is owed them."""
+    """Return the ids of the ledgers that lie before `position` entirely, acknowledged or not."""
     return tuple(
         info.ledger_id
         for info in _before_boundary(ledgers, None)
@@ -66,7 +66,7 @@ def plan_trim_before(ledgers: Sequence[LedgerInfo], position: Position) -> tuple
 def _before_boundary(
     ledgers: Sequence[LedgerInfo], slowest: Position | None
 ) -> Sequence[LedgerInfo]:
-    """Return the ledgers before the last one, up to where the slowest cursor is owed something."""
+    """Return the ledgers, without the last one, that the slowest cursor has acknowledged."""
     if slowest is None:
         return ledgers[:-1]
     return [info for info in ledgers[:-1] if Position(info.ledger_id, info.entries - 1) <= slowest]

@@ -1,19 +1,19 @@
-"""Cold reads: entries from the storage, for readers that are behind what is in memory.
+"""Cold reads: entries from the storage, for readers behind the entry cache.
 
-Rule: what several readers want is read once. What the page cache has is copied at once, on the
-loop; for what a disk has to deliver there is a thread, and who wants entries that are on their way
-waits for them, so that only what is missing is read. Where more than one reads, what was read stays
-for a while for the next; who reads on where an earlier read ended gets the next piece read in
-advance. Entries never change, so a shared piece is as good as another; those of a dropped ledger go
-with it. A read of the disk belongs to nobody: it goes on when a reader is cancelled, and fails for
-each by an error of its own.
-Must not know: managed ledgers, what the entry cache holds.
+Rule: entries that several readers want are read once. Entries in the page cache are copied at once,
+on the event loop; a disk is read in a thread, and a reader of entries that another read already
+fetches waits for that read. If a ledger has several readers, its ranges stay in the read-ahead
+cache for a while; if a read begins where an earlier one ended, the next range is read ahead.
+Entries never change, so cached ranges never become stale; those of a dropped ledger are dropped. A
+disk read is independent of its readers: it continues when one is cancelled, and when it fails, each
+reader gets an error object of its own.
+Must not know: managed ledgers, the entry cache.
 
-| limit                      | reached                                                  |
-|----------------------------|----------------------------------------------------------|
-| `cold_read_bytes_max`      | further reads wait their turn                            |
-| `cold_reads_waiting_max`   | further reads get TooManyRequests                        |
-| `read_ahead_bytes_max`     | pieces kept go, used ones first; none is read in advance |
+| limit                      | when it is reached                                              |
+|----------------------------|-----------------------------------------------------------------|
+| `cold_read_bytes_max`      | further reads wait in order                                     |
+| `cold_reads_waiting_max`   | further reads get TooManyRequests                               |
+| `read_ahead_bytes_max`     | cached ranges are evicted, used ones first; no range read ahead |
 """
 
 import asyncio
@@ -32,19 +32,22 @@ from kledger.runtime.containment import NamedUnit
 from kledger.runtime.tasks import Supervisor
 
 RESIDENT_BYTES_PER_TICK = 4 << 20
-"""What is copied on the loop in one turn, about a millisecond of work; threads do the rest."""
+"""Bytes that the event loop copies in one tick, in about a millisecond; threads read the rest."""
 REMEMBERED_READS_MAX = 1024
-"""Reads that are remembered, to notice who reads on; and ledgers, to notice where many read."""
+"""Ends of reads that are remembered to detect sequential readers; also ledgers with a pattern."""
 SHARED_READS = 32
-"""So many reads of a ledger one after the other, each beginning where the one before ended, and it
-has one reader, for whom nothing is worth keeping."""
+"""After so many reads that each begin where the previous one ended, a ledger counts as read by one
+reader, for whom nothing is kept."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class _ReadRequest(NamedTuple):
-    """Entries that a reader still wants: up to `end`, and the first whatever its size."""
+    """Entries that a reader still wants: `first` to `end` (exclusive), at most `bytes_max`.
+
+    With `is_first` the first entry is wanted whatever its size.
+    """
 
     ledger_id: int
     first: int
@@ -53,7 +56,7 @@ class _ReadRequest(NamedTuple):
     is_first: bool
 
     def within_limits(self, buffers: Sequence[Buffer], begin: int) -> Sequence[Buffer]:
-        """Return what is wanted of buffers whose first is the entry `begin`."""
+        """Return the wanted part of `buffers`, whose first is the entry `begin`."""
         start = self.first - begin
         end = min(len(buffers), self.end - begin)
         left = self.bytes_max
@@ -66,12 +69,12 @@ class _ReadRequest(NamedTuple):
 
 @dataclass(slots=True)
 class _AccessPattern:
-    """What the latest reads of a ledger tell.
+    """How a ledger was read lately.
 
     Attributes:
-        end: the entry behind the latest read.
-        shared: how many reads from now on are taken for those of several readers.
-        entry_size: bytes of an entry on average, 0 when nothing was read of the disk.
+        end: the entry after the latest read.
+        shared: for how many more reads the ledger counts as shared by several readers.
+        entry_size: average bytes of an entry, 0 before the first disk read.
     """
 
     end: int
@@ -79,7 +82,7 @@ class _AccessPattern:
     entry_size: int = 0
 
     def record_start(self, first: int) -> None:
-        """Take in where a read begins."""
+        """Note where a read begins: not at `end` means that there are several readers."""
         if first != self.end:
             self.shared = SHARED_READS
         elif self.shared:
@@ -88,12 +91,13 @@ class _AccessPattern:
 
 @dataclass(slots=True, eq=False)
 class _InflightRead:
-    """One read of the storage under way.
+    """One read of the storage in flight.
 
     Attributes:
         last: the last entry that it may return.
-        expected_end: the entry up to which it will come as far as one can tell.
-        is_ahead: it is made in advance, in room that was reserved.
+        expected_end: the entry before which it will probably end.
+        is_ahead: whether it reads ahead, into room reserved in the cache.
+        waiting: the readers that wait for its end.
     """
 
     ledger_id: int
@@ -109,7 +113,7 @@ class _InflightRead:
 
 
 class ColdReads:
-    """All reads of one store's storage."""
+    """All entry reads from the storage of one store."""
 
     def __init__(
         self,
@@ -132,17 +136,17 @@ class ColdReads:
 
     @property
     def in_flight_bytes(self) -> int:
-        """Bytes that are being read from disk."""
+        """Bytes that are being read from disk, by their limits."""
         return self._limiter.in_flight_bytes
 
     @property
     def ahead_bytes(self) -> int:
-        """Bytes that were read in advance and not taken to their end, or are on their way."""
+        """Bytes that were read ahead and not used up yet, or are being read ahead."""
         return self._read_ahead_cache.expected_bytes
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that were taken and stay for whoever comes next."""
+        """Bytes that were used and are kept for further readers."""
         return self._read_ahead_cache.used_bytes
 
     async def read(
@@ -150,15 +154,15 @@ class ColdReads:
     ) -> Sequence[Buffer]:
         """Return entries of a ledger from `first` on, at least one.
 
-        Fewer than fit are returned when the rest is not in memory and at least half is: the reader
-        then comes back where others read, too.
+        If at least half of what fits is in memory, the rest is not read from disk: the caller
+        continues later, like other readers of the same ledger.
 
         Args:
             ledger_id: the ledger.
             first: id of the first entry.
-            count: at most so many.
-            upto: id behind the last entry that exists.
-            bytes_max: stop before more than this, but not before the first.
+            count: how many entries at most.
+            upto: id after the last entry that exists.
+            bytes_max: total size at most; the first entry is returned whatever its size.
 
         Raises:
             TooManyRequests: too many reads are waiting.
@@ -180,7 +184,7 @@ class ColdReads:
         return found
 
     def drop(self, ledger_id: int) -> None:
-        """Forget what was read of a ledger, and do not keep what is on its way."""
+        """Forget a ledger; reads of it in flight are not cached."""
         self._read_ahead_cache.drop(ledger_id)
         self._patterns.pop(ledger_id, None)
         for inflight in self._inflight_reads:
@@ -190,7 +194,7 @@ class ColdReads:
     # From the page cache
 
     def _read_resident(self, request: _ReadRequest) -> Sequence[Buffer]:
-        """Return what the page cache has, nothing where it lacks something or the turn is full."""
+        """Return entries from the page cache; () if one is missing or the tick is full."""
         if self._tick_bytes >= RESIDENT_BYTES_PER_TICK:
             return ()
         ledger_id, first, end, bytes_max, is_first = request
@@ -212,16 +216,16 @@ class ColdReads:
     def _tick_ended(self) -> None:
         self._tick_bytes = 0
 
-    # Together
+    # Shared reads
 
     def _is_expected(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether an entry is there, or on its way."""
+        """Return whether an entry is cached, or will probably be returned by a read in flight."""
         if self._read_ahead_cache.find(ledger_id, entry_id) is not None:
             return True
         return self._inflight_read_of(ledger_id, entry_id) is not None
 
     async def _gather(self, request: _ReadRequest) -> Sequence[Buffer]:
-        """Put together what is there, what is on its way and what has to be read, in order."""
+        """Collect entries in order: from the cache, from reads in flight, from new reads."""
         ledger_id, first, end, bytes_max, _ = request
         found: Sequence[Buffer] = ()
         at, left = first, bytes_max
@@ -234,7 +238,7 @@ class ColdReads:
                 except LedgerError:
                     if not found:
                         raise
-                    break  # who comes back for the rest will hear
+                    break  # the next read begins with the failing entry and raises
             if taken is not None:
                 if not taken:
                     break
@@ -244,24 +248,24 @@ class ColdReads:
         return found
 
     def _take_cached(self, request: _ReadRequest) -> Sequence[Buffer] | None:
-        """Take from the shelf; None when it has nothing, nothing when the next is too large."""
-        piece = self._read_ahead_cache.find(request.ledger_id, request.first)
-        if piece is None:
+        """Take from the read-ahead cache; None if it lacks the entry, () if that is too large."""
+        cached = self._read_ahead_cache.find(request.ledger_id, request.first)
+        if cached is None:
             return None
-        taken = request.within_limits(piece.buffers, piece.first)
+        taken = request.within_limits(cached.buffers, cached.first)
         is_shared = self._pattern_of(request.ledger_id, request.first).shared > 0
-        self._read_ahead_cache.touch(piece, request.first + len(taken), is_kept=is_shared)
+        self._read_ahead_cache.touch(cached, request.first + len(taken), is_kept=is_shared)
         return taken
 
     async def _fetch(self, request: _ReadRequest, *, is_enough: bool) -> Sequence[Buffer] | None:
-        """Wait for a read that is to bring the entry, or make one.
+        """Wait for the read in flight that will return the entry, or start one.
 
         Args:
             request: what is wanted.
-            is_enough: the reader has got so much that it does not wait for a disk any more.
+            is_enough: whether the reader has enough entries to not wait for a disk.
 
         Returns:
-            What came; nothing when that is too large or `is_enough`; None: look again.
+            The entries; () if the next is too large or `is_enough`; None to look again.
         """
         inflight = self._inflight_read_of(request.ledger_id, request.first)
         if not request.is_first:
@@ -282,7 +286,7 @@ class ColdReads:
             return None
         taken = self._take_cached(request)
         if taken is None and request.first < inflight.first + len(inflight.buffers):
-            return request.within_limits(inflight.buffers, inflight.first)  # nothing was kept of it
+            return request.within_limits(inflight.buffers, inflight.first)  # it was not cached
         return taken
 
     def _read_ahead(self, ledger_id: int, first: int, end: int, bytes_max: int) -> None:
@@ -292,7 +296,7 @@ class ColdReads:
             self._start_read(ledger_id, first, end, bytes_max, is_ahead=True)
 
     def _pattern_of(self, ledger_id: int, first: int) -> _AccessPattern:
-        """What is known of a ledger's readers; of a new one, that somebody reads on there."""
+        """Return the access pattern of a ledger; a new one takes this read for a sequential one."""
         pattern = self._patterns.get(ledger_id)
         if pattern is None:
             pattern = _AccessPattern(first)
@@ -313,7 +317,7 @@ class ColdReads:
     def _start_read(
         self, ledger_id: int, first: int, end: int, bytes_max: int, *, is_ahead: bool = False
     ) -> _InflightRead:
-        """Begin to read, up to where others have read or are reading."""
+        """Start a read that ends where a cached range or another read in flight begins."""
         if self._supervisor.is_closed:
             raise AlreadyClosed("the store is closed")
         others = [
@@ -346,21 +350,21 @@ class ColdReads:
             inflight.buffers = await self._pool.run(
                 self._engine.read, ledger_id, first, inflight.last, size
             )
-        except Exception as error:  # noqa: BLE001 - raised to each of those who wait
+        except Exception as error:  # noqa: BLE001 - raised to each reader that waits
             inflight.error = from_engine(error)
             inflight.error.__cause__ = error
         finally:
             self._limiter.leave(size)
 
     def _finish_read(self, inflight: _InflightRead) -> None:
-        """Keep what was read, if there is room, and tell those who wait."""
+        """Wake the readers, and cache the entries if there is room."""
         self._inflight_reads.remove(inflight)
         if inflight.is_ahead:
             self._read_ahead_cache.release(inflight.bytes_max)
         buffers, ledger_id = inflight.buffers, inflight.ledger_id
         if not buffers and inflight.error is None:
             inflight.error = AlreadyClosed("the store was closed during the read")
-        for waiter in inflight.waiting:  # each looks again in a later turn of the loop
+        for waiter in inflight.waiting:  # each looks again in a later tick
             if not waiter.done():
                 waiter.set_result(None)
         if buffers and not inflight.is_dropped:
@@ -369,12 +373,16 @@ class ColdReads:
             if len(inflight.waiting) > 1:
                 pattern.shared = SHARED_READS
             if inflight.is_ahead or pattern.shared:
-                piece = CachedRange(ledger_id, inflight.first, buffers)
-                self._read_ahead_cache.put(piece, is_used=not inflight.is_ahead)
+                cached = CachedRange(ledger_id, inflight.first, buffers)
+                self._read_ahead_cache.put(cached, is_used=not inflight.is_ahead)
 
 
 class ReadLimiter:
-    """The reads under way, and the queue of those that are not."""
+    """Limits the bytes that are read from disk at once.
+
+    Reads that do not fit wait in order; one larger than the limit runs alone; when `waiting_max`
+    reads wait, the next is refused.
+    """
 
     def __init__(self, bytes_max: int, waiting_max: int) -> None:
         self.in_flight_bytes = 0
@@ -383,10 +391,10 @@ class ReadLimiter:
         self._queue: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def enter(self, size: int) -> None:
-        """Wait until there is room; whoever got it calls `leave`.
+        """Wait until there is room; the caller must call `leave` afterwards.
 
         Raises:
-            TooManyRequests: too many are waiting.
+            TooManyRequests: too many reads are waiting.
         """
         if not self._queue and self._has_room(size):
             self.in_flight_bytes += size
@@ -406,7 +414,7 @@ class ReadLimiter:
             raise
 
     def leave(self, size: int) -> None:
-        """Give the room back; the next in the queue get it."""
+        """Return the room, and admit the next reads of the queue."""
         self.in_flight_bytes -= size
         while self._queue:
             size, admission = self._queue[0]
@@ -423,7 +431,7 @@ class ReadLimiter:
 
 
 def _remember(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:
-    """Add to what is remembered; the oldest goes."""
+    """Add to what is remembered, and forget the oldest beyond the limit."""
     known[key] = value
     if len(known) > REMEMBERED_READS_MAX:
         known.popitem(last=False)

@@ -1,11 +1,11 @@
 """Entry cache: the newest entries of all managed ledgers, in memory, for readers of the tail.
 
-Rule: one limit in bytes for the process; what came first goes first, whichever ledger it is of. The
-buffers that arrived are kept without a copy. Each counts what it really takes: its objects, too,
-and a view of a larger buffer that whole buffer, once for all the views of it that are kept. What
-the cache holds of a ledger is one contiguous run up to its newest confirmed entry, hence never
-stale and never with a gap.
-Must not know: who reads or writes, storage.
+Rule: one limit in bytes holds for the store; the oldest entry is evicted first, whichever its
+ledger. Buffers are kept as they arrived, without a copy. An entry counts with the memory it really
+takes: its objects, and for a view the whole buffer below it, once for all cached views of that
+buffer. The cached entries of a ledger are contiguous up to its newest confirmed entry, so they are
+never stale and have no gap.
+Must not know: readers, writers, storage.
 """
 
 from bisect import bisect_right
@@ -15,20 +15,19 @@ from itertools import accumulate
 from kledger.ledger.engine.base import Buffer
 
 _FORGOTTEN_MIN = 1024
-"""Evicted places at the start of a run, and dead places in the order of eviction, that are
-tolerated before a list is made anew; together with the rule "at most half" this keeps every
-operation O(1) on average."""
+"""How many evicted elements a list of buffers, and the order of eviction, may keep before it is
+rebuilt; as it is rebuilt only when half of it is evicted, every operation is O(1) on average."""
 
 # Measured as resident memory of 200,000 entries of 70 to 4,000 bytes, CPython 3.11 on x86-64, with
-# their places in a run and in the order of eviction.
+# their elements in the list of buffers and in the order of eviction.
 OBJECT_BYTES = 112
-"""What an entry takes beside its bytes: 91 to 113 as `bytearray`, 57 to 72 as `bytes`."""
+"""Memory of an entry beside its bytes: 91 to 113 as `bytearray`, 57 to 72 as `bytes`."""
 VIEW_BYTES = 448
-"""What a view of a buffer takes beside that buffer: 412 to 450."""
+"""Memory of a view beside the buffer below it: 412 to 450."""
 
 
 class CachedLedger:
-    """The cached entries of one ledger: `first_entry` and all behind it."""
+    """The cached entries of one ledger: `first_entry` and all later ones."""
 
     __slots__ = (
         "_buffers",
@@ -51,20 +50,20 @@ class CachedLedger:
 
     @property
     def first_entry(self) -> int:
-        """Id of the oldest entry held; of the next one to come when nothing is held."""
+        """Id of the oldest cached entry, or of the next entry when none is cached."""
         return self._origin + self._evicted
 
     def __len__(self) -> int:
         return len(self._buffers) - self._evicted
 
     def append(self, data: Buffer) -> None:
-        """Keep the ledger's next entry; the oldest of any ledger may go for it."""
+        """Cache the ledger's next entry; this may evict the oldest entries of any ledger."""
         if self.is_dropped:
             return
         cache = self._cache
         if type(data) is memoryview:
             if len(data.obj) == len(data):  # type: ignore[arg-type]  # a buffer of bytes
-                data = data.obj  # type: ignore[assignment]  # a view of all of it says nothing more
+                data = data.obj  # type: ignore[assignment]  # the view has all of the buffer
                 cache.size += len(data) + OBJECT_BYTES
             else:
                 cache.retain_owner(data)
@@ -76,12 +75,12 @@ class CachedLedger:
             cache.evict()
 
     def slice(self, first: int, count: int, bytes_max: int) -> list[Buffer] | None:
-        """Return up to `count` entries from id `first` on, None when that one is not held.
+        """Return up to `count` entries from id `first` on, None if that one is not cached.
 
         Args:
             first: entry id.
-            count: at most so many.
-            bytes_max: stop before more than this, but not before the first; -1 = no limit.
+            count: how many entries at most.
+            bytes_max: total size at most, -1 = no limit; the first is returned whatever its size.
         """
         start = first - self._origin
         if not self._evicted <= start < len(self._buffers):
@@ -94,7 +93,7 @@ class CachedLedger:
         return buffers
 
     def evict_oldest(self) -> None:
-        """Forget the oldest entry."""
+        """Evict the oldest entry."""
         index = self._evicted
         self._cache.release(self._buffers[index])
         self._buffers[index] = b""
@@ -103,7 +102,7 @@ class CachedLedger:
             self._forget_evicted()
 
     def drain(self) -> int:
-        """Forget everything and take nothing more; return how many entries that were."""
+        """Evict all entries and cache no more; return how many were evicted."""
         buffers = self._buffers[self._evicted :]
         for data in buffers:
             self._cache.release(data)
@@ -119,35 +118,35 @@ class CachedLedger:
 
 
 class EntryCache:
-    """All runs, their common size and the order in which their entries go."""
+    """The cached entries of all ledgers, their size, and the order of eviction."""
 
     __slots__ = ("_dead_count", "_ledgers", "_owners", "limit", "order", "size")
 
     def __init__(self, limit: int) -> None:
-        """Args: limit: bytes; 0 keeps nothing."""
+        """Args: limit: in bytes; 0 caches nothing."""
         self.limit = limit
         self.size = 0
         self.order: deque[CachedLedger] = deque()
         self._dead_count = 0
         self._ledgers: dict[int, CachedLedger] = {}
         self._owners: dict[int, int] = {}
-        """How many views are kept of a buffer, by its identity; they keep it alive."""
+        """How many cached views a buffer has, by its identity; they keep it alive."""
 
     def __len__(self) -> int:
         return len(self.order) - self._dead_count
 
     def add_ledger(self, ledger_id: int, next_entry: int = 0) -> CachedLedger:
-        """Return a run for a ledger whose entries will come in order from `next_entry` on."""
+        """Begin to cache a ledger, whose entries are then appended from `next_entry` on."""
         self.drop(ledger_id)
         cached_ledger = self._ledgers[ledger_id] = CachedLedger(self, ledger_id, next_entry)
         return cached_ledger
 
     def find_ledger(self, ledger_id: int) -> CachedLedger | None:
-        """Return the run of a ledger, None when nothing of it is or will be held."""
+        """Return the cached entries of a ledger, None if it is not cached."""
         return self._ledgers.get(ledger_id)
 
     def close_ledger(self, ledger_id: int) -> None:
-        """Note that the ledger gets no more entries: its run goes when it is empty."""
+        """Note that the ledger gets no more entries: it is removed when all are evicted."""
         cached_ledger = self._ledgers.get(ledger_id)
         if cached_ledger is not None:
             cached_ledger.is_closed = True
@@ -155,7 +154,7 @@ class EntryCache:
                 self.drop(ledger_id)
 
     def drop(self, ledger_id: int) -> None:
-        """Forget everything of a ledger."""
+        """Remove a ledger."""
         cached_ledger = self._ledgers.pop(ledger_id, None)
         if cached_ledger is None:
             return
@@ -170,9 +169,9 @@ class EntryCache:
             self._dead_count = 0
 
     def evict(self) -> None:
-        """Forget the oldest entries until the size is within the limit."""
+        """Evict the oldest entries until the size is within the limit."""
         while self.size > self.limit:
-            cached_ledger = self.order.popleft()  # drop() may have made the order anew
+            cached_ledger = self.order.popleft()  # drop() may have replaced `order`
             if cached_ledger.is_dropped:
                 self._dead_count -= 1
             else:
@@ -180,10 +179,10 @@ class EntryCache:
                 if cached_ledger.is_closed and not cached_ledger:
                     self.drop(cached_ledger.ledger_id)
 
-    # For runs
+    # For CachedLedger
 
     def retain_owner(self, view: memoryview) -> None:
-        """Count a view of a part of a buffer, and that buffer if this is the first view of it."""
+        """Count a view of a part of a buffer, and with its first view the buffer."""
         owner = view.obj
         views = self._owners.get(id(owner), 0)
         self._owners[id(owner)] = views + 1
@@ -192,7 +191,7 @@ class EntryCache:
             self.size += len(owner)  # type: ignore[arg-type]  # a buffer of bytes
 
     def release(self, data: Buffer) -> None:
-        """An entry is not kept any more."""
+        """Count an entry as evicted."""
         if type(data) is not memoryview:
             self.size -= len(data) + OBJECT_BYTES
             return

@@ -1,9 +1,9 @@
-"""Entry search: finds an entry by what is in it. A shell.
+"""Entry search: finds an entry by its content; the shell of `search_plan`.
 
-Rule: the search plan decides, one entry is read per step; no cursor is opened and nothing pinned.
-What is trimmed meanwhile, or damaged, is passed over; a storage that fails ends the search, since
-passing over what it may still have would be a wrong answer.
-Must not know: what entries hold, who searches.
+Rule: each step reads the one entry that the plan asks for; no cursor is opened, nothing is pinned.
+Entries that are damaged, or trimmed during the search, are skipped. A storage failure ends the
+search: skipping an entry that may be readable later could give a wrong result.
+Must not know: what entries mean.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from kledger.ledger.reads.search_plan import EntryNumbers, NewestSearch
 
 
 class EntrySearch:
-    """Searches in one managed ledger; several may go on at once."""
+    """Searches in one managed ledger; several may run at once."""
 
     def __init__(
         self,
@@ -24,20 +24,20 @@ class EntrySearch:
         read_entry: Callable[[Position], Awaitable[Entry]],
         check_readable: Callable[[], None],
     ) -> None:
-        """Args: check_readable: raises what a read gets in the handle's present state."""
+        """Args: check_readable: raises if the handle refuses reads."""
         self._state = state
         self._read_entry = read_entry
         self._check_readable = check_readable
 
     async def newest_matching(self, matches: Callable[[Entry], bool]) -> Position | None:
-        """Return the newest entry for which `matches` holds; None if not even for the first."""
+        """Return the newest entry for which `matches` holds; None if it fails for the first."""
         numbers = EntryNumbers(self._state.infos())
         return await self._run(NewestSearch(len(numbers)), numbers, matches)
 
     async def newest_before(
         self, timestamp_ms: int, time_of: Callable[[Entry], int], clock_skew_ms: int | None
     ) -> Position | None:
-        """Return the newest entry of before a time; None when there is none."""
+        """Return the newest entry older than a time; None if there is none."""
         numbers = EntryNumbers(self._state.infos())
         search = NewestSearch(len(numbers))
         if clock_skew_ms is not None:

@@ -1,9 +1,9 @@
-"""Piece shelf: what was read of the storage and may be wanted again, by ledger and entry.
+"""Read-ahead cache: ranges of entries that were read from the storage and will be wanted again.
 
-Rule: one limit in bytes for all ledgers, room that was reserved included. What everybody has taken
-goes first, the longest untouched before the rest; a piece that somebody will come for goes only for
-another such piece. Pieces do not overlap as long as who fills the shelf reads up to `next_first`.
-Must not know: storage, who reads, when.
+Rule: one limit in bytes holds for all ledgers, reserved room included. Used ranges are evicted
+first, least recently touched first; a range that was read ahead and is not used up is evicted only
+for another such range. Ranges do not overlap, because callers read up to `next_first` only.
+Must not know: storage, readers, time.
 """
 
 from bisect import bisect_right, insort
@@ -21,7 +21,7 @@ _first = attrgetter("first")
 
 
 class CachedRange:
-    """Entries of a ledger that follow one another: ids `first` to `end`, without that."""
+    """Consecutive entries of a ledger: ids `first` to `end` (exclusive)."""
 
     __slots__ = ("buffers", "end", "first", "ledger_id", "size")
 
@@ -34,19 +34,19 @@ class CachedRange:
 
     @property
     def key(self) -> RangeKey:
-        """Where it begins."""
+        """Ledger and first entry."""
         return self.ledger_id, self.first
 
 
 class ReadAheadCache:
-    """Pieces of all ledgers.
+    """Cached ranges of all ledgers.
 
-    `expected_bytes` counts the pieces that nobody took to their end and the room reserved for
-    those on their way, `used_bytes` the others; together they stay within `limit`.
+    `expected_bytes` counts the ranges that are not used up and the reserved room, `used_bytes` the
+    other ranges; their sum stays within `limit`.
     """
 
     def __init__(self, limit: int) -> None:
-        """Args: limit: bytes; 0 keeps nothing."""
+        """Args: limit: in bytes; 0 caches nothing."""
         self.limit = limit
         self.expected_bytes = 0
         self.used_bytes = 0
@@ -55,7 +55,7 @@ class ReadAheadCache:
         self._ledgers: dict[int, list[CachedRange]] = {}
 
     def find(self, ledger_id: int, entry_id: int) -> CachedRange | None:
-        """Return the piece with an entry."""
+        """Return the range that has an entry."""
         ranges = self._ledgers.get(ledger_id)
         if ranges is None:
             return None
@@ -63,9 +63,10 @@ class ReadAheadCache:
         return ranges[at] if at >= 0 and entry_id < ranges[at].end else None
 
     def touch(self, cached: CachedRange, upto: int, *, is_kept: bool = True) -> None:
-        """Note that somebody took entries before `upto`.
+        """Note that a reader took the entries before `upto`.
 
-        With the last of them the piece is used, and goes at once if it is not to be kept.
+        A range whose last entry was taken is used up: it stays until it is evicted, or is removed
+        at once without `is_kept`.
         """
         key = cached.key
         if key in self._used:
@@ -80,13 +81,13 @@ class ReadAheadCache:
             self.used_bytes += cached.size
 
     def next_first(self, ledger_id: int, entry_id: int) -> int:
-        """Return where the nearest piece behind an entry begins; beyond all ids without one."""
+        """Return the first entry of the next range after an entry; `sys.maxsize` without one."""
         ranges = self._ledgers.get(ledger_id, ())
         at = bisect_right(ranges, entry_id, key=_first)
         return ranges[at].first if at < len(ranges) else maxsize
 
     def reserve(self, size: int) -> bool:
-        """Make room for a piece that somebody will come for; False when it is too large."""
+        """Reserve room for a range that is read ahead; False if it is too large."""
         if size > self.limit:
             return False
         self.expected_bytes += size
@@ -98,13 +99,13 @@ class ReadAheadCache:
         return True
 
     def release(self, size: int) -> None:
-        """Give reserved room back."""
+        """Return reserved room."""
         self.expected_bytes -= size
 
     def put(self, cached: CachedRange, *, is_used: bool) -> None:
-        """Keep a piece, unless there is no room or something of it is there already.
+        """Cache a range, unless there is no room or it overlaps a cached one.
 
-        Only used ones go for it: room for others is made when it is reserved.
+        This evicts used ranges only: `reserve` has made the room for the others.
         """
         end = self.next_first(cached.ledger_id, cached.first)
         if self.find(cached.ledger_id, cached.first) or cached.end > end:

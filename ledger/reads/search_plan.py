@@ -1,7 +1,7 @@
-"""Search plan: which entry to look at next when the newest that matches is wanted.
+"""Search plan: which entry to read next in a search for the newest match.
 
-Rule: what matches lies before what does not, so every look halves what is left; entries that cannot
-be read are passed over, each at most once, and never become the answer.
+Rule: matching entries precede all others, so each probe halves the range; unreadable entries are
+skipped, each at most once, and are never the result.
 Must not know: entries, storage, clocks. Source: Pulsar's OpFindNewest and PersistentMessageFinder.
 """
 
@@ -26,13 +26,13 @@ class EntryNumbers:
         return self._ends[-1] if self._ends else 0
 
     def position(self, number: int) -> Position:
-        """Return where an entry is."""
+        """Return the position of an entry by its number."""
         at = bisect_right(self._ends, number)
         before = self._ends[at - 1] if at else 0
         return Position(self._infos[at].ledger_id, number - before)
 
     def first_from(self, position: Position) -> int:
-        """Return the number of the first entry at or behind a position; the count behind all."""
+        """Return the number of the first entry at or after a position; the count if none is."""
         before = 0
         for info, end in zip(self._infos, self._ends, strict=True):
             if info.ledger_id == position.ledger_id:
@@ -43,14 +43,14 @@ class EntryNumbers:
         return before
 
     def around_time(self, timestamp_ms: int, clock_skew_ms: int) -> tuple[int, int]:
-        """Narrow a search for the newest entry before a time by when ledgers were closed.
+        """Narrow a search for the newest entry before a time by the times ledgers were closed.
 
-        An entry is at most `clock_skew_ms` newer than the closing of its ledger, and at most as
-        much older than the closing of the ledger before.
+        An entry is at most `clock_skew_ms` newer than the closing of its own ledger, and at most
+        `clock_skew_ms` older than the closing of the previous ledger.
 
         Returns:
-            The newest entry known to be older (NONE when none is), and the number behind the last
-            that can be.
+            The newest entry known to be older, or NONE; and the number after the last entry that
+            may be older.
         """
         known, end = NONE, len(self)
         for info, ledger_end in zip(self._infos, self._ends, strict=True):
@@ -65,16 +65,16 @@ class EntryNumbers:
 
 
 class NewestSearch:
-    """A search under way.
+    """A running search.
 
-    `probe` is the entry to look at next, None when the search is over; then `found` is its answer.
-    The first entry is looked at first, the last one next: mostly they decide.
+    `probe` is the entry to read next; None ends the search, and `found` is its result. The first
+    entry is probed first, the last one second, as these two usually decide.
     """
 
     __slots__ = ("_end", "_middle", "_newest", "probe")
 
     def __init__(self, end: int, known: int = NONE) -> None:
-        """Args: end: the number behind the last entry; known: an entry known to match."""
+        """Args: end: the number after the last entry; known: an entry known to match."""
         self._newest = known
         self._end = end
         self._middle = 0
@@ -90,7 +90,7 @@ class NewestSearch:
         return None if self._newest == NONE else self._newest
 
     def answer(self, *, is_match: bool) -> None:
-        """Take in whether the probe matches."""
+        """Continue with the outcome of the probe."""
         probe = self.probe
         assert probe is not None, "the search is over"
         if self._newest == NONE:
@@ -107,7 +107,7 @@ class NewestSearch:
         self._halve((self._newest + self._end) // 2)
 
     def skip(self, upto: int) -> None:
-        """Take in that the probe, and all before `upto`, cannot be read."""
+        """Continue from `upto`, as the probe and all entries before `upto` cannot be read."""
         assert self.probe is not None, "the search is over"
         assert upto > self.probe, f"skipped from {self.probe} to {upto}"
         if upto < self._end:

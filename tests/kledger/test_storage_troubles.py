@@ -110,7 +110,7 @@ async def test_full_disk_is_told_until_a_write_succeeds(tmp_path: Path) -> None:
             limit(server, resource.RLIMIT_FSIZE, -1)  # its log, too, could not be written to
             assert 0 == await append(client)
             assert "serving\n" == page(server, "health")
-            assert "storage trouble disk_full is over, seen 20 times" in server.log_text()
+            assert "storage trouble disk_full has ended, seen 20 times" in server.log_text()
 
 
 async def test_limit_of_open_files_is_told_and_the_storage_keeps_some(tmp_path: Path) -> None:
