@@ -1,1 +1,1 @@
-"""Engines: where a store keeps its entries and rows. `base` is the seam, every engine a module."""
+"""Storage engines: `base` is their interface; each engine is a module."""

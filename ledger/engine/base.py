@@ -1,11 +1,11 @@
-"""The seam below the ledgers: what every storage engine offers.
+"""The interface of storage engines.
 
-Rule: an engine knows ledger ids, entry ids and bytes. What it accepted as one group is there as a
-whole or not at all after any crash, and groups survive in the order in which they were committed.
+Rule: an engine knows ledger ids, entry ids and bytes. After any crash a group exists as a whole or
+not at all, and only together with all groups committed before it.
 Must not know: what entries and rows mean, event loops, clocks.
 
-Life of a group: `commit` writes it to the log (and syncs), `index` makes it visible. Both are
-called in the same order for all groups; a group may be committed while an earlier one is indexed.
+`commit` writes a group to the log (and syncs it), then `index` makes it visible. Both are called in
+the same order for all groups; a group may be committed while an earlier one is indexed.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ Row: TypeAlias = tuple[bytes, bytes | None]
 
 
 class Move(NamedTuple):
-    """An entry of a group that is stored already, and the place that it leaves.
+    """An entry of a group that is stored already, and the file and position that it leaves.
 
-    Who is not the engine that made it only passes it on.
+    Only the engine that made it interprets it.
     """
 
     ledger_id: int
@@ -33,14 +33,14 @@ class CommitGroup:
     """One atomic unit of change. Applied in this order: entries, rows, drops.
 
     Attributes:
-        entries: (ledger id, entry id, data); ids are >= 0, and the ids of one ledger ascend, those
-            in `moves` apart. The data must not change until the group is indexed; a memoryview has
+        entries: (ledger id, entry id, data); ids are >= 0, and the new entries of one ledger have
+            ascending ids. The data must not change until the group is indexed; a memoryview has
             items of one byte.
         rows: key and value, or None to delete the key; applied in order.
-        drops: ids of ledgers whose entries are all gone; an id dropped is never used again.
-        moves: which of the entries are not new. One that does not stand any more where its move
-            says, because its ledger was dropped or because it was moved already, changes nothing.
-        seals: what stands before the group should lie in files that get nothing more.
+        drops: ids of ledgers whose entries are all deleted; a dropped id is never used again.
+        moves: those of the entries that are not new. A move is ignored if the entry is not at that
+            file and position any more, because its ledger was dropped or it was moved before.
+        seals: whether the group begins a new log file, so that the previous one gets no more.
     """
 
     entries: list[tuple[int, int, Buffer]] = field(default_factory=list)
@@ -56,59 +56,59 @@ class CommitGroup:
 
 
 class StorageEngine(Protocol):
-    """Blocking and synchronous.
+    """A blocking store of entries and rows.
 
-    After a SyncFailed an engine refuses all that would change it, for good.
+    After a SyncFailed an engine refuses all changes, for good.
 
     Threads: commit runs in one thread at a time, index in one thread at a time; read, last_entry,
-    get, scan and checkpoint may run beside them and beside each other.
+    get, scan and checkpoint may run at the same time as these and each other.
     """
 
     needs_thread: bool
-    """True: commit and read may block for long by design, so they are never called on a loop."""
+    """Whether commit and read may block for long by design; an event loop must not call them."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much is not indexed durably yet that the next commit waits for a disk.
+        """Whether the index is so far behind the log that the next commit waits for a disk.
 
-        That commit is for a thread, and what is submitted meanwhile waits in the committer.
+        That commit must be made in a thread.
         """
         ...
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        """Write a group to the log and, with `sync`, make it and all before it durable.
+        """Write a group to the log and, with `sync`, make it and all earlier groups durable.
 
-        A group with moves, or the next one while `is_behind`, may wait for a disk without `sync`.
+        Even without `sync` a group with moves, or any group while `is_behind`, may wait for a disk.
 
         Raises:
-            StorageWriteFailed: nothing of the group remains; it may be sent again.
+            StorageWriteFailed: nothing of the group remains; it may be committed again.
             SyncFailed: the state is unknown; the engine refuses everything from now on.
         """
         ...
 
     def index(self, group: CommitGroup) -> None:
-        """Make the oldest committed group that is not indexed yet visible; it must be `group`."""
+        """Make `group` visible, which must be the oldest group that is not indexed yet."""
         ...
 
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
-        """Return entries in order from `first_entry`; at least one, then as many as fit.
+        """Return entries in order from `first_entry`: at least one, then as many as fit.
 
-        The buffers may be views of one larger block; nobody changes them.
+        The buffers may be views of one larger block and must not be changed.
 
         Raises:
             EntryMissing: there is no entry `first_entry`.
-            EntryCorrupt: what is stored differs from what was written.
+            EntryCorrupt: stored bytes differ from what was written.
         """
         ...
 
     def read_resident(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer] | None:
-        """Do what `read` does, without waiting for a disk; None where that could be needed.
+        """Do the same as `read` without waiting for a disk; None if a disk could be needed.
 
-        For a loop: it costs no more than copying the bytes.
+        An event loop may call it: it costs little more than copying the bytes.
 
         Raises:
             EntryCorrupt: as for `read`.
@@ -130,54 +130,54 @@ class StorageEngine(Protocol):
         ...
 
     def checkpoint_due(self) -> bool:
-        """Tell whether a checkpoint would shorten the next recovery, or free space."""
+        """Return whether a checkpoint would shorten the next recovery, or free space."""
         ...
 
     def checkpoint(self) -> None:
-        """Make log and index durable up to what is indexed now.
+        """Make log and index durable up to the latest indexed group.
 
         Raises:
-            StorageWriteFailed: there is no space for it; everything else goes on.
+            StorageWriteFailed: there is no space for it; the engine continues to work.
             SyncFailed: the state is unknown.
         """
         ...
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
-        """Look for entries whose move would free space; blocks, and changes nothing.
+        """Search for entries whose move would free space; blocks, and changes nothing.
 
         Args:
-            dead_share_max: so much of the space may be taken by what nobody needs any more.
+            dead_share_max: the share of the space that deleted data may take.
             bytes_max: about how much data the group may have.
 
         Returns:
-            A group to be committed as it is or as part of a larger one, or to be forgotten; an
-            empty one when the search has to go on in the next call; None when nothing is worth it.
+            A group that the caller may commit alone, as part of a larger one, or not at all; an
+            empty one if the next call continues the search; None if no move is worth it.
 
         Raises:
-            StorageError: something could not be read.
+            StorageError: an entry could not be read.
         """
         ...
 
     def release_waiting(self) -> None:
-        """The owner is replaced: nothing that it has begun may wait for somebody to act."""
+        """End artificial waits of begun operations, as another store takes over the engine."""
         ...
 
     def close(self) -> None:
-        """Checkpoint, then let go of the folder. May be repeated."""
+        """Checkpoint, then release the folder. May be repeated."""
         ...
 
 
 class TwoStepEngine(StorageEngine, Protocol):
-    """An engine whose commit can be taken apart, so that a fault can be put between the steps."""
+    """An engine with a commit in two steps, so that a test can inject a fault between them."""
 
     def write(self, group: CommitGroup, *, sync_follows: bool) -> None:
         """Do the first half of commit. Raises StorageWriteFailed."""
         ...
 
     def sync(self) -> None:
-        """Do the second half: everything written is durable. Raises SyncFailed."""
+        """Do the second half: make everything written durable. Raises SyncFailed."""
         ...
 
     def drop_unsynced(self) -> None:
-        """Forget what a power cut would take: all groups that no sync covered."""
+        """Lose what a power cut would lose: all groups that no sync covered."""
         ...

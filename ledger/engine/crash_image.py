@@ -1,8 +1,8 @@
-"""Crash image: what would be left of an open data folder if the machine stopped now.
+"""Crash image: a copy of an open data folder as a crash at this moment would leave it.
 
-Rule: only what is on disk counts. Table files of RocksDB never change once they exist, and what it
-has in memory is not copied; of the log stays what a sync covered, or all that was written.
-Must not know: what is in the files. Used by tests and by the faulty engine, never by a server.
+Rule: only files count. Table files of RocksDB never change once they exist, and its memory is not
+copied; of the log, everything written survives a kill, and everything synced a power cut.
+Must not know: the content of files. Used by tests and by the faulty engine, never by a server.
 """
 
 import os
@@ -27,14 +27,14 @@ class OpenFolder(Protocol):
 
 
 def copy_after_kill(engine: OpenFolder, target: Path) -> None:
-    """Copy what is left when the process dies: everything written, synced or not."""
+    """Copy what survives the death of the process: everything written, synced or not."""
     shutil.rmtree(target, ignore_errors=True)
     _copy_index(engine.path / "index", target / "index")
     shutil.copytree(engine.path / "log", target / "log")
 
 
 def copy_after_power_cut(engine: OpenFolder, target: Path) -> None:
-    """Copy what is left when everything is lost that no sync covered."""
+    """Copy what survives a power cut: everything that a sync covered."""
     end = engine.synced_end
     copy_after_kill(engine, target)
     for name in sorted(os.listdir(target / "log")):
@@ -46,7 +46,7 @@ def copy_after_power_cut(engine: OpenFolder, target: Path) -> None:
 
 
 def replace_files(image: Path, folder: Path) -> None:
-    """Replace log and index of a folder that nobody has open."""
+    """Replace log and index of a closed folder."""
     for part in ("log", "index"):
         shutil.rmtree(folder / part)
         (image / part).rename(folder / part)
@@ -54,7 +54,7 @@ def replace_files(image: Path, folder: Path) -> None:
 
 
 def _copy_index(source: Path, target: Path) -> None:
-    """Copy a live RocksDB folder. A compaction may take a file away meanwhile: then once more."""
+    """Copy a live RocksDB folder; start again if a compaction removes a file meanwhile."""
     for _ in range(ATTEMPTS_MAX):
         shutil.rmtree(target, ignore_errors=True)
         before = _manifest(source)
@@ -68,7 +68,7 @@ def _copy_index(source: Path, target: Path) -> None:
 
 
 def _manifest(folder: Path) -> list[tuple[str, int]]:
-    """Return names and sizes of all files that say which table files count."""
+    """Return names and sizes of the files that list the valid table files."""
     return sorted(
         (name, (folder / name).stat().st_size)
         for name in os.listdir(folder)

@@ -1,12 +1,12 @@
-"""Data folder: which folder is one of ours.
+"""Data folder: recognises a folder of this engine.
 
-Rule: a folder that holds somebody else's files is refused before anything is written to it. Files
-that a user puts beside ours later, and what file systems and tools leave, do no harm.
-Must not know: what our files hold.
+Rule: a folder with foreign files is refused before anything is written to it. Files that a user
+adds later, and those that file systems and tools leave, do no harm.
+Must not know: the content of files.
 
 | name             | what                                                    |
 |------------------|---------------------------------------------------------|
-| lock             | who holds the folder                                    |
+| lock             | locked by the engine that has the folder open           |
 | log/NNNNNNNN.log | the entry log                                           |
 | index/           | the index of it                                         |
 | crash-image/     | left when a simulated power cut was itself interrupted  |
@@ -37,11 +37,11 @@ _OURS = {LOCK, LOG, INDEX, CRASH_IMAGE, "lost+found"}
 
 
 def check_not_foreign(folder: Path) -> None:
-    """Check that a folder is ours, empty, or not there yet.
+    """Check that a folder is a data folder, empty, or does not exist.
 
     Raises:
-        FolderUnusable: it is something else.
-        OSError: it cannot be looked at.
+        FolderUnusable: it has foreign files.
+        OSError: it cannot be listed.
     """
     if not folder.exists():
         return
@@ -53,7 +53,7 @@ def check_not_foreign(folder: Path) -> None:
 
 
 def log_names(folder: Path) -> list[str]:
-    """Return what stands where the log would be."""
+    """Return the names in the log folder, none if there is no such folder."""
     try:
         return os.listdir(folder / LOG)
     except (FileNotFoundError, NotADirectoryError):
@@ -61,7 +61,7 @@ def log_names(folder: Path) -> list[str]:
 
 
 def foreign_name(names: Sequence[str], log_names: Sequence[str]) -> str | None:
-    """Return a name that no data folder of ours has; None when it is one, or could become one."""
+    """Return a foreign name; None if the names are, or could become, those of a data folder."""
     if any(number_in(name) is not None for name in log_names):
         return None
     strange = [name for name in names if name not in _OURS and not name.startswith(".")]
@@ -70,7 +70,7 @@ def foreign_name(names: Sequence[str], log_names: Sequence[str]) -> str | None:
 
 
 def as_storage_error(folder: Path, error: OSError) -> StorageError:
-    """Say why a folder cannot be used; three cases: it is full, not usable so, or broken."""
+    """Translate an OSError; three cases: no space, a mistake of the user, other errors."""
     where = "" if error.filename in (None, str(folder), folder) else f": {error.filename}"
     text = f"data folder {folder} cannot be used: {error.strerror or error}{where}"
     if error.errno in FULL_ERRORS:

@@ -1,10 +1,10 @@
-"""Errors of the engines, told apart by what the caller must do.
+"""Errors of the engines, one class for each reaction of the caller.
 
 | error              | state                               | the caller                         |
 |--------------------|-------------------------------------|------------------------------------|
-| StorageWriteFailed | nothing of the group was stored     | fails the group, may send it again |
-| SyncFailed         | unknown                             | fences, never tries again          |
-| EntryMissing       | intact                              | has asked for what is not there    |
+| StorageWriteFailed | nothing of the group was stored     | fails the group, may retry it      |
+| SyncFailed         | unknown                             | fences, never retries              |
+| EntryMissing       | intact                              | has asked for an unknown entry     |
 | EntryCorrupt       | an entry is damaged, others are not | reports it, never delivers it      |
 | LogCorrupt         | synced data is damaged              | refuses to start                   |
 | FolderInUse        | another engine has the folder open  | refuses to start                   |
@@ -15,7 +15,7 @@
 import errno
 
 FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""What the system says when there is no space left, for this process or for everyone."""
+"""Error numbers for a lack of space: of the disk, of a quota, of the size of a file."""
 
 
 class StorageError(Exception):
@@ -23,7 +23,7 @@ class StorageError(Exception):
 
 
 class StorageWriteFailed(StorageError):
-    """Nothing of the group remains in the log; `full` tells a storage without space."""
+    """Nothing of the group remains in the log; `full` means that there was no space."""
 
     def __init__(self, message: str = "the write failed", *, full: bool = False) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class StorageWriteFailed(StorageError):
 
 
 class SyncFailed(StorageError):
-    """What was written may or may not be durable; nobody can find out without a restart."""
+    """Written data may or may not be durable; only a restart can find out."""
 
 
 class EntryMissing(StorageError):
@@ -54,7 +54,7 @@ class EntryCorrupt(StorageError):
 
 
 class LogCorrupt(StorageError):
-    """A part of the log that had been synced is damaged."""
+    """A synced part of the log is damaged."""
 
     def __init__(self, file: str, position: int, reason: str) -> None:
         super().__init__(f"{file} is damaged at position {position}: {reason}")
@@ -72,4 +72,4 @@ class FolderUnusable(StorageError):
 
 
 class IndexCorrupt(StorageError):
-    """The index is damaged; what is in no log file any more is in the index alone."""
+    """The index is damaged; the log alone cannot replace it, as old log files are removed."""

@@ -1,7 +1,7 @@
-"""Faulty engine: any engine, with faults where a test wants them.
+"""Faulty engine: any engine, with faults that a test injects.
 
-Rule: a fault is used up by one operation that begins after it was armed. Apart from faults it
-behaves as the engine inside.
+Rule: a fault is used by the first operation that begins after it was armed. Apart from faults it
+behaves as the inner engine.
 Must not know: the store on top.
 
 | operation | begins                                                       |
@@ -10,8 +10,8 @@ Must not know: the store on top.
 | sync      | after a group was written, before it is synced               |
 | read      | before entries are read from storage                         |
 
-A held operation blocks the thread that it runs in, so `needs_thread` is True: an owner with an
-event loop makes every commit and read in a helper thread.
+A held operation blocks its thread, so `needs_thread` is True: a store makes every commit and read
+in a thread.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ REACHED_TIMEOUT_MS = 60_000
 
 
 class Hold:
-    """One operation, stopped at its beginning until somebody decides how it goes on."""
+    """One operation, held at its beginning until the test releases it or lets it fail."""
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
@@ -43,7 +43,7 @@ class Hold:
         self._error: BaseException | None = None
 
     async def reached(self) -> None:
-        """Wait until the operation stands here."""
+        """Wait until the operation is held."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         with self._lock:
@@ -53,7 +53,7 @@ class Hold:
         await waiter
 
     def wait_reached(self, timeout_ms: int = REACHED_TIMEOUT_MS) -> None:
-        """Do the same in a program without an event loop; never on the loop of the store.
+        """Do the same in a program without an event loop; never on the event loop of the store.
 
         Raises:
             TimeoutError: no such operation began in time.
@@ -63,20 +63,20 @@ class Hold:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether an operation stands here now."""
+        """Whether an operation is held now."""
         return self._has_reached.is_set() and not self._decided.is_set()
 
     def end(self) -> None:
-        """Let the operation end, for an owner who is not there any more.
+        """End the operation of an owner that was replaced.
 
-        A commit has written nothing yet and fails; what was written is synced.
+        A commit has written nothing yet and fails; a sync or a read continues.
         """
         if self._operation == "commit":
             self.fail(StorageError("the engine has another owner"))
         self.release()
 
     def release(self) -> None:
-        """Let the operation go on, or pass when it comes."""
+        """Let the operation continue, or not be held if it has not begun."""
         self._decided.set()
 
     def fail(self, error: BaseException | None = None) -> None:
@@ -86,7 +86,7 @@ class Hold:
             self._decided.set()
 
     def pass_through(self) -> None:
-        """Stand here, in the thread of the operation."""
+        """Hold the operation, in its own thread."""
         with self._lock:
             self._has_reached.set()
             waiters, self._waiters = self._waiters, []
@@ -94,8 +94,8 @@ class Hold:
             loop.call_soon_threadsafe(_wake, waiter)
         if not self._decided.is_set() and _is_on_a_loop():
             raise RuntimeError(
-                f"a held {self._operation} was made on the event loop, where nobody could release "
-                "it: an engine with needs_thread wants a helper thread"
+                f"a held {self._operation} was made on the event loop, so nothing could release "
+                "it: an engine with needs_thread needs a helper thread"
             )
         self._decided.wait()
         if self._error is not None:
@@ -103,7 +103,7 @@ class Hold:
 
 
 class FaultInjectingEngine:
-    """The usual engine for a path (None: memory), or a given one, with faults."""
+    """The default engine for a path (None: memory), or a given one, with faults."""
 
     needs_thread = True
 
@@ -128,14 +128,14 @@ class FaultInjectingEngine:
     # Faults
 
     def hold_next(self, op: Operation) -> Hold:
-        """Stop the next operation of a kind at its beginning."""
+        """Hold the next operation of a kind at its beginning."""
         hold = Hold(op)
         self._holds.append(hold)
         self._arm(op, hold.pass_through)
         return hold
 
     def fail_next(self, op: Operation, error: BaseException | None = None) -> None:
-        """Let the next operation of a kind fail; an OSError is told as an engine tells it."""
+        """Let the next operation of a kind fail; an OSError is translated as an engine does."""
         raised = _as_raised(op, error)
 
         def fail() -> None:
@@ -148,7 +148,7 @@ class FaultInjectingEngine:
         self._arm(op, lambda: _wait(ms))
 
     def disarm(self) -> None:
-        """Take back every fault that was not used yet, and let go on what is held."""
+        """Remove all unused faults, and release what is held."""
         with self._lock:
             self._armed.clear()
             holds, self._holds = self._holds, []
@@ -158,7 +158,7 @@ class FaultInjectingEngine:
     def drop_unsynced(self) -> None:
         """Lose what no sync covered, as a power cut does; the engine then serves a new store.
 
-        An operation of a former life neither goes on nor begins.
+        Operations of the old store fail, begun or not.
         """
         with self._lock:
             self._life += 1
@@ -175,17 +175,17 @@ class FaultInjectingEngine:
             self._is_cut = False
 
     def _end_owner(self) -> None:
-        """Wait until nobody on top begins an operation any more; until then all are refused."""
+        """Wait until the store on top begins no more operations; they are refused until then."""
 
-    # The seam
+    # StorageEngine
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next commit of the engine inside waits for its index."""
+        """Whether the next commit of the inner engine waits for its index."""
         return self._inner.is_behind
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        """Pass "commit", and with `sync` then "sync"."""
+        """Commit, with the faults of "commit" and, with `sync`, of "sync"."""
         life = self._enter()
         self._begin("commit")
         with self._inner_lock:
@@ -212,7 +212,7 @@ class FaultInjectingEngine:
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
-        """Pass "read"."""
+        """Read, with the faults of "read"."""
         life = self._enter()
         self._begin("read")
         self._refuse_former_life(life)
@@ -221,7 +221,7 @@ class FaultInjectingEngine:
     def read_resident(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> None:
-        """Never: a read passes "read", which may hold it."""
+        """Return None, as a read may be held: it must be made in a thread."""
 
     def last_entry(self, ledger_id: int) -> int:
         """Return the newest entry id of a ledger."""
@@ -234,35 +234,35 @@ class FaultInjectingEngine:
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """Return rows; see the seam."""
+        """Return rows; see `StorageEngine`."""
         return self._inner.scan(start, end, reverse=reverse, limit=limit)
 
     def checkpoint_due(self) -> bool:
-        """Tell whether the engine inside wants a checkpoint."""
+        """Return whether the inner engine wants a checkpoint."""
         return self._inner.checkpoint_due()
 
     def checkpoint(self) -> None:
-        """Checkpoint the engine inside; its sync is none of the operations counted here."""
+        """Checkpoint the inner engine; its sync does not count as "sync"."""
         life = self._enter()
         with self._inner_lock:
             self._refuse_former_life(life)
             self._inner.checkpoint()
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
-        """Ask the engine inside; it is none of the operations counted here."""
+        """Search in the inner engine; this does not count as "read"."""
         life = self._enter()
         with self._inner_lock:
             self._refuse_former_life(life)
             return self._inner.next_moves(dead_share_max=dead_share_max, bytes_max=bytes_max)
 
     def release_waiting(self) -> None:
-        """End what is held, as far as it has begun."""
+        """End the held operations that have begun."""
         for hold in self._holds:
             if hold.is_waiting:
                 hold.end()
 
     def close(self) -> None:
-        """Release what is held, failing, and close the engine inside. May be repeated."""
+        """Let held operations fail, and close the inner engine. May be repeated."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -286,7 +286,7 @@ class FaultInjectingEngine:
             fault()
 
     def _enter(self) -> int:
-        """Begin an operation; returns the life in which it began."""
+        """Begin an operation; return its life: the number of power cuts before it."""
         with self._lock:
             if self._failure is not None:
                 raise SyncFailed(self._failure)
@@ -300,7 +300,7 @@ class FaultInjectingEngine:
 
 
 def _as_raised(operation: Operation, error: BaseException | None) -> BaseException:
-    """Return what the operation raises for an injected error; three cases: none, OSError, ours."""
+    """Return the error to raise for an injected one; three cases: None, an OSError, any other."""
     text = f"injected into {operation}" if error is None else str(error)
     if error is not None and not isinstance(error, OSError):
         return error

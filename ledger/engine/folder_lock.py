@@ -1,7 +1,7 @@
 """Folder lock: one engine per data folder, in all processes of the machine.
 
-Rule: the lock belongs to an open file, so that it ends with the process however that ends, and a
-second attempt in the same process fails as one of another process does.
+Rule: the lock belongs to an open file, so it ends with the process in any case, and a second
+attempt fails in the same process as in another one.
 Must not know: what is in the folder.
 """
 
@@ -21,11 +21,11 @@ class FolderLock:
 
         Args:
             folder: whose lock to take.
-            is_read_only: create nothing; a folder without a lock file is held by nobody then.
+            is_read_only: create nothing; a folder without a lock file counts as not in use.
 
         Raises:
-            FolderInUse: somebody holds it.
-            FolderUnusable: it cannot be created or written, or is not ours.
+            FolderInUse: another lock is held.
+            FolderUnusable: it cannot be created or written, or has foreign files.
             StorageWriteFailed: there is no space for it.
         """
         try:
@@ -42,7 +42,7 @@ class FolderLock:
             raise FolderInUse(f"data folder {folder} is in use") from error
 
     def release(self) -> None:
-        """Let go. May be repeated."""
+        """Release the lock. May be repeated."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

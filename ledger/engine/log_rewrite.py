@@ -1,9 +1,8 @@
-"""Log rewrite: finds what is alive in a log file that is mostly dead, piece by piece.
+"""Log rewrite: finds the live entries of a log file that is mostly dead, chunk by chunk.
 
-Rule: it only looks. A file is done when nothing is alive in it; until then it is searched again, so
-a piece that was never committed costs nothing but the search. A file with a damaged entry stays as
-it is, for whoever examines it.
-Must not know: how pieces are committed, what time it is.
+Rule: it changes nothing. A file is searched again until it has no live entries, so a chunk that was
+not committed costs only another search. A file with a damaged entry is left alone, to be examined.
+Must not know: how chunks are committed, time.
 """
 
 import logging
@@ -25,11 +24,11 @@ from kledger.ledger.engine.log.log_files import LogFiles
 logger = logging.getLogger(__name__)
 
 ROWS_MAX = 512
-"""Rows of the index looked at in one call: what holds up other threads stays below 1 ms."""
+"""Rows of the index read in one call, so that other threads wait less than 1 ms."""
 ENTRIES_MAX = 256
-"""Entries in one piece; the index looks each of them up again when it takes them in."""
+"""Entries in one chunk; the index looks up each of them again when the chunk is indexed."""
 DEAD_SHARE_OF_FILE = 32
-"""What this part of a full file takes, 8 MiB, may be dead in any case."""
+"""This fraction of a full file, 8 MiB, may be dead in any case."""
 
 ReadEntries: TypeAlias = Callable[[int, ReadRange], list[Buffer]]
 
@@ -47,7 +46,7 @@ class LogRewrite:
         self._dead_bytes_min = file_bytes_max // DEAD_SHARE_OF_FILE
         self._lock = Lock()
         self._file: int | None = None
-        self._ledgers: list[int] = []  # still to be looked through, the next one last
+        self._ledgers: list[int] = []  # still to be searched, the next one last
         self._next_entry = 0
         self._has_found = False
         self._found = CommitGroup()
@@ -57,12 +56,12 @@ class LogRewrite:
     def next_moves(
         self, *, end: LogEnd, dead_share_max: float, bytes_max: int
     ) -> CommitGroup | None:
-        """Look for the next piece; see the seam.
+        """Search for the next chunk; see `StorageEngine.next_moves`.
 
         Args:
             end: of the log.
-            dead_share_max: see the seam.
-            bytes_max: see the seam.
+            dead_share_max: see `StorageEngine.next_moves`.
+            bytes_max: see `StorageEngine.next_moves`.
         """
         with self._lock:
             if not self._ledgers:
@@ -77,7 +76,7 @@ class LogRewrite:
                 return CommitGroup()
 
     def _choose(self, end: LogEnd, dead_share_max: float) -> int | None:
-        """Plan, having left a file alone in which nothing was found although something is alive."""
+        """Choose the next file; skip the previous one if its live entries could not be found."""
         if self._file is not None and not self._has_found and self._index.live_bytes(self._file):
             self._skip_file("the index has none of its entries")
         self._file = None
@@ -91,14 +90,14 @@ class LogRewrite:
         )
 
     def _spaces(self, end: LogEnd) -> list[FileSpace]:
-        """Measure the files, the last one without the zeros behind the end."""
+        """Measure the files, the last one without the zeros after the end."""
         spaces: list[FileSpace] = []
         for file in self._files.numbers():
             live_bytes = self._index.live_bytes(file)
             if file == end.file:
                 spaces.append(FileSpace(file, end.position, live_bytes))
             elif live_bytes and file not in self._skipped_files:
-                with suppress(FileNotFoundError):  # a checkpoint took it meanwhile
+                with suppress(FileNotFoundError):  # a checkpoint has removed it meanwhile
                     spaces.append(FileSpace(file, self._files.size(file), live_bytes))
         return spaces
 
@@ -106,16 +105,16 @@ class LogRewrite:
         self._file = file
         self._ledgers = self._index.ledgers_in(file)[::-1]
         self._next_entry = 0
-        self._has_found = not self._ledgers  # it may have died since it was chosen
+        self._has_found = not self._ledgers  # all may be dead since the file was chosen
         self._start_chunk()
 
     def _start_chunk(self) -> None:
         self._found, self._found_bytes = CommitGroup(moves=[]), 0
 
     def _search(self, bytes_max: int) -> CommitGroup:
-        """Look at some rows, ledger after ledger; return a piece when it is full, or the last one.
+        """Read some rows, ledger after ledger; return a chunk when it is full, or the last one.
 
-        Small pieces would fill the log with what is around them instead of entries.
+        Small chunks would fill the log with frames of groups instead of entries.
         """
         rows_left = ROWS_MAX
         while self._ledgers and rows_left > 0:
@@ -130,7 +129,7 @@ class LogRewrite:
         return chunk
 
     def _take_from(self, ledger_id: int, rows_max: int, bytes_max: int) -> int:
-        """Take the next entries of a ledger into the piece; returns how many rows it looked at."""
+        """Add the next entries of a ledger to the chunk; return how many rows were read."""
         assert self._file is not None
         group, rows_max = self._found, min(rows_max, ENTRIES_MAX - len(self._found.entries))
         locations, go_on = self._index.locations_in(
@@ -158,7 +157,7 @@ class LogRewrite:
         return buffers
 
     def _unreadable(self, error: EntryCorrupt) -> None:
-        """Two cases: an entry is damaged, or all that was alive went, and the file with it."""
+        """End a file; two cases: an entry is damaged, or all are dead and it was removed."""
         assert self._file is not None
         if self._index.live_bytes(self._file):
             self._skip_file(str(error))
@@ -173,7 +172,7 @@ class LogRewrite:
 
 
 def _fitting(locations: Sequence[EntryLocation], bytes_max: int) -> int:
-    """Return how many places to take: while there is room, and at least one."""
+    """Return how many locations fit: as long as any of `bytes_max` is left."""
     for count, location in enumerate(locations):
         if bytes_max <= 0:
             return count

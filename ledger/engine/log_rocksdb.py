@@ -1,8 +1,8 @@
 """Engine on disk: an entry log, and RocksDB as its index.
 
-Rule: the log is the truth, the index a view of it that a checkpoint makes durable. Opening replays
-what the durable index has not seen, through the same door as live groups.
-Must not know: who calls in which thread beyond what the seam says.
+Rule: the log is the truth; the index is derived from it, and a checkpoint makes the index durable.
+Opening replays the groups that the durable index lacks, through the same method as live groups.
+Must not know: threads, beyond what `StorageEngine` says.
 
 The folder holds `lock`, `log/NNNNNNNN.log` and `index/`.
 """
@@ -41,10 +41,10 @@ logger = logging.getLogger(__name__)
 Durability: TypeAlias = Literal["fsync", "os"]
 
 CHECKPOINT_FRAMES = 100_000
-"""A checkpoint is due after so many frames: this, and one log file, bound a recovery."""
+"""A checkpoint is due after so many frames, or one log file; this bounds the time of recovery."""
 CHECKPOINT_RETRY_FRAMES = 10_000
 FREE_BYTES_MIN = 4 * 1024 * 1024
-"""What must be left on the disk beside a checkpoint's own table file."""
+"""Bytes that must stay free on the disk besides a checkpoint's own table file."""
 
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", -1)
 
@@ -53,7 +53,7 @@ class LogRocksdbEngine:
     """A `TwoStepEngine` in one folder.
 
     Attributes:
-        durability: what the owner promises its callers; commits say by themselves when to sync.
+        durability: the promise of the owner to its callers; each commit says whether to sync.
     """
 
     needs_thread = False
@@ -66,7 +66,7 @@ class LogRocksdbEngine:
         file_bytes_max: int = FILE_BYTES_MAX,
         checkpoint_frames: int = CHECKPOINT_FRAMES,
     ) -> None:
-        """Open a folder, or make it.
+        """Open a folder, or create it.
 
         Raises:
             FolderInUse: another engine has it open.
@@ -94,15 +94,15 @@ class LogRocksdbEngine:
             self._folder_lock.release()
             raise
 
-    # The seam
+    # StorageEngine
 
     @property
     def is_behind(self) -> bool:
-        """Whether the next commit waits for the index; see the seam."""
+        """Whether the next commit waits for the index; see `StorageEngine`."""
         return self._index.is_behind
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        """Write and sync a group; see the seam."""
+        """Write and sync a group; see `StorageEngine`."""
         self.write(group, sync_follows=sync)
         if sync:
             try:
@@ -132,10 +132,10 @@ class LogRocksdbEngine:
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
-        """Return entries; see the seam.
+        """Return entries; see `StorageEngine`.
 
-        Entries may move while they are read, and the file that they leave may go: whoever does not
-        find them looks up once more where they are.
+        Entries may be moved during the read, and their old file removed: if they are not found,
+        their locations are looked up again.
         """
         locations = self._index.locations(ledger_id, first_entry, last_entry, bytes_max)
         while locations:
@@ -151,7 +151,7 @@ class LogRocksdbEngine:
     def read_resident(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer] | None:
-        """Return entries from the page cache; see the seam."""
+        """Return entries from the page cache; see `StorageEngine`."""
         locations = self._index.locations_nowait(ledger_id, first_entry, last_entry, bytes_max)
         if not locations:
             return None
@@ -174,11 +174,11 @@ class LogRocksdbEngine:
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """Return rows; see the seam."""
+        """Return rows; see `StorageEngine`."""
         return self._index.scan(start, end, reverse=reverse, limit=limit)
 
     def checkpoint_due(self) -> bool:
-        """Tell whether a file was rotated out or died, or much came since the last checkpoint."""
+        """Return whether a file was rotated or is dead, or the index has much to make durable."""
         return self._frames >= self._retry_at_frames and (
             self._frames >= self._checkpoint_frames
             or self._log.end.file != self._checkpoint_file
@@ -187,7 +187,7 @@ class LogRocksdbEngine:
         )
 
     def checkpoint(self) -> None:
-        """Make log and index durable, then remove files that nothing needs any more."""
+        """Make log and index durable, then remove dead log files."""
         with self._checkpoint_lock:
             self._check_free_space()
             file, frames = self._log.end.file, self._frames
@@ -207,16 +207,16 @@ class LogRocksdbEngine:
                 self._index.forget_file(number)
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
-        """Look for entries whose move would free space; see the seam."""
+        """Search for entries whose move would free space; see `StorageEngine`."""
         return self._rewrite.next_moves(
             end=self._log.end, dead_share_max=dead_share_max, bytes_max=bytes_max
         )
 
     def release_waiting(self) -> None:
-        """Nothing ever waits here."""
+        """Do nothing: no operation waits artificially."""
 
     def close(self) -> None:
-        """Checkpoint and let go of the folder. May be repeated."""
+        """Checkpoint and release the folder. May be repeated."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -238,7 +238,7 @@ class LogRocksdbEngine:
         return self._log.synced_end
 
     def drop_unsynced(self) -> None:
-        """Do what a power cut and a restart would do: all that no sync covered is gone."""
+        """Do what a power cut and a restart would do: lose everything that no sync covered."""
         image = self.path / data_folder.CRASH_IMAGE
         crash_image.copy_after_power_cut(self, image)
         self._is_closed = True
@@ -297,7 +297,7 @@ class LogRocksdbEngine:
         )
 
     def _sync_files(self, *, from_file: int) -> None:
-        """Make durable what is about to be replayed: the index must not be ahead of it."""
+        """Make the groups durable that are replayed next: the index must not be ahead of them."""
         for number in self._files.numbers():
             if number >= from_file:
                 with self._files.use(number) as descriptor:
@@ -313,20 +313,20 @@ class LogRocksdbEngine:
         self._files.sync_folder()
 
     def _trim_file(self, number: int, position: int) -> None:
-        """Make a file end where its last whole group ends."""
+        """Truncate a file to the end of its last whole group."""
         if self._files.size(number) != position:
             with self._files.use(number) as descriptor:
                 os.ftruncate(descriptor, position)
                 os.fsync(descriptor)
 
     def _check_live_files(self) -> None:
-        there = set(self._files.numbers())
+        existing = set(self._files.numbers())
         for number in self._index.space.live_files():
-            if number not in there:
+            if number not in existing:
                 raise LogCorrupt(str(self._files.path(number)), 0, "the file is missing")
 
     def _release_folder(self, *, sync: bool) -> None:
-        """Close everything; the index flushes itself then, so the log is synced before."""
+        """Close everything; the log is synced first, as closing the index flushes it."""
         try:
             if sync:
                 self._log.sync()
@@ -339,13 +339,13 @@ class LogRocksdbEngine:
             try:
                 self._index.close()
             except StorageWriteFailed as error:
-                # What it does not have durably is in the log.
+                # The log has everything that the durable index lacks.
                 logger.warning("closing an index that cannot be flushed: %s", error)
 
     # Inside
 
     def _take(self, placed: PlacedGroup) -> None:
-        """The only door to the index, for live groups and for replayed ones."""
+        """Index a group, live or replayed."""
         self._index.add(placed)
         self._frames += placed.frame_count
 
@@ -356,7 +356,7 @@ class LogRocksdbEngine:
         return entries
 
     def _read_entries(self, ledger_id: int, read_range: ReadRange) -> list[Buffer]:
-        """Read entries that stand close together, and check them."""
+        """Read the entries of one range, and check them."""
         location = read_range.locations[0]
         try:
             with self._files.use(read_range.file) as descriptor:
@@ -369,7 +369,7 @@ class LogRocksdbEngine:
         return _entries_in(content, ledger_id, read_range)
 
     def _resident(self, read_range: ReadRange) -> bytearray | None:
-        """Return the bytes of a span if the page cache has all of them."""
+        """Return the bytes of a range if the page cache has all of them."""
         content = bytearray(read_range.end - read_range.start)
         try:
             with self._files.use(read_range.file) as descriptor:
@@ -381,7 +381,7 @@ class LogRocksdbEngine:
         return content if size == len(content) else None
 
     def _check_free_space(self) -> None:
-        """RocksDB gives up when its disk is full, so it is not even asked to write then."""
+        """Refuse a checkpoint on a full disk: RocksDB would stop for good."""
         state = os.statvfs(self.path)
         free = state.f_bavail * state.f_frsize
         needed = self._index.unflushed_bytes() + FREE_BYTES_MIN
@@ -400,7 +400,7 @@ class LogRocksdbEngine:
 
 
 def _entries_in(content: Buffer, ledger_id: int, read_range: ReadRange) -> list[Buffer]:
-    """Cut the bytes of a span into its entries, and check them."""
+    """Split the bytes of a range into its entries, and check them."""
     view, file = memoryview(content), read_range.file
     entries: list[Buffer] = []
     try:

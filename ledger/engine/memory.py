@@ -1,6 +1,6 @@
 """Engine in memory: for stores without a folder, and for tests.
 
-Rule: behaves as the engine on disk does, except that everything ends with the process.
+Rule: it behaves as the engine on disk, except that its data ends with the process.
 Must not know: files.
 """
 
@@ -32,7 +32,7 @@ class MemoryEngine:
         self._clear()
 
     def commit(self, group: CommitGroup, *, sync: bool) -> None:
-        """Take a group; see the seam."""
+        """Write a group; see `StorageEngine`."""
         self.write(group, sync_follows=sync)
         if sync:
             self.sync()
@@ -61,7 +61,7 @@ class MemoryEngine:
     def read(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer]:
-        """Return entries; see the seam."""
+        """Return entries; see `StorageEngine`."""
         self._refuse_when_closed()
         entries = self._ledgers.get(ledger_id, {})
         found: list[Buffer] = []
@@ -81,7 +81,7 @@ class MemoryEngine:
     def read_resident(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[Buffer] | None:
-        """Return entries; see the seam."""
+        """Return entries; see `StorageEngine`."""
         with suppress(EntryMissing):
             return self.read(ledger_id, first_entry, last_entry, bytes_max)
         return None
@@ -99,7 +99,7 @@ class MemoryEngine:
     def scan(
         self, start: bytes, end: bytes, *, reverse: bool = False, limit: int | None = None
     ) -> list[tuple[bytes, bytes]]:
-        """Return rows; see the seam."""
+        """Return rows; see `StorageEngine`."""
         self._refuse_when_closed()
         with self._lock:
             keys = self._keys[bisect_left(self._keys, start) : bisect_left(self._keys, end)]
@@ -108,26 +108,26 @@ class MemoryEngine:
             return [(key, self._rows[key]) for key in keys[:limit]]
 
     def checkpoint_due(self) -> bool:
-        """Never."""
+        """Return False: there is nothing to recover."""
         return False
 
     def checkpoint(self) -> None:
-        """Nothing is longer-lived than the process."""
+        """Count everything as synced."""
         self.sync()
 
     def next_moves(self, *, dead_share_max: float, bytes_max: int) -> CommitGroup | None:
-        """Nothing: what is dropped takes no space."""
+        """Return None: dropped ledgers take no space."""
         return None
 
     def release_waiting(self) -> None:
-        """Nothing ever waits here."""
+        """Do nothing: no operation waits."""
 
     def close(self) -> None:
         """Refuse everything from now on. May be repeated."""
         self._is_closed = True
 
     def drop_unsynced(self) -> None:
-        """Rebuild what was synced."""
+        """Rebuild the state from the synced groups."""
         assert self._keeps_groups, "this engine does not keep its groups"
         del self._groups[self._synced_count :]
         self._clear()
@@ -142,12 +142,12 @@ class MemoryEngine:
         self._keys: list[bytes] = []
 
     def _apply(self, group: CommitGroup) -> None:
-        """The only door to the state."""
+        """Change the state; nothing else does."""
         with self._lock:
             moved = {(move.ledger_id, move.entry_id) for move in group.moves}
             for ledger_id, entry_id, data in group.entries:
                 if (ledger_id, entry_id) in moved:
-                    continue  # it is where it was, or its ledger is gone
+                    continue  # the entry exists already, or its ledger was dropped
                 self._ledgers.setdefault(ledger_id, {})[entry_id] = bytes(data)
                 self._last_entries[ledger_id] = entry_id
             for key, value in group.rows:

@@ -1,8 +1,8 @@
-"""Inspection of a stopped store: what is damaged, what is in it, and the entries themselves.
+"""Inspection of a stopped store: its damage, its managed ledgers and their entries.
 
-Rule: nothing is changed and nothing is repaired. Blocking from beginning to end. This is the face
-for whoever looks into folders, apart from the one that servers load.
-Must not know: Kafka, who asks.
+Rule: nothing is changed and nothing is repaired; all calls block. It is a face of its own for the
+command line, which a server never loads.
+Must not know: Kafka, how results are printed.
 """
 
 from dataclasses import dataclass, field
@@ -36,10 +36,10 @@ __all__ = [
 
 @dataclass(slots=True, kw_only=True)
 class Inspection:
-    """What was looked at, and what is wrong with it.
+    """The extent of an inspection, and the problems found.
 
     Attributes:
-        torn_tail: what the next start will cut off; the trace of a crash, and no damage.
+        torn_tail: the end of the log that the next start will cut off, after a crash; not a damage.
     """
 
     file_count: int
@@ -51,11 +51,11 @@ class Inspection:
 
 
 def inspect_folder(path: str | Path, *, check_entry: CheckEntry) -> Inspection:
-    """Look for damage in the folder of a store that is stopped.
+    """Search the folder of a stopped store for damage.
 
     Raises:
-        StoreInUse: it is not stopped.
-        StoreUnusable: there is no store in it, or it cannot be read.
+        StoreInUse: the store is not stopped.
+        StoreUnusable: the folder has no store, or cannot be read.
     """
     folder = Path(path)
     try:

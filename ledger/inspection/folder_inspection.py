@@ -1,13 +1,13 @@
-"""Inspection of a data folder: everything that is damaged in it, without changing anything.
+"""Folder inspection: finds all damage in a data folder, without changing anything.
 
-Rule: the folder is locked and only read. What is checked is what the next start would serve: the
-index with what it would replay, and the end of the log as it would be cut.
+Rule: the folder is locked and only read. It checks what the next start would serve: the index with
+the groups that a start would replay, and the log up to where a start would cut it.
 Must not know: what entries and rows mean.
 
-Who only wants to read gets more than a start would serve: groups behind damage, and without an
-index whatever the log alone has.
+An inspection for reading offers more than a start would serve: groups after damage, and without an
+index everything in the log.
 
-| looked at                     | against                                          |
+| checked                       | against                                          |
 |-------------------------------|--------------------------------------------------|
 | every frame of every log file | its checksums, and the commit frame of its group |
 | the end of the log            | what a start decides about it                    |
@@ -41,7 +41,7 @@ _KeepFault: TypeAlias = Callable[[int, FrameFault], bool]
 
 
 class FolderDamage(NamedTuple):
-    """One thing that is not as it should be; numbers are -1 where they are not known."""
+    """One damage; unknown numbers are -1."""
 
     file: str
     position: int
@@ -51,26 +51,27 @@ class FolderDamage(NamedTuple):
 
 
 class FolderInspection:
-    """Looks at the log when it is made; then offers what a start would serve.
+    """Reads the log when it is made; then offers what a start would serve.
 
     Attributes:
-        damages: what was found so far.
-        torn_tail: what the next start will cut off, None if nothing; that is no damage.
+        damages: the damage found so far.
+        torn_tail: the end of the log that the next start will cut off, None if nothing; not a
+            damage.
         file_count, group_count, entry_count: whole ones in the log.
-        has_index: False when the index cannot be opened; what is behind it cannot be asked then,
-            unless it comes from the log alone.
+        has_index: False if the index cannot be opened; then rows and entries cannot be read, except
+            in an inspection for reading, which takes them from the log alone.
     """
 
     def __init__(self, folder: Path, *, is_for_reading: bool = False) -> None:
-        """Lock the folder and look at its log.
+        """Lock the folder and read its log.
 
         Args:
             folder: the data folder.
-            is_for_reading: look only at what the index does not cover yet; what a start would
-                refuse to take is salvaged.
+            is_for_reading: read only the part of the log that the index does not cover, and salvage
+                the groups that a start would refuse.
 
         Raises:
-            FolderUnusable: there is no store in it, or it cannot be read.
+            FolderUnusable: the folder has no store, or cannot be read.
             FolderInUse: the store is not stopped.
         """
         self.damages: list[FolderDamage] = []
@@ -95,10 +96,10 @@ class FolderInspection:
         self.entry_count = sum(walked.entry_count for walked in self._walked.values())
 
     def close(self) -> None:
-        """Let go. May be repeated."""
+        """Release the folder. May be repeated."""
         self._open.close()
 
-    # What a start would serve; reading as the seam has it
+    # What a start would serve, as in StorageEngine
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a row."""
@@ -113,7 +114,7 @@ class FolderInspection:
         return self._image.ledger_ids()
 
     def locations(self, ledger_id: int, first_entry: int = 0) -> Iterator[list[EntryLocation]]:
-        """Yield where the entries of a ledger are, many at a time."""
+        """Yield the locations of a ledger's entries, many at a time."""
         while locations := self._image.locations(ledger_id, first_entry, LOCATIONS_PER_READ):
             yield locations
             first_entry = locations[-1].entry_id + 1
@@ -121,13 +122,13 @@ class FolderInspection:
     def entries(
         self, ledger_id: int, first_entry: int = 0
     ) -> Iterator[tuple[EntryLocation, str, bytes | FolderDamage]]:
-        """Yield the entries of a ledger: place, path of the file, and the data or the damage."""
+        """Yield the entries of a ledger: location, path of the file, and the data or the damage."""
         for locations in self.locations(ledger_id, first_entry):
             for read_range in plan_reads(locations):
                 yield from self._check_range(ledger_id, read_range)
 
     def path(self, file: int) -> str:
-        """Return where a log file is."""
+        """Return the path of a log file."""
         return str(self._files.path(file))
 
     # Inside
@@ -149,13 +150,13 @@ class FolderInspection:
         before: int | None = None
         for number in self._files.numbers():
             if number - 1 not in self._walked:
-                before = None  # what stood in a removed file is not known
+                before = None  # the groups of a removed file are not known
             with self._files.use(number) as descriptor:
                 self._walked[number] = walked = walk_file(descriptor, number, before)
             before = walked.last_group if walked.last_group is not None else before
 
     def _open_index(self, folder: Path) -> None:
-        """Open the image and compare; without one every fault of the log counts as damage."""
+        """Open the image and compare; without an index every fault of the log counts as damage."""
         if (error := self._open_image(folder)) is None:
             self.has_index = True
             self._check_end()
@@ -173,7 +174,10 @@ class FolderInspection:
         self._add_faults(lambda file, fault: (file, fault.position) < end)
 
     def _open_image(self, folder: Path) -> StorageError | None:
-        """Open an image of the index, an empty one for a reader; return why it is none."""
+        """Open an image of the index; return the error if there is none.
+
+        An inspection for reading then has an empty image.
+        """
         failure = None
         try:
             self._image = IndexImage(folder)
@@ -186,7 +190,7 @@ class FolderInspection:
         return failure
 
     def _salvage(self, start: Watermark) -> tuple[int, int] | None:
-        """Take what stands behind a place; return file and position of a torn end."""
+        """Salvage everything after a position; return file and position of a torn end."""
         salvage = Salvage(self._image, self._files, start)
         self._walked |= salvage.walked
         return salvage.torn_at
@@ -196,7 +200,7 @@ class FolderInspection:
         return is_from_the_first and not any(each.faults for each in self._walked.values())
 
     def _check_end(self) -> None:
-        """Replay what a start replays, and decide as it does about what stands at the end."""
+        """Replay what a start would replay, and judge the end of the log as a start does."""
         watermark = self._image.index.watermark
         if watermark.group == 0 and not self._files.numbers():
             return  # killed before anything was written
@@ -223,7 +227,7 @@ class FolderInspection:
         self.torn_tail = f"{self._files.path(file)} from position {position} on: {reason}"
 
     def _refused(self, plan: Refuse) -> None:
-        """Tell what a start would say, unless the walk has found the very frame in that group."""
+        """Note why a start would refuse, unless the walk has found the damaged frame itself."""
         walked = self._walked.get(plan.file)
         if walked is None or all(fault.position < plan.position for fault in walked.faults):
             path = str(self._files.path(plan.file))
@@ -237,9 +241,9 @@ class FolderInspection:
             ]
 
     def _check_space(self) -> None:
-        """Compare what the index says of each file with its entries, and with what stands there.
+        """Compare the space rows of each file with the index's entries and with the file.
 
-        A file may have more than that: entries that were moved, or whose ledger is gone.
+        A file may have more entries than that: moved ones, and those of dropped ledgers.
         """
         space, counted = self._image.index.space, self._image.count_space()
         for file in sorted({*space.live_files(), *counted.live_files()}):

@@ -1,7 +1,7 @@
-"""Index image: the index of a folder that nobody has open, opened without changing that folder.
+"""Index image: opens the index of a stopped store without changing its folder.
 
 Rule: table files are links, as they never change once they exist; everything that RocksDB writes to
-is a copy. What was replayed into the image ends with it.
+is a copy. Groups replayed into the image are lost with it.
 Must not know: what the rows mean.
 """
 
@@ -32,13 +32,13 @@ _EVERYTHING = b"", b"\xff"
 
 
 class IndexImage:
-    """An index to look at; `index` takes what a start would replay."""
+    """A temporary copy of an index; groups may be replayed into `index`."""
 
     def __init__(self, source: Path | None) -> None:
-        """Open it and read every row once; None stands for an index that knows nothing.
+        """Open it and read every row once; None makes an empty index.
 
         Raises:
-            StorageError: it is damaged; the message says where.
+            StorageError: it is damaged; the message has the path of the source.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="kledger-index-")
         target = Path(self._folder.name)
@@ -54,20 +54,20 @@ class IndexImage:
                 raise
         except StorageError as error:
             self._folder.cleanup()
-            told = str(error).replace(str(target), str(source or target))
-            raise type(error)(told) from error
+            message = str(error).replace(str(target), str(source or target))
+            raise type(error)(message) from error
         except BaseException:
             self._folder.cleanup()
             raise
 
     def replay(self, scan: LogScan) -> None:
-        """Take in the groups behind the watermark."""
+        """Index the groups after the watermark."""
         for placed in scan.groups():
             self.index.add(placed)
         self.settle()
 
     def settle(self) -> None:
-        """Make visible what was added to the index."""
+        """Make the added groups visible to scans of the table."""
         self.index.begin_flush()
         self.index.end_flush()
 
@@ -81,7 +81,7 @@ class IndexImage:
         return found
 
     def count_space(self) -> LogSpace:
-        """Count from the entries what the space rows should say."""
+        """Compute the space rows from the rows of entries."""
         space = LogSpace()
         for key, value in self._table.rows(ENTRY_PREFIX, ENTRY_END):
             ledger_id, location = ledger_id_in(key), decode_entry(key, value)
@@ -90,7 +90,7 @@ class IndexImage:
         return space
 
     def locations(self, ledger_id: int, first_entry: int, count_max: int) -> list[EntryLocation]:
-        """Return where the next entries are, whatever is missing between them."""
+        """Return the locations of the next existing entries, even with gaps between them."""
         start, end = entry_key(ENTRY_PREFIX, ledger_id, first_entry), ledger_range(ledger_id)[1]
         rows = islice(self._table.rows(start, end), count_max)
         return [decode_entry(key, value) for key, value in rows]
@@ -104,7 +104,7 @@ class IndexImage:
 
 def _link(source: Path | None, target: Path) -> None:
     if source is None or not source.is_dir():
-        return  # a start makes a new index and replays the whole log
+        return  # a start creates a new index and replays the whole log
     for path in source.iterdir():
         if path.suffix == ".sst":
             (target / path.name).symlink_to(path.absolute())

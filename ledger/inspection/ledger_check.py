@@ -1,8 +1,7 @@
-"""Ledger check: holds what is stored of managed ledgers against what their records say.
+"""Ledger check: compares the stored entries of managed ledgers with their records.
 
-Rule: every entry is read; what its bytes mean is judged by a function of the caller. A damage is
-told once.
-Must not know: Kafka, where damage of the folder itself comes from.
+Rule: every entry is read; a function of the caller checks its content. A damage is reported once.
+Must not know: Kafka, how damage of the folder is found.
 """
 
 from collections.abc import Callable
@@ -21,13 +20,13 @@ from kledger.ledger.metadata.records import (
 from kledger.ledger.position import Position
 
 CheckEntry: TypeAlias = Callable[[str, Position, bytes | None], str | None]
-"""Called with a managed ledger's name, a position and the entry; returns what is wrong with it.
-Positions of one managed ledger come in order. None stands for an entry that cannot be read, which
-is told without asking."""
+"""Called with a managed ledger's name, a position and the entry; returns a reason if it is wrong.
+Positions of one managed ledger are in order. None stands for an unreadable entry, which is reported
+anyway."""
 
 
 class Problem(NamedTuple):
-    """One thing that is damaged; numbers are -1, and the name empty, where they are not known."""
+    """One damage; unknown numbers are -1, and an unknown name is empty."""
 
     file: str
     position: int
@@ -38,10 +37,10 @@ class Problem(NamedTuple):
 
 
 class LedgerCheck:
-    """One pass over what the index knows.
+    """One pass over the index.
 
     Attributes:
-        managed_ledger_count, entry_count, entry_bytes: what was looked at; damaged ones count.
+        managed_ledger_count, entry_count, entry_bytes: what was checked, damaged ones included.
     """
 
     def __init__(self, engine: FolderInspection, index: str, check_entry: CheckEntry) -> None:
@@ -55,7 +54,7 @@ class LedgerCheck:
         self._problems: list[Problem] = []
 
     def check_all(self) -> None:
-        """Look at every managed ledger, at entries without one, and at the id counter."""
+        """Check every managed ledger, entries without one, and the id counter."""
         newest_id = 0
         for key, row in self._engine.scan(*keys.managed_ledger_range()):
             newest_id = max(newest_id, self._check_stored(keys.managed_ledger_name(key), row))
@@ -66,24 +65,24 @@ class LedgerCheck:
         self._check_counter(newest_id)
 
     def check_one(self, name: str) -> None:
-        """Look at one managed ledger, which is there."""
+        """Check one managed ledger, which must exist."""
         row = self._engine.get(keys.managed_ledger_key(name))
-        assert row is not None, f"managed ledger {name} is not there"
+        assert row is not None, f"managed ledger {name} does not exist"
         self._check_stored(name, row)
 
     def check_orphan(self, ledger_id: int) -> None:
-        """Look at the entries of a ledger that belongs to no managed ledger."""
+        """Check the entries of a ledger that belongs to no managed ledger."""
         self._check_entries(LedgerRecord(ledger_id=ledger_id))
 
     def problems(self) -> list[Problem]:
-        """Everything found, a damaged frame once, with the names of those whose data it is."""
-        told = {(each.file, each.position) for each in self._problems}
+        """Return all problems, each damaged frame once, with the names of their managed ledgers."""
+        reported = {(each.file, each.position) for each in self._problems}
         damages = [self._named(each) for each in self._engine.damages]
-        own = [each for each in damages if each.position < 0 or each[:2] not in told]
+        own = [each for each in damages if each.position < 0 or each[:2] not in reported]
         return [*own, *self._problems]
 
     def _check_stored(self, name: str, row: bytes) -> int:
-        """Look at one managed ledger; return the newest id in it."""
+        """Check one managed ledger; return the newest id in it."""
         self.managed_ledger_count += 1
         try:
             head = decode_managed_ledger(row)
@@ -112,7 +111,7 @@ class LedgerCheck:
                     self._problems.append(Problem(self._index, -1, reason, -1, -1, name))
 
     def _check_entries(self, record: LedgerRecord) -> None:
-        """Read every entry of a ledger; closed ones must have what their record says."""
+        """Read every entry of a ledger; a closed one must have the counts of its record."""
         ledger_id = record.ledger_id
         name = self._names.get(ledger_id, "")
         next_entry, size = 0, 0

@@ -1,8 +1,8 @@
-"""Log walk: every frame of a log file from its first byte on, past whatever is damaged.
+"""Log walk: reads every frame of a log file from its first byte on, past any damage.
 
-Rule: each damage is told once, at the frame that has it. Behind a frame whose header cannot be
-trusted the walk goes on at the next commit frame, the only one that can be told from data.
-Must not know: what is done about damage, the index.
+Rule: each damage is reported once, at the damaged frame. After a damaged header the walk continues
+at the next commit frame, the only kind that can be distinguished from data.
+Must not know: the consequences of damage, the index.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from kledger.ledger.engine.log.frames import (
 from kledger.ledger.engine.log.log_scan import LogWindow, find_commits, take_frame
 
 TakeGroup: TypeAlias = Callable[[PlacedGroup], None]
-"""Gets what can be read of a group that has a commit frame, as long as it stands without a gap from
-the beginning of the group; an entry whose data is damaged is among it."""
+"""Called with the readable frames of a group that has a commit frame, up to the first damaged
+header; entries with damaged data are included."""
 
 
 class FrameFault(NamedTuple):
-    """A frame that is not as it was written; the ids are -1 where nobody can tell."""
+    """A damaged frame; unknown ids are -1."""
 
     position: int
     reason: str
@@ -39,15 +39,15 @@ class FrameFault(NamedTuple):
 
 @dataclass(slots=True)
 class WalkedFile:
-    """What a walk found.
+    """The result of a walk.
 
     Attributes:
         group_count: whole groups.
         entry_count: whole entry frames.
-        last_group: number of the last group, None when that is not known.
+        last_group: number of the last group, None if it is not known.
         faults: in order of their positions.
-        entry_bytes: bytes of entry frames per ledger, as the space rows of the index count them.
-        torn_at: where a group begins behind which no commit frame follows, None if none does.
+        entry_bytes: bytes of entry frames by ledger, as the space rows of the index count them.
+        torn_at: start of a group without a commit frame at the end of the file, None if none is.
     """
 
     group_count: int = 0
@@ -76,14 +76,14 @@ def walk_file(
     start: int = 0,
     take: TakeGroup | None = None,
 ) -> WalkedFile:
-    """Look at every frame of a file.
+    """Check every frame of a file.
 
     Args:
         descriptor: the file.
         file: its number.
-        group_before: the last group before `start`, None if that is not known.
-        start: where a group begins.
-        take: who wants the content of the groups.
+        group_before: the last group before `start`, None if it is not known.
+        start: start of a group.
+        take: called with the content of each group.
     """
     return _Walk(LogWindow(descriptor), file, group_before, take).go(start)
 
@@ -104,7 +104,7 @@ class _Walk:
         return self._found
 
     def _group(self, start: int) -> int:
-        """Walk one group; return where the next one begins."""
+        """Walk through one group; return the start of the next one."""
         group, position = _Group(start), start
         while True:
             try:
@@ -160,7 +160,7 @@ class _Walk:
         return position + COMMIT_SIZE
 
     def _behind(self, group: _Group, position: int) -> int:
-        """Return where the group behind a damaged header begins; the end when there is none."""
+        """Return the start of the next group after a damaged header, the end if there is none."""
         self._found.last_group = None
         for commit in find_commits(self._window, self._file, position + 1):
             self._give(group, commit.position, commit.group)

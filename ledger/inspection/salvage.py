@@ -1,11 +1,11 @@
-"""Salvage: puts into an index image what a start would refuse to take from the log.
+"""Salvage: adds groups of the log to an index image that a start would refuse.
 
-Rule: a group counts when a commit frame stands behind it, however damaged it is itself; of it
-counts what stands before the first header that cannot be trusted. Only the image changes.
-Must not know: what entries and rows mean, what is told to whom.
+Rule: a damaged group counts if a commit frame follows it, and then its frames up to the first
+damaged header. Only the image changes.
+Must not know: what entries and rows mean, how damage is reported.
 
-Without an index behind it, the log alone cannot say where moved entries came from: they count as
-new, and ledgers that were dropped anywhere in the log stay dropped.
+Without an index, the old locations of moved entries are not known: moved entries then count as new,
+and ledgers that were dropped anywhere in the log stay dropped.
 """
 
 from kledger.ledger.engine.base import CommitGroup
@@ -17,15 +17,15 @@ from kledger.ledger.inspection.log_walk import WalkedFile, walk_file
 
 
 class Salvage:
-    """One pass over the log from a place on.
+    """One pass over the log from a position on.
 
     Attributes:
-        walked: what each file turned out to be, by its number.
-        torn_at: file and position of what stands behind the last group, None if nothing does.
+        walked: the result of each file, by its number.
+        torn_at: file and position of bytes after the last group, None if there are none.
     """
 
     def __init__(self, image: IndexImage, files: LogFiles, start: Watermark) -> None:
-        """Args: start: the end of a group; group 0 stands for an index that knows nothing."""
+        """Args: start: the end of a group; group 0 for an empty index."""
         self.walked: dict[int, WalkedFile] = {}
         self.torn_at: tuple[int, int] | None = None
         self._image = image
@@ -61,7 +61,7 @@ class Salvage:
             self.torn_at = None
 
     def _repeat_drops(self) -> None:
-        """A ledger that was dropped while a copy of it was being made does not come back."""
+        """Drop ledgers again, as entries may have been moved after the drop of their ledger."""
         if self._last is not None and self._dropped:
             end = self._last.end
             group = CommitGroup(drops=sorted(self._dropped))

@@ -1,7 +1,8 @@
-"""Stopped store: a store that nobody runs, opened to be read as far as it can be read.
+"""Stopped store: reads as much as possible of a store that is not running, damaged or not.
 
-Rule: nothing is changed. Records say what belongs to a managed ledger, as at a start; what they say
-of an open ledger, or cannot say any more, is counted from its entries. Blocking, in pieces.
+Rule: nothing is changed. Records say which ledgers belong to a managed ledger, as at a start; the
+counts of open ledgers, and of those with a damaged record, are taken from their entries. All calls
+block.
 Must not know: what entries and the user's rows mean.
 """
 
@@ -29,15 +30,15 @@ from kledger.ledger.metadata.records import (
 from kledger.ledger.position import EARLIEST, Position
 
 ORPHAN_PREFIX = "ledger:"
-"""What the entries of a ledger that belongs to no managed ledger are called, before its id."""
+"""With its id, the name of a ledger that belongs to no managed ledger."""
 
 
 class StoredState(StrEnum):
-    """How a managed ledger stands in a store that is stopped.
+    """The state of a managed ledger in a stopped store.
 
-    OPEN: its last ledger was not closed; whoever opens it next closes that one first.
+    OPEN: its last ledger was not closed; the next opening closes it.
     CLOSED: all its ledgers are closed.
-    TERMINATED: it was ended for good.
+    TERMINATED: it was terminated.
     NAMELESS: entries of a ledger that belongs to no managed ledger, or whose records are lost.
     UNREADABLE: its record is damaged, so that its ledgers are not known.
     """
@@ -51,12 +52,12 @@ class StoredState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class StoredManagedLedger:
-    """A managed ledger as the storage has it.
+    """A managed ledger as it is stored.
 
     Attributes:
         name: its name; `ledger:ID` for a nameless one.
         ledgers: ascending by id, with their true entries and sizes.
-        head: its record, None when there is none.
+        head: its record, None if there is none.
     """
 
     name: str
@@ -76,13 +77,13 @@ class StoredManagedLedger:
 
     @property
     def first_position(self) -> Position | None:
-        """The first entry, None when there is none."""
+        """Position of the first entry, None if there is none."""
         ids = (each.ledger_id for each in self.ledgers if each.entries)
         return next((Position(ledger_id, 0) for ledger_id in ids), None)
 
     @property
     def last_position(self) -> Position | None:
-        """The last entry, None when there is none."""
+        """Position of the last entry, None if there is none."""
         ends = (each for each in reversed(self.ledgers) if each.entries)
         return next((Position(each.ledger_id, each.entries - 1) for each in ends), None)
 
@@ -93,7 +94,7 @@ class StoredManagedLedger:
 
     @property
     def terminated_at(self) -> Position | None:
-        """Its last position for ever, None while it is not terminated."""
+        """Its final last position, None while it is not terminated."""
         return self.head.terminated_at if self.head is not None else None
 
 
@@ -102,7 +103,7 @@ Read: TypeAlias = Entry | Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was read to verify managed ledgers, and what is wrong with them."""
+    """The extent of a verification, and the problems found."""
 
     managed_ledger_count: int
     entry_count: int
@@ -114,15 +115,16 @@ class StoppedStore:
     """An open folder; a context manager.
 
     Attributes:
-        torn_tail: what the next start will cut off, None if nothing; that is no damage.
+        torn_tail: the end of the log that the next start will cut off, None if nothing; not a
+            damage.
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Lock the folder and find out what can be read.
+        """Lock the folder and open it for reading.
 
         Raises:
             StoreInUse: the store is not stopped.
-            StoreUnusable: there is no store in the folder, or it cannot be read.
+            StoreUnusable: the folder has no store, or cannot be read.
         """
         folder = Path(path)
         try:
@@ -134,22 +136,22 @@ class StoppedStore:
 
     @property
     def damages(self) -> list[Problem]:
-        """What is wrong with the folder itself, as far as opening it has shown."""
+        """The damage of the folder that was found when it was opened."""
         return [Problem(*each, managed_ledger="") for each in self._engine.damages]
 
     @property
     def is_index_lost(self) -> bool:
-        """Whether everything comes from the log alone.
+        """Whether everything is read from the log alone.
 
-        What stood in log files that are gone because their entries were not needed any more is not
-        known then: records, rows of the user, and so names and offsets.
+        Rows in removed log files are lost then: records, and rows of the user, so also names and
+        offsets.
         """
         return not self._engine.has_index
 
     # Managed ledgers
 
     def managed_ledgers(self) -> Iterator[StoredManagedLedger]:
-        """Yield all managed ledgers by name, then what belongs to none."""
+        """Yield all managed ledgers by name, then ledgers that belong to none."""
         for key, row in self._engine.scan(*keys.managed_ledger_range()):
             yield self._load(keys.managed_ledger_name(key), row)
         for ledger_id in self._orphan_ids():
@@ -161,7 +163,7 @@ class StoppedStore:
         return [keys.managed_ledger_name(key) for key, _ in rows]
 
     def find(self, name: str) -> StoredManagedLedger | None:
-        """Return a managed ledger by its name, or a nameless ledger by what it is called."""
+        """Return a managed ledger by its name, or a nameless ledger by `ledger:ID`."""
         row = self._engine.get(keys.managed_ledger_key(name))
         if row is not None:
             return self._load(name, row)
@@ -171,7 +173,7 @@ class StoppedStore:
         return self._load_orphan(int(digits))
 
     def log_files(self, ledger_id: int) -> list[str]:
-        """Return the log files in which entries of a ledger stand."""
+        """Return the paths of the log files with entries of a ledger."""
         numbers = {
             each.file for locations in self._engine.locations(ledger_id) for each in locations
         }
@@ -180,7 +182,7 @@ class StoppedStore:
     # Entries
 
     def entries(self, stored: StoredManagedLedger, start: Position = EARLIEST) -> Iterator[Read]:
-        """Yield the entries from a position on, with a problem in place of what cannot be read."""
+        """Yield the entries from a position on, with a Problem for each unreadable one."""
         for record in stored.ledgers:
             if record.ledger_id < start.ledger_id:
                 continue
@@ -188,7 +190,7 @@ class StoppedStore:
             yield from self._entries_of(stored.name, record, max(first, 0))
 
     def last_entry(self, stored: StoredManagedLedger) -> Entry | None:
-        """Return the last entry, None when there is none or it cannot be read."""
+        """Return the last entry, None if there is none or it cannot be read."""
         last = stored.last_position
         found = next(self.entries(stored, last), None) if last is not None else None
         return found if isinstance(found, Entry) else None
@@ -227,11 +229,11 @@ class StoppedStore:
     # Ending
 
     def close(self) -> None:
-        """Let go of the folder. May be repeated."""
+        """Release the folder. May be repeated."""
         self._engine.close()
 
     def __enter__(self) -> Self:
-        """Give itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -240,7 +242,7 @@ class StoppedStore:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of the folder."""
+        """Release the folder."""
         self.close()
 
     # Inside
@@ -274,7 +276,7 @@ class StoppedStore:
         return record if record.closed_ms else self._counted(record)
 
     def _counted(self, mark: LedgerRecord) -> LedgerRecord:
-        """Return the numbers of a ledger that is not closed: its mark and what is behind it."""
+        """Return the counts of a ledger that is not closed: its mark and the entries after it."""
         entries, size = mark.entries, mark.size
         for locations in self._engine.locations(mark.ledger_id, mark.entries):
             entries = locations[-1].entry_id + 1
@@ -296,7 +298,7 @@ class StoppedStore:
         return named
 
     def _entries_of(self, name: str, record: LedgerRecord, first: int) -> Iterator[Read]:
-        """Yield what is stored of a ledger up to its end, and what is missing between."""
+        """Yield the entries of a ledger up to its end, and a Problem for each gap."""
         ledger_id, expected = record.ledger_id, first
         for location, _, data in self._engine.entries(ledger_id, first):
             if location.entry_id >= record.entries:

@@ -1,5 +1,5 @@
-"""The index of the entry log, in RocksDB: where entries are, rows, and space.
+"""The index of the entry log, in RocksDB: locations of entries, rows, and used space.
 
-Rule: the index is behind the log and can be built again from it.
+Rule: the index is never ahead of the durable log.
 Must not know: managed ledgers, cursors.
 """

@@ -1,7 +1,7 @@
-"""Index keys: the layout of everything that the engine keeps in its index.
+"""Index keys: the layout of all keys and values in the index of the engine.
 
-Rule: the first byte of a key names its kind; numbers in keys are big-endian, so that keys sort as
-the numbers do; a value's numbers are little-endian, as in the log.
+Rule: the first byte of a key is its kind; numbers in keys are big-endian, so that keys sort as the
+numbers do; numbers in values are little-endian, as in the log.
 Must not know: the database.
 
 | kind      | key                              | value                                        |
@@ -38,7 +38,7 @@ ENTRY_END = b"f"
 
 
 class EntryLocation(NamedTuple):
-    """Where an entry frame stands, and how long its data is."""
+    """File and position of an entry's frame, and the length of its data."""
 
     entry_id: int
     file: int
@@ -47,7 +47,7 @@ class EntryLocation(NamedTuple):
 
 
 def ledger_range(ledger_id: int) -> tuple[bytes, bytes]:
-    """Return the first key of a ledger's entries, and the first one behind them."""
+    """Return the first key of a ledger's entries, and the first one after them."""
     start = _LEDGER_KEY.pack(ENTRY_PREFIX, ledger_id)
     return start, start + b"\xff" * 9
 
@@ -59,7 +59,7 @@ def ledger_id_in(key: bytes) -> int:
 
 
 def decode_entry(key: bytes, value: bytes) -> EntryLocation:
-    """Return an entry's place from its row."""
+    """Return the location of an entry from its row."""
     return EntryLocation(_ENTRY_KEY.unpack(key)[2], *_LOCATION.unpack(value))
 
 
@@ -69,12 +69,12 @@ def space_key(file: int, ledger_id: int) -> bytes:
 
 
 def encode_space(size: int) -> bytes:
-    """Return the value of such a row."""
+    """Return the value of a space row."""
     return _SPACE.pack(size)
 
 
 def decode_space(key: bytes, value: bytes) -> tuple[int, int, int]:
-    """Return file, ledger id and bytes."""
+    """Return file, ledger id and bytes from a space row."""
     _, file, ledger_id = _SPACE_KEY.unpack(key)
     return file, ledger_id, _SPACE.unpack(value)[0]
 

@@ -1,8 +1,8 @@
-"""Ledger sizes: a number of bytes for each ledger, of which there may be very many.
+"""Ledger sizes: a number of bytes for each of very many ledgers.
 
-Rule: what changes now is in a small dict, everything else in two arrays, 16 bytes a ledger. No
-object is kept for a ledger that has come to rest: it would lie among those of the partition that
-was used then, and keep their memory from going back to the system.
+Rule: sizes that change are in a small dict, all others in two arrays of 16 bytes a ledger. No
+object is kept for a ledger that does not change: it would be allocated among the objects of the
+partition in use at that time, and keep their memory from being returned to the system.
 Must not know: files, what is counted.
 """
 
@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, MutableMapping
 
 CHANGING_MAX = 128
-"""So many ledgers change their sizes at the cost of a dict."""
+"""Size limit of the dict."""
 
 
 class LedgerSizes(MutableMapping[int, int]):
@@ -73,12 +73,12 @@ class LedgerSizes(MutableMapping[int, int]):
         return bool(self._changing or self._ids)
 
     def _row_of(self, ledger_id: int) -> int:
-        """The row of a ledger that came to rest, -1 without one."""
+        """Return the index of a ledger in the arrays, -1 if they lack it."""
         at = bisect_left(self._ids, ledger_id)
         return at if at < len(self._ids) and self._ids[at] == ledger_id else -1
 
     def _settle(self) -> None:
-        """Move what has changed into the arrays; new ledgers are mostly the newest."""
+        """Move the changed sizes into the arrays; a new ledger is usually appended."""
         ids, sizes = self._ids, self._sizes
         for ledger_id, size in sorted(self._changing.items()):
             at = bisect_left(ids, ledger_id)

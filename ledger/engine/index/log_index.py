@@ -1,18 +1,17 @@
-"""Log index: makes the groups of the log visible, and finds again what is in them.
+"""Log index: makes the groups of the log visible, and finds their entries and rows.
 
-Rule: rows reach the database in the order of the log, each batch with the watermark of its last
-group, so that whatever part of it is durable says how far it goes. What is being flushed is durable
-in the log before: the index is never ahead of it.
-Must not know: how the log is written; of it only how far it is synced, and how to sync it.
+Rule: groups are written to the database in the order of the log, each batch with the watermark of
+its last group, so the durable part of the database always says how far it covers the log. A batch
+is flushed only after the log is durable that far: the durable index is never ahead of the log.
+Must not know: how the log is written, except how far it is synced and how to sync it.
 
-Groups wait here until enough of them make a batch; whoever reads makes the batch at once. RocksDB
-might make a batch durable that the log may still lose: then `get` and `scan` look into the batch
-where it waits. All other readers, and a writer that is too far ahead, sync the log. They do so in
-threads and without the lock, so an event loop never waits for a sync.
+Groups wait in an `IndexBatch` until it is large enough; a reader writes the batch at once. If
+RocksDB could then make groups durable that the log may still lose, the batch must go on waiting,
+and `get` and `scan` read from it. All other readers, and a writer that is too far ahead, sync the
+log; they do so in threads and without the lock, so an event loop never waits for a sync.
 
-A move
-counts only if the index, with what waits, still has the entry where the move says; so an entry that
-was copied is never brought back after its ledger went, neither live nor by a replay.
+A move counts only if the entry is still where the move says, waiting groups included. So a moved
+entry never reappears after its ledger was dropped, neither live nor by a replay.
 """
 
 from collections import deque
@@ -48,12 +47,13 @@ from kledger.ledger.engine.log.frames import HEADER_SIZE
 from kledger.ledger.engine.log.recovery_plan import Watermark
 
 WAITING_WEIGHT_MAX = 1024 * 1024
-"""Waiting groups keep their data in memory; 256 small frames, or 1 MiB of data, make a batch."""
+"""Weight at which a batch is written: 256 small frames, or 1 MiB of data, kept in memory."""
 STALLED_WEIGHT_MAX = 16 * WAITING_WEIGHT_MAX
-"""When so much waits, the next commit waits for the index (`is_behind`, `catch_up`)."""
+"""Weight of waiting groups at which the next commit waits for the index (`is_behind`)."""
 BLOCK_ROWS_MIN = 64
-"""Every block of RocksDB, 4 KiB, has more rows of entries: a look at each such step misses none."""
+"""A block of RocksDB, 4 KiB, has more rows than this, so steps of this size miss no block."""
 UNFLUSHED_BYTES_MAX = 48 * 1024 * 1024
+"""With more unflushed bytes in the database, a checkpoint is due."""
 FRAME_WEIGHT = 4096
 
 EntryIds: TypeAlias = tuple[int, int]
@@ -61,7 +61,7 @@ _NONE: frozenset[EntryIds] = frozenset()
 
 
 class LogDurability(Protocol):
-    """What the index needs of the log."""
+    """What the index uses of the log."""
 
     synced_end: LogEnd
 
@@ -71,25 +71,25 @@ class LogDurability(Protocol):
 
 
 class LogIndex:
-    """The index behind one log. `add` in one thread at a time, everything else in any.
+    """The index of one log. `add` runs in one thread at a time, everything else in any thread.
 
-    Only `add`, `get`, `scan` and `locations_nowait` are for an event loop.
+    An event loop may call `add`, `get`, `scan` and `locations_nowait` only; the others block.
     """
 
     def __init__(self, table: RocksdbTable) -> None:
         value = table.get(WATERMARK_KEY)
         self.watermark = decode_watermark(value) if value is not None else Watermark(1, 0, 0)
         self.space = LogSpace()
-        self.log: LogDurability | None = None  # None: all groups that are added are durable
+        self.log: LogDurability | None = None  # None while groups are replayed: all are durable
         self._table = table
         self._lock = Lock()  # never held during a sync
-        self._sealed: deque[IndexBatch] = deque()  # wait for a sync that is under way
+        self._sealed: deque[IndexBatch] = deque()  # wait for the end of a sync
         self._batch = IndexBatch()
         self._write_at_weight = WAITING_WEIGHT_MAX
         self._is_flushing = False
-        self.is_behind = False  # so much waits that the next commit has to `catch_up`
+        self.is_behind = False  # whether the next commit has to `catch_up`
         self.has_dead_file = False
-        self.is_large = False  # so much is in memory only that a flush should come soon
+        self.is_large = False  # whether a flush is due, see UNFLUSHED_BYTES_MAX
         for key, value in table.rows(SPACE_PREFIX, SPACE_END):
             file, ledger_id, size = decode_space(key, value)
             self.space.ledgers_in(file)[ledger_id] = size
@@ -97,7 +97,7 @@ class LogIndex:
     def add(self, placed: PlacedGroup) -> None:
         """Make a group visible."""
         group, file = placed.group, placed.end.file
-        if group.moves and self.log is None:  # a replay: the places may be among what waits
+        if group.moves and self.log is None:  # a replay: the locations may be in waiting groups
             self._settle()
         with self._lock:
             batch = self._batch
@@ -122,7 +122,7 @@ class LogIndex:
                 self.is_behind = sum(each.weight for each in waiting) >= STALLED_WEIGHT_MAX
 
     def _add_moved(self, placed: PlacedGroup) -> None:
-        """Count a group with moves among its entries."""
+        """Count the space of a group with moves."""
         group, file, position, batch = placed.group, placed.end.file, placed.start, self._batch
         moves = {(move.ledger_id, move.entry_id): move for move in group.moves}
         stale = {ids for ids, move in moves.items() if not self._is_at(move)}
@@ -142,7 +142,7 @@ class LogIndex:
         batch.stale[placed.end.group] = stale
 
     def _is_at(self, move: Move) -> bool:
-        """Tell whether an entry is still where a move found it."""
+        """Return whether an entry is still at the file and position of a move."""
         if not self.space.has(move.file, move.ledger_id):
             return False
         where = self._waiting_move(move[:2])
@@ -154,7 +154,7 @@ class LogIndex:
         return where == (move.file, move.position)
 
     def _waiting_move(self, ids: EntryIds) -> tuple[int, int] | None:
-        """Return where a group that waits puts an entry."""
+        """Return file and position to which a waiting group moves an entry."""
         for batch in (self._batch, *reversed(self._sealed)):
             if (where := batch.moved.get(ids)) is not None:
                 return where
@@ -181,7 +181,7 @@ class LogIndex:
         with self._lock:
             if not self._write_waiting(wait=False):
                 waiting = self._waiting_rows(start, end)
-            # What waits now is not in the iterator, whatever is written until it is drained.
+            # The waiting rows are not in the iterator, even if they are written before it ends.
             stored = self._table.rows(ROW_PREFIX + start, ROW_PREFIX + end, reverse=reverse)
         rows = ((key[1:], value) for key, value in stored)
         for row in _merge_rows(rows, waiting, reverse=reverse) if waiting else rows:
@@ -191,7 +191,7 @@ class LogIndex:
         return found
 
     def _waiting_rows(self, start: bytes, end: bytes) -> dict[bytes, bytes | None]:
-        """Return the rows of a range that groups which wait put, None for those they delete."""
+        """Return the rows of a range in waiting groups, with None for deleted ones."""
         found: dict[bytes, bytes | None] = {}
         for batch in (*self._sealed, self._batch):
             rows = batch.rows().items()
@@ -201,14 +201,14 @@ class LogIndex:
     def locations(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[EntryLocation]:
-        """Return where the entries of an unbroken run are, as many as fit; one always fits."""
+        """Return the locations of consecutive entries, as many as fit, at least one."""
         self._settle()
         return self._locations((ledger_id, first_entry, last_entry), bytes_max, self._is_loaded)
 
     def locations_nowait(
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int
     ) -> list[EntryLocation]:
-        """Do the same, but fewer or nothing where it would take a sync or a read of a disk."""
+        """Do the same without a sync or a disk read, so return fewer or none if needed."""
         if self._is_waiting:
             with self._lock:
                 if not self._write_waiting(wait=False):
@@ -219,7 +219,7 @@ class LogIndex:
     def _locations(
         self, run: tuple[int, int, int], bytes_max: int, is_resident: Callable[[bytes], bool]
     ) -> list[EntryLocation]:
-        """Step through rows for as long as `is_resident` says yes to the next block."""
+        """Read rows as long as `is_resident` is true for the next block."""
         ledger_id, first_entry, last_entry = run
         found: list[EntryLocation] = []
         size, resident_entry = 0, min(first_entry + BLOCK_ROWS_MIN, last_entry)
@@ -244,7 +244,7 @@ class LogIndex:
         return found
 
     def _is_loaded(self, key: bytes) -> bool:
-        """Load the block of a key, because a disk read of an iterator stops all threads."""
+        """Load the block of a key, because a disk read by an iterator stops all threads."""
         if not self._table.is_resident(key):
             self._table.load(key)
         return True
@@ -252,9 +252,9 @@ class LogIndex:
     def locations_in(
         self, file: int, ledger_id: int, first_entry: int, *, rows_max: int
     ) -> tuple[list[EntryLocation], int | None]:
-        """Return which of the next entries of a ledger are in a file; looks at `rows_max` of them.
+        """Return those of the next `rows_max` entries of a ledger that are in a file.
 
-        The second value is where to go on, None at the end of the ledger.
+        The second value is the entry id to continue with, None at the end of the ledger.
         """
         self._settle()
         start, end = entry_key(ENTRY_PREFIX, ledger_id, first_entry), ledger_range(ledger_id)[1]
@@ -269,7 +269,7 @@ class LogIndex:
             return sorted(self.space.ledgers_in(file))
 
     def live_bytes(self, file: int) -> int:
-        """Return the bytes of a file that some ledger still needs."""
+        """Return the bytes of the live entries in a file."""
         with self._lock:
             return self.space.live_bytes(file)
 
@@ -281,12 +281,12 @@ class LogIndex:
         return -1
 
     def begin_flush(self) -> Watermark:
-        """Write out what waits. Until `end_flush` only what the log has durably is written.
+        """Write all waiting groups; until `end_flush` only groups durable in the log are written.
 
-        What is added meanwhile may go on waiting; it is not below the watermark then.
+        Groups that are added meanwhile may wait; they are not below the watermark then.
 
         Returns:
-            The watermark that the flush will make durable, at least.
+            The watermark that the flush makes durable, at least.
         """
         self._settle()
         with self._lock:
@@ -295,26 +295,26 @@ class LogIndex:
             return self.watermark
 
     def flush(self) -> None:
-        """Make durable what was written; the log must be synced that far."""
+        """Make everything written durable; the log must be synced that far."""
         self._table.flush()
 
     def end_flush(self) -> None:
-        """Go on as usual."""
+        """End a flush: write groups as usual."""
         self._is_flushing = False
         self.is_large = self._table.unflushed_bytes() > UNFLUSHED_BYTES_MAX
 
     def removable_files(self, files: list[int]) -> list[int]:
-        """Return which files nothing needs any more once the watermark is durable."""
+        """Return the files that can be removed once the watermark is durable."""
         with self._lock:
             return self.space.removable(files, before=self.watermark.file)
 
     def forget_file(self, file: int) -> None:
-        """A removable file was removed."""
+        """Forget a removed file."""
         with self._lock:
             self.space.forget(file)
 
     def unflushed_bytes(self) -> int:
-        """Return about how much space a flush takes."""
+        """Return about how many bytes a flush writes."""
         return self._table.unflushed_bytes()
 
     def close(self) -> None:
@@ -322,12 +322,12 @@ class LogIndex:
         self._table.close()
 
     def catch_up(self) -> None:
-        """Write out what waits, for a writer that is too far ahead; blocks, so not on a loop."""
+        """Write all waiting groups, for a writer that is too far ahead; blocks."""
         self._settle()
         self.is_behind = False
 
     def load_locations_of(self, moves: Sequence[Move]) -> None:
-        """Load the rows that `add` will look at for these moves; blocks, so not on a loop."""
+        """Load the rows that `add` reads for these moves; blocks."""
         for move in moves:
             self._is_loaded(entry_key(ENTRY_PREFIX, move.ledger_id, move.entry_id))
 
@@ -336,7 +336,7 @@ class LogIndex:
         return bool(self._batch.groups or self._sealed)
 
     def _settle(self) -> None:
-        """Write out what waits now, after a sync of the log where that is needed."""
+        """Write the groups that wait now, after a sync of the log if needed."""
         if not self._is_waiting:
             return
         with self._lock:
@@ -349,12 +349,12 @@ class LogIndex:
         assert self.log is not None
         self.log.sync()
         with self._lock:
-            self._write_waiting(wait=True)  # what was added during the sync may go on waiting
+            self._write_waiting(wait=True)  # groups added during the sync may go on waiting
 
     def _write_waiting(self, *, wait: bool) -> bool:
-        """Write what waits, as far as it may be written, and tell whether that was all.
+        """Write waiting groups as far as allowed; return whether none is left.
 
-        Without `wait` RocksDB may refuse for want of room.
+        Without `wait` RocksDB may refuse a batch for lack of room.
         """
         while self._sealed:
             if not self._write(self._sealed[0], wait=wait):
@@ -380,7 +380,7 @@ class LogIndex:
         self._batch, self._write_at_weight = IndexBatch(), WAITING_WEIGHT_MAX
 
     def _may_write(self, batch: "IndexBatch") -> bool:
-        """Tell whether RocksDB could make nothing durable now that the log may lose."""
+        """Return whether RocksDB cannot make a group of the batch durable that the log may lose."""
         log = self.log
         if log is None or batch.end.group <= log.synced_end.group:
             return True
@@ -388,14 +388,17 @@ class LogIndex:
 
 
 class IndexBatch:
-    """Groups in the order of the log; not empty when it is encoded.
+    """Consecutive groups of the log that are written to the database together.
+
+    It has all changes of its groups, and the space rows and the watermark as of its last group. It
+    can be encoded again if the database had no room; it must not be empty then.
 
     Attributes:
-        groups: what `add` took in.
-        weight: about how much memory the groups keep.
+        groups: the added groups.
+        weight: about how much memory the groups take.
         touched: log file -> ledgers whose space in it the groups change.
         moved: entry -> file and position to which a group moves it.
-        stale: group -> entries whose move came too late.
+        stale: group -> entries whose move is ignored, as they were dropped or moved before.
     """
 
     __slots__ = ("_row_groups", "_rows", "_space_rows", "groups", "moved", "stale", "touched",
@@ -413,28 +416,28 @@ class IndexBatch:
 
     @property
     def end(self) -> LogEnd:
-        """Where the last group ends."""
+        """The end of the last group."""
         return self.groups[-1].end
 
     def add(self, placed: PlacedGroup) -> None:
-        """Take in the next group."""
+        """Add the next group."""
         self.groups.append(placed)
         self.weight += placed.frame_count * FRAME_WEIGHT + placed.end.position - placed.start
 
     def rows(self) -> dict[bytes, bytes | None]:
-        """Return the rows that the groups put, None for those that they delete."""
+        """Return the rows of all groups, with None for deleted ones."""
         for placed in self.groups[self._row_groups :]:
             self._rows.update(placed.group.rows)
         self._row_groups = len(self.groups)
         return self._rows
 
     def seal(self, space: LogSpace) -> None:
-        """Keep the space rows as they are now, because later groups go into another batch."""
+        """Fix the space rows, because later groups are added to another batch."""
         if self._space_rows is None:
             self._space_rows = self._current_space_rows(space)
 
     def encode(self, space: LogSpace) -> WriteBatch:
-        """Return the batch for the database, which uses it up."""
+        """Return a new batch for the database; a write consumes it."""
         batch = new_batch()
         for placed in self.groups:
             _put_group(batch, placed, self.stale.get(placed.end.group, _NONE))
@@ -461,7 +464,7 @@ class IndexBatch:
 
 
 def _put_group(batch: WriteBatch, placed: PlacedGroup, stale: Set[EntryIds]) -> None:
-    """Put the rows of one group into a batch: entries but the stale ones, rows, drops."""
+    """Add one group to a batch of the database: entries but the stale ones, rows, drops."""
     put, key_of, value_of = batch.put, entry_key, location_value
     group, file, position = placed.group, placed.end.file, placed.start
     for ledger_id, entry_id, data in group.entries:
@@ -481,7 +484,7 @@ def _put_group(batch: WriteBatch, placed: PlacedGroup, stale: Set[EntryIds]) -> 
 def _merge_rows(
     stored: Iterable[tuple[bytes, bytes]], waiting: dict[bytes, bytes | None], *, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Merge rows of the database with those that wait, which count where both have a key."""
+    """Merge rows of the database with waiting rows, which take precedence."""
     keys = deque(sorted(waiting, reverse=reverse))
     for key, value in stored:
         while keys and (keys[0] > key if reverse else keys[0] < key):

@@ -1,6 +1,6 @@
-"""Read plan: which parts of the log files to read for a run of entries.
+"""Read plan: which ranges of the log files to read for a list of entries.
 
-Rule: neighbours become one read as long as what lies between them is small and the read is bounded.
+Rule: adjacent entries are read together while the gap between them is small and the read bounded.
 Must not know: files.
 """
 
@@ -11,7 +11,7 @@ from kledger.ledger.engine.index.index_keys import EntryLocation
 from kledger.ledger.engine.log.frames import HEADER_SIZE
 
 GAP_BYTES_MAX = 32 * 1024
-"""Reading this much for nothing costs less than a second call."""
+"""Reading a gap of this size costs less than a second system call."""
 READ_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -26,7 +26,7 @@ class ReadRange:
 
 
 def plan_reads(locations: Sequence[EntryLocation]) -> list[ReadRange]:
-    """Join the frames of entries, in the order given, into as few reads as is sensible."""
+    """Combine the frames of entries, in the given order, into few reads."""
     read_ranges: list[ReadRange] = []
     for location in locations:
         start, end = location.position, location.position + HEADER_SIZE + location.data_length

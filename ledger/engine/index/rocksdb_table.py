@@ -1,7 +1,7 @@
-"""RocksDB table: the one place that knows rocksdict, and keeps its traps from everybody else.
+"""RocksDB table: the only module that uses rocksdict, and works around its pitfalls.
 
-Rule: keys and values are bytes; nothing is ever written to RocksDB's own log; every scan asks the
-iterator for its status before the result counts. Facts relied on: docs/decisions/0003-rocksdict.md.
+Rule: keys and values are bytes; nothing is written to RocksDB's own log; every scan ends with a
+check of the iterator's status. Facts relied on: docs/decisions/0003-rocksdict.md.
 Must not know: what the rows mean.
 """
 
@@ -40,7 +40,7 @@ _MEMTABLE_SIZE = "rocksdb.cur-size-active-mem-table"
 
 
 class TableFailed(StorageError):
-    """RocksDB refused or lost something."""
+    """An operation of RocksDB failed."""
 
 
 class RocksdbTable:
@@ -62,10 +62,10 @@ class RocksdbTable:
         self._is_closed = False
 
     def write(self, batch: WriteBatch, *, wait: bool) -> bool:
-        """Apply a batch as a whole, or not at all: False when RocksDB has no room now.
+        """Write a batch as a whole, or not at all: False if RocksDB has no room now.
 
-        The batch is used up either way. With `wait` the call stays until there is room, and the
-        interpreter stands still meanwhile.
+        The batch is consumed either way. With `wait` the call blocks until there is room, with the
+        lock of the interpreter held.
         """
         try:
             self._db.write(batch, self._write_or_wait if wait else self._write_or_refuse)
@@ -88,10 +88,10 @@ class RocksdbTable:
         return value
 
     def is_resident(self, key: bytes) -> bool:
-        """Tell whether looking a key up takes no disk: the memory has it, or knows that it is not.
+        """Return whether a lookup of a key needs no disk read: its value or absence is in memory.
 
         Raises:
-            TableFailed, IndexCorrupt: it could not be looked for.
+            TableFailed, IndexCorrupt: the lookup failed.
         """
         try:
             found: object = self._db.key_may_exist(key, fetch=True)
@@ -102,28 +102,28 @@ class RocksdbTable:
         return value is not None or not may_exist
 
     def load(self, key: bytes) -> None:
-        """Bring the block that would have a key into memory; other threads run meanwhile.
+        """Load the block that would have a key into memory; other threads run meanwhile.
 
         Raises:
             TableFailed, IndexCorrupt: the block could not be read.
         """
         try:
-            self._db.get([key])  # of a list it lets go of the interpreter's lock
+            self._db.get([key])  # for a list rocksdict releases the lock of the interpreter
         except Exception as error:
             raise _unreadable("read", error) from error
 
     def rows(
         self, start: bytes, end: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """Return the rows with start <= key < end, as they are at this call.
+        """Return the rows with start <= key < end, as of this call.
 
-        An iterator pins the database: drain this generator or let it go, never keep it.
+        An iterator pins the database, so exhaust this generator or drop it, do not keep it.
 
         Raises:
-            TableFailed, IndexCorrupt: a part could not be read; what was yielded before is right.
+            TableFailed, IndexCorrupt: a part could not be read; rows yielded before are right.
         """
         options = ReadOptions()
-        options.set_iterate_upper_bound(end)  # the lower bound is not what it says in rocksdict
+        options.set_iterate_upper_bound(end)  # the lower bound of rocksdict is not reliable
         try:
             iterator: RdictIter = self._db.iter(options)
         except Exception as error:
@@ -143,10 +143,10 @@ class RocksdbTable:
             raise TableFailed(f"the index could not be flushed: {error}") from error
 
     def close(self) -> None:
-        """Flush and let go of the folder. May be repeated.
+        """Flush and release the folder. May be repeated.
 
         Raises:
-            TableFailed, StorageWriteFailed: it could not be flushed, but the folder is free.
+            TableFailed, StorageWriteFailed: the flush failed; the folder is released.
         """
         if not self._is_closed:
             self._is_closed = True
@@ -175,7 +175,7 @@ def _check_whole(folder: Path) -> None:
 def _rows_of(
     iterator: "RdictIter", _options: ReadOptions, start: bytes, *, reverse: bool
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Step through an iterator; the options live as long, because it looks up its bound in them."""
+    """Step through an iterator; the options must live as long, because they have its bound."""
     if reverse:
         iterator.seek_to_last()
         step = iterator.prev
@@ -192,20 +192,23 @@ def _rows_of(
 
 
 def _unreadable(what: str, error: Exception) -> StorageError:
-    """Tell a damaged index from a system that cannot read it now, such as without descriptors."""
+    """Return the error of a failed read: IndexCorrupt for damage, else TableFailed.
+
+    The latter is for a system that cannot read now, such as one without free descriptors.
+    """
     kind = IndexCorrupt if _is_damage(str(error)) else TableFailed
     return kind(f"the index could not be {what}: {error}")
 
 
 def _is_damage(reason: str) -> bool:
-    """Tell whether a file of the index is broken or missing; rocksdict has one type of error."""
+    """Return whether a file of the index is damaged or missing; rocksdict has one type of error."""
     return reason.startswith("Corruption") or (
         reason.startswith("IO error") and "No such file" in reason
     )
 
 
 def _cannot_open(folder: Path, reason: str) -> StorageError:
-    """Tell three cases apart by the text, as rocksdict has one type: damaged, full, unusable."""
+    """Return the error by its text, as rocksdict has one type: damaged, full or other."""
     text = f"index {folder} cannot be opened: {' '.join(reason.split())}"
     if _is_damage(reason):
         return IndexCorrupt(text)
@@ -215,13 +218,13 @@ def _cannot_open(folder: Path, reason: str) -> StorageError:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Tell a refusal that time or space will end from a real failure; rocksdict has one type."""
+    """Return whether a retry may succeed, after some time or with more space."""
     text = str(error)
     return "ncomplete" in text or _NO_SPACE in text
 
 
 def write_options(*, no_slowdown: bool) -> WriteOptions:
-    """Return how to write: without a log of RocksDB's own."""
+    """Return write options without RocksDB's own log."""
     options = WriteOptions()
     options.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say method
     options.no_slowdown = no_slowdown

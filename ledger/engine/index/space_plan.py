@@ -1,8 +1,8 @@
-"""Space plan: how much of each log file is alive, which files may go, which are worth emptying.
+"""Space plan: the live bytes of each log file, which files to remove, which to empty by moves.
 
-Rule: a file may go when no ledger has an entry in it and the durable index is past it, so that no
-recovery needs its rows either. Others are emptied, the emptiest first, only while the log takes
-more than it should as a whole; so ledgers that go in the order in which they came cost no copy.
+Rule: a file can be removed when no ledger has an entry in it and the durable index is past it, so
+that no recovery needs its rows. Other files are emptied, the emptiest first, only while too much of
+the whole log is dead; so ledgers deleted in the order of their creation cost no moves.
 Must not know: files, databases.
 """
 
@@ -12,11 +12,11 @@ from typing import NamedTuple
 from kledger.ledger.engine.index.ledger_sizes import LedgerSizes
 
 FREE_BYTES_MIN = 32 * 1024 * 1024
-"""What must be left on the disk beside the copy of what is alive in a file."""
+"""Bytes that must stay free on the disk besides the copy of a file's live entries."""
 
 
 class FileSpace(NamedTuple):
-    """What a file takes, and how much of that some ledger still needs."""
+    """The size of a file, and how many of its bytes are live entries."""
 
     file: int
     size: int
@@ -24,7 +24,7 @@ class FileSpace(NamedTuple):
 
     @property
     def dead_bytes(self) -> int:
-        """Bytes that nobody needs."""
+        """Bytes that are not live."""
         return self.size - self.live_bytes
 
 
@@ -36,18 +36,18 @@ def plan_rewrite(
     dead_bytes_min: int,
     free_bytes: int,
 ) -> int | None:
-    """Return the file to empty next, None when the log takes no more than it should.
+    """Return the file to empty next, None if no more of the log is dead than allowed.
 
     Args:
         files: all files of the log.
-        current: the one being written to; when it is the answer, it has to be sealed first.
-        dead_share_max: this share of the log may be dead, and this share of a file that stays.
-        dead_bytes_min: so much may be dead in any case. The current file counts as soon as half
-            of it could be gained there, or a new file would be sealed again and again.
-        free_bytes: what is free on the disk; what is alive in a file needs room twice for a while.
+        current: the file being written to; if it is returned, it has to be sealed first.
+        dead_share_max: the share of the log, and of a file that is not emptied, that may be dead.
+        dead_bytes_min: bytes that may be dead in any case. The current file is returned only if it
+            has at least half of that dead, or new files would be sealed again and again.
+        free_bytes: free on the disk; the live entries of a file are stored twice for a while.
 
-    When the whole is above its share, so is at least one file. Files without anything alive do not
-    count: they need no copy, only a checkpoint.
+    If the whole log is above its share, so is at least one file. Files without live entries do not
+    count, as they need only a checkpoint to be removed.
     """
     counted = [each for each in files if each.live_bytes or each.file == current]
     size = sum(each.size for each in counted)
@@ -66,7 +66,7 @@ def plan_rewrite(
 
 
 class LogSpace:
-    """Bytes of entry frames per file and ledger. Headers count; rows and commit frames do not."""
+    """Bytes of entry frames by file and ledger. Headers count; rows and commit frames do not."""
 
     __slots__ = ("_files",)
 
@@ -74,19 +74,19 @@ class LogSpace:
         self._files: dict[int, LedgerSizes] = {}
 
     def ledgers_in(self, file: int) -> LedgerSizes:
-        """Return bytes per ledger of a file. The hot path adds to it in place."""
+        """Return bytes by ledger of a file. The append path adds to it in place."""
         ledgers = self._files.get(file)
         if ledgers is None:
             ledgers = self._files[file] = LedgerSizes()
         return ledgers
 
     def has(self, file: int, ledger_id: int) -> bool:
-        """Tell whether a ledger has entries in a file."""
+        """Return whether a ledger has entries in a file."""
         ledgers = self._files.get(file)
         return ledgers is not None and ledger_id in ledgers
 
     def move(self, ledger_id: int, size: int, *, source: int, target: int) -> bool:
-        """One entry frame stands elsewhere; tells whether that was the last one in `source`."""
+        """Count an entry frame in another file; return whether it was the last one in `source`."""
         left, gained = self._files[source], self.ledgers_in(target)
         rest = left[ledger_id] - size
         assert rest >= 0, f"{-rest} bytes of ledger {ledger_id} were not in file {source}"
@@ -98,7 +98,7 @@ class LogSpace:
         return not left
 
     def drop(self, ledger_id: int) -> list[int]:
-        """Forget a ledger; returns the files that it had entries in."""
+        """Forget a ledger; return the files that it had entries in."""
         return [
             file
             for file, ledgers in self._files.items()
@@ -106,19 +106,19 @@ class LogSpace:
         ]
 
     def live_bytes(self, file: int) -> int:
-        """Return the bytes of a file that some ledger still needs."""
+        """Return the bytes of the live entries in a file."""
         ledgers = self._files.get(file)
         return 0 if ledgers is None else ledgers.total
 
     def live_files(self) -> Iterator[int]:
-        """Yield the files in which some ledger has entries."""
+        """Yield the files with live entries."""
         return (file for file, ledgers in self._files.items() if ledgers)
 
     def removable(self, files: Iterable[int], *, before: int) -> list[int]:
-        """Return which of `files` are below file `before` and hold nothing alive."""
+        """Return those of `files` that are below file `before` and have no live entries."""
         return [file for file in files if file < before and not self._files.get(file)]
 
     def forget(self, file: int) -> None:
-        """A file was removed."""
+        """Forget a removed file."""
         assert not self._files.get(file), f"file {file} still holds entries"
         self._files.pop(file, None)

@@ -1,5 +1,5 @@
 """The append-only entry log: frames, files, scanning and recovery.
 
-Rule: what a commit frame closes is whole; the rest never happened.
+Rule: a group counts only with its commit frame; anything after the last one is cut off.
 Must not know: managed ledgers, cursors.
 """

@@ -1,13 +1,13 @@
 """Entry log: appends groups to numbered files, one write per group, and syncs them.
 
-Rule: bytes are only ever added behind the last whole group. A write that failed is cut off again; a
-sync that failed, or a cut that failed, leaves an unknown state and ends all writing.
-Must not know: the index, and what is in a group beyond its frames.
+Rule: bytes are only ever added after the last whole group. A failed write is cut off again; a
+failed sync, or a failed cut, leaves an unknown state and ends all writing.
+Must not know: the index, the content of a group beyond its frames.
 
-What a sync costs depends on what it has to say: as long as it covers only blocks that the file
-already owned and that had been written before, no metadata of the file system changes. So a small
-group that will be synced takes zeros behind it along once in a while, and the next groups overwrite
-these. A reader takes zeros behind the last group for the end. Figures: docs/decisions/0002.
+A sync is cheapest when it covers only blocks that the file owned and had written before, because
+then no metadata of the file system changes. Therefore a small synced group is written with zeros
+after it once in a while, and the next groups overwrite these. A reader takes zeros after the last
+group for the end of the log. Figures: docs/decisions/0002.
 """
 
 import errno
@@ -26,7 +26,7 @@ FILE_BYTES_MAX = 256 * 1024 * 1024
 """A file takes no further group when it has reached this size."""
 ZERO_AHEAD_BYTES = 512 * 1024
 ZERO_AHEAD_GROUP_BYTES_MAX = 96 * 1024
-"""A larger group gains less from zeros written before than they cost."""
+"""For larger groups the zeros cost more than they save."""
 BUFFERS_PER_WRITE_MAX = 1024
 
 _ZEROS = bytes(64 * 1024)
@@ -41,7 +41,7 @@ class LogEnd(NamedTuple):
 
 
 class PlacedGroup(NamedTuple):
-    """A group in the log. Its frames follow each other from `start` in the order of the group."""
+    """A group in the log; its frames are contiguous from `start`, in the order of the group."""
 
     group: CommitGroup
     start: int
@@ -52,13 +52,13 @@ class PlacedGroup(NamedTuple):
 class EntryLog:
     """The log from its current end on.
 
-    `append` is called in one thread at a time; `sync` may run beside it in another.
+    `append` is called in one thread at a time; `sync` may run in another at the same time.
     """
 
     def __init__(
         self, files: LogFiles, end: LogEnd, *, file_bytes_max: int = FILE_BYTES_MAX
     ) -> None:
-        """Go on at `end`, in a file that exists, has nothing behind it and is synced."""
+        """Continue at `end`, the synced end of an existing file."""
         self.end = end
         self.synced_end = end
         self._files = files
@@ -68,16 +68,16 @@ class EntryLog:
         self._zeroed_to = end.position
         self._lock = Lock()
         self._sync_lock = Lock()
-        self._unsynced_files: tuple[int, ...] = ()  # rotated out, still borrowed
+        self._unsynced_files: tuple[int, ...] = ()  # full, still borrowed
         self._is_folder_synced = True
         self._failure: str | None = None
 
     def append(self, group: CommitGroup, *, sync_follows: bool) -> PlacedGroup:
-        """Write a group behind the last one.
+        """Write a group after the last one.
 
         Raises:
             StorageWriteFailed: the log ends where it ended before.
-            SyncFailed: it does not, or an earlier failure has ended all writing.
+            SyncFailed: a failed write could not be cut off, or an earlier failure ended writing.
         """
         self._refuse_after_failure()
         if self.end.position >= self._file_bytes_max or (group.seals and self.end.position):
@@ -104,7 +104,7 @@ class EntryLog:
         """Make every group durable that was appended before the call.
 
         Raises:
-            SyncFailed: nobody knows which groups are durable.
+            SyncFailed: it is unknown which groups are durable.
         """
         with self._sync_lock:
             self._refuse_after_failure()
@@ -126,12 +126,12 @@ class EntryLog:
                 self._files.give_back(file)
 
     def sync_current(self) -> None:
-        """Do the same, for the thread that appends: one call of the system in the usual case."""
+        """Do the same in the thread that appends; usually one system call."""
         if self._unsynced_files or not self._is_folder_synced:
             self.sync()
             return
         end = self.end
-        with self._sync_lock:  # an error is told to one caller only: no sync beside a failing one
+        with self._sync_lock:  # the system reports an error once: no sync during a failing one
             self._refuse_after_failure()
             try:
                 os.fdatasync(self._descriptor)
@@ -144,7 +144,7 @@ class EntryLog:
         self._fail(reason)
 
     def close(self) -> None:
-        """Give the files back, without the zeros behind the last group; nothing is synced."""
+        """Return the files, without the zeros after the last group; nothing is synced."""
         if self._zeroed_to > self.end.position and self._descriptor >= 0:
             with suppress(OSError):  # they do no harm
                 os.ftruncate(self._descriptor, self.end.position)
@@ -162,7 +162,7 @@ class EntryLog:
         return self._failure
 
     def _write_with_zeros(self, buffers: list[Buffer], size: int) -> int:
-        """Write a group and zeros behind it; without them when there is no space for both."""
+        """Write a group and zeros after it, or the group alone if there is no space for both."""
         start = self.end.position
         zeros = [_ZEROS] * (ZERO_AHEAD_BYTES // len(_ZEROS))
         try:
@@ -175,7 +175,7 @@ class EntryLog:
         return min(written, size)
 
     def _cut_back(self, position: int) -> None:
-        """Remove what a failed write left, so that it can never be taken for a group."""
+        """Remove the bytes of a failed write, so that they can never be taken for a group."""
         try:
             os.ftruncate(self._descriptor, position)
         except OSError as error:
@@ -184,7 +184,7 @@ class EntryLog:
         self._zeroed_to = position
 
     def _rotate(self) -> None:
-        """Go on in a new file. The old one is synced by the next sync."""
+        """Continue in a new file. The next sync covers the old one."""
         file, position, group = self.end
         try:
             self._files.create(file + 1)
@@ -202,7 +202,7 @@ class EntryLog:
 
 
 def _write(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
-    """Write as much as one call of the system takes."""
+    """Write as much as one system call takes."""
     if len(buffers) == 1:
         return os.pwrite(descriptor, buffers[0], position)
     if len(buffers) <= BUFFERS_PER_WRITE_MAX:
@@ -211,7 +211,7 @@ def _write(descriptor: int, buffers: Sequence[Buffer], position: int) -> int:
 
 
 def _write_rest(descriptor: int, buffers: Sequence[Buffer], position: int, written: int) -> None:
-    """Write what is left after a write that took only the first `written` bytes."""
+    """Write the rest after a write that took only the first `written` bytes."""
     rest = [memoryview(each) for each in buffers]
     first = 0
     while True:

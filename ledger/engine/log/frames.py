@@ -2,7 +2,8 @@
 
 Rule: every byte of a group is covered by a checksum, and by one only: a body by `body crc`, a
 header by its own CRC, and the group's `checksum` is the sum of the header CRCs, so that no byte is
-summed twice. A frame names the file and the position at which it stands; old blocks never look new.
+summed twice. A frame has the number of its file and its position, so that an old block is never
+taken for a new one.
 Must not know: files and how they are written.
 
 All numbers are little-endian. Every frame but commit: a header, then the body.
@@ -23,8 +24,8 @@ All numbers are little-endian. Every frame but commit: a header, then the body.
 
 A row in the body of a rows frame: key length (4), value length (4, signed, -1 deletes the key),
 key, value. A run of moves in the body of a moves frame: number of its first entry in the group (4),
-number of entries (4), the file in which they stood (4), the position of each there (4). Moves stand
-behind the entries that they are about. The commit frame closes a group:
+number of entries (4), their old file (4), the old position of each (4). A moves frame follows the
+entries that it is about. The commit frame closes a group:
 
 | offset | size | name         | content                                                       |
 |--------|------|--------------|---------------------------------------------------------------|
@@ -51,7 +52,7 @@ ENTRY, ROWS, DROP, COMMIT, MOVES = 1, 2, 3, 4, 5
 HEADER_SIZE = 40
 COMMIT_SIZE = 44
 INLINE_BYTES_MAX = 4096
-"""A body up to this size is copied behind its header, which costs less than a buffer of its own."""
+"""A body up to this size is copied after its header, which costs less than a separate buffer."""
 SCRATCH_BYTES = 16 * 1024
 SCRATCH_KEPT_BYTES_MAX = 1024 * 1024
 
@@ -67,15 +68,15 @@ _RUN = Struct("<III")
 _EXTRA_FRAMES_MAX = 3
 _U32 = 0xFFFFFFFF
 _REST_SIZE = _EXTRA_FRAMES_MAX * HEADER_SIZE + COMMIT_SIZE
-"""Room for the headers of what is not an entry."""
+"""Room for the headers of the frames that are not entries."""
 
 
 class FrameDamaged(Exception):
-    """The bytes are no frame that was written at this place."""
+    """The bytes are not a frame that was written at this position."""
 
 
 class FrameHeader(NamedTuple):
-    """What stands before a body."""
+    """The header of any frame but commit."""
 
     kind: int
     body_length: int
@@ -86,7 +87,7 @@ class FrameHeader(NamedTuple):
 
 
 class CommitFrame(NamedTuple):
-    """What closes a group."""
+    """The frame that closes a group."""
 
     frame_count: int
     group: int
@@ -96,10 +97,10 @@ class CommitFrame(NamedTuple):
 
 
 class GroupEncoder:
-    """Turns one group after the other into buffers to be written.
+    """Encodes groups into buffers to be written, one group after the other.
 
-    The buffers of a group are valid until the next call of `encode`; large bodies are the caller's
-    own buffers, not copies. `size` and `frame_count` describe the last group.
+    The buffers of a group are valid until the next call of `encode`; large bodies are the buffers
+    of the caller, not copies. `size` and `frame_count` describe the last group.
     """
 
     __slots__ = ("_scratch", "frame_count", "size")
@@ -112,7 +113,7 @@ class GroupEncoder:
     def encode(
         self, group: CommitGroup, file: int, position: int, number: int, synced_group: int
     ) -> list[Buffer]:
-        """Lay out a group for a place; returns what to write, in order."""
+        """Return the buffers of a group that will be written at `position`, in order."""
         entries = group.entries
         room = len(entries) * (HEADER_SIZE + INLINE_BYTES_MAX) + _REST_SIZE
         if not room <= len(self._scratch) <= SCRATCH_KEPT_BYTES_MAX:
@@ -154,7 +155,7 @@ class GroupEncoder:
         return _interleave(view, at + COMMIT_SIZE, cuts) if cuts else [view[: at + COMMIT_SIZE]]
 
     def _fit(self, entries: Sequence[tuple[int, int, Buffer]]) -> None:
-        """Have room for all headers and inline bodies; give a very large one back when possible."""
+        """Make room for all headers and inline bodies; shrink a very large scratch if possible."""
         inline = sum(length for _, _, data in entries if (length := len(data)) <= INLINE_BYTES_MAX)
         needed = len(entries) * HEADER_SIZE + inline + _REST_SIZE
         if needed > len(self._scratch) or len(self._scratch) > SCRATCH_KEPT_BYTES_MAX >= needed:
@@ -162,7 +163,7 @@ class GroupEncoder:
 
 
 def _interleave(view: memoryview, size: int, cuts: list[tuple[int, Buffer]]) -> list[Buffer]:
-    """Put each body that stands outside the scratch between the parts of it."""
+    """Insert each body that is not in the scratch between the parts of the scratch."""
     buffers: list[Buffer] = []
     done = 0
     for at, body in cuts:
@@ -184,7 +185,7 @@ def _extra_frames(group: CommitGroup) -> list[tuple[int, bytes]]:
 
 
 def _pack_extra(view: memoryview, kind: int, body: bytes, *, file: int, position: int) -> int:
-    """Write the header of a frame that is no entry; returns its CRC."""
+    """Write the header of a frame that is not an entry; return its CRC."""
     _HEADER.pack_into(view, 0, _TAGS[kind], file, position, len(body), 0, 0, crc32c(body))
     header_crc = crc32c(view[:36])
     _CRC.pack_into(view, 36, header_crc)
@@ -243,7 +244,7 @@ def decode_drops(body: Buffer) -> list[int]:
 
 
 def encode_moves(moves: Sequence[Move], entries: Sequence[tuple[int, int, Buffer]]) -> bytes:
-    """Return the body of a moves frame; the moves stand in the order of their entries."""
+    """Return the body of a moves frame; the moves are in the order of their entries."""
     numbers = {ids[:2]: number for number, ids in enumerate(entries)}
     runs: list[tuple[int, int, list[int]]] = []
     for move in moves:
@@ -286,15 +287,15 @@ def decode_moves(body: Buffer, entries: Sequence[tuple[int, int, Buffer]]) -> li
 
 
 def frame_kind(buffer: Buffer) -> int | None:
-    """Return the kind that the first four bytes announce, None if they announce no frame."""
+    """Return the kind of frame by its first four bytes, None if they begin no frame."""
     return _KINDS.get(_CRC.unpack_from(buffer)[0])
 
 
 def decode_header(buffer: Buffer, *, file: int, position: int) -> FrameHeader:
-    """Read the header that should stand at a place, of any frame but commit.
+    """Decode the header of any frame but commit that should be at a position.
 
     Raises:
-        FrameDamaged: no such header stands there.
+        FrameDamaged: the bytes are not such a header.
     """
     tag, own_file, own_position, length, ledger_id, entry_id, body_crc = _HEADER.unpack_from(buffer)
     header_crc = _CRC.unpack_from(buffer, 36)[0]
@@ -309,10 +310,10 @@ def decode_header(buffer: Buffer, *, file: int, position: int) -> FrameHeader:
 
 
 def decode_commit(buffer: Buffer, *, file: int, position: int) -> CommitFrame:
-    """Read the commit frame that should stand at a place.
+    """Decode the commit frame that should be at a position.
 
     Raises:
-        FrameDamaged: none stands there.
+        FrameDamaged: the bytes are not a commit frame.
     """
     tag, own_file, own_position, *fields = _COMMIT.unpack_from(buffer)
     if crc32c(memoryview(buffer)[:40]) != _CRC.unpack_from(buffer, 40)[0]:
@@ -335,7 +336,7 @@ def sum_checksums(header_crcs: Sequence[int]) -> int:
 def check_entry(
     frame: memoryview, file: int, extent: tuple[int, int], ids: tuple[int, int]
 ) -> memoryview:
-    """Return the data of an entry frame, uncopied, having checked every byte of the frame.
+    """Check every byte of an entry frame; return its data, not copied.
 
     Args:
         frame: the bytes that should be the frame.

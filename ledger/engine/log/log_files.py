@@ -1,8 +1,8 @@
 """Log files: the numbered files of an entry log, and their descriptors.
 
-Rule: a descriptor that is borrowed stays open until it is given back, whatever happens to the file;
-of the others at most OPEN_FILES_MAX stay open. Any thread may borrow.
-Must not know: what the files hold.
+Rule: a borrowed descriptor stays open until it is returned, even if the file is removed; at most
+OPEN_FILES_MAX others stay open. Any thread may borrow.
+Must not know: the content of files.
 """
 
 import os
@@ -18,7 +18,7 @@ _NAME = re.compile(r"(\d{8})\.log")
 
 
 def number_in(name: str) -> int | None:
-    """Return the number in the name of a log file; None when it is something else's name."""
+    """Return the number in the name of a log file; None for other names."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -45,7 +45,7 @@ class LogFiles:
         return sorted(number for number in found if number is not None)
 
     def path(self, number: int) -> Path:
-        """Return where a file is, or would be."""
+        """Return the path of a file, whether or not it exists."""
         return self.folder / f"{number:08d}.log"
 
     def size(self, number: int) -> int:
@@ -53,7 +53,7 @@ class LogFiles:
         return self.path(number).stat().st_size
 
     def create(self, number: int) -> None:
-        """Make a new file, empty. Its name is durable after `sync_folder`."""
+        """Create an empty file. Its name is durable after `sync_folder`."""
         os.close(os.open(self.path(number), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))
 
     def sync_folder(self) -> None:
@@ -65,17 +65,17 @@ class LogFiles:
             os.close(descriptor)
 
     def borrow(self, number: int) -> int:
-        """Return the descriptor of a file, for reading and writing, until it is given back."""
+        """Return the descriptor of a file; the caller ends the use with `give_back`."""
         with self._lock:
             if (file := self._open.pop(number, None)) is None:
                 file = _OpenFile(os.open(self.path(number), self._flags))
-            self._open[number] = file  # the newest use is the last one to be closed
+            self._open[number] = file  # the most recently used is closed last
             file.borrowers += 1
             self._close_idle(OPEN_FILES_MAX)
             return file.descriptor
 
     def give_back(self, number: int) -> None:
-        """End a use; every borrow has exactly one."""
+        """End one use of a descriptor."""
         with self._lock:
             file = self._open[number]
             file.borrowers -= 1
@@ -85,7 +85,7 @@ class LogFiles:
 
     @contextmanager
     def use(self, number: int) -> Iterator[int]:
-        """Borrow for the length of a block."""
+        """Borrow a descriptor for a `with` block."""
         descriptor = self.borrow(number)
         try:
             yield descriptor
@@ -93,7 +93,7 @@ class LogFiles:
             self.give_back(number)
 
     def remove(self, number: int) -> None:
-        """Unlink a file; who reads it now can finish."""
+        """Unlink a file; borrowers can still read it."""
         self.path(number).unlink(missing_ok=True)
         with self._lock:
             if (file := self._open.get(number)) is not None:
@@ -102,7 +102,7 @@ class LogFiles:
                     os.close(self._open.pop(number).descriptor)
 
     def close(self) -> None:
-        """Close what nobody uses. May be repeated."""
+        """Close all descriptors that are not borrowed. May be repeated."""
         with self._lock:
             self._close_idle(0)
 

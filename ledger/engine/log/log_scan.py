@@ -1,8 +1,8 @@
-"""Log scan: reads the groups behind the watermark back, and says what stands behind the last one.
+"""Log scan: reads the groups after the watermark, and finds the end of the log or its damage.
 
-Rule: a group is given out only when its commit frame and every byte of it are right; nothing behind
-the first damage is ever given out, however intact it looks.
-Must not know: what is decided about damage; that is `recovery_plan`.
+Rule: a group is returned only if its commit frame and every byte of it are right; nothing after the
+first damage is returned, even if it looks intact.
+Must not know: the consequences of damage; that is `recovery_plan`.
 """
 
 import os
@@ -27,7 +27,7 @@ WINDOW_BYTES = 1024 * 1024
 
 
 class LogScan:
-    """One pass over the log. Exhaust `groups`, then look at `end`, `damage`, `later_commits`."""
+    """One pass over the log. Exhaust `groups`, then read `end`, `damage` and `later_commits`."""
 
     def __init__(self, files: LogFiles, watermark: Watermark) -> None:
         self.end = watermark
@@ -38,7 +38,7 @@ class LogScan:
         self._watermark = watermark
 
     def groups(self) -> Iterator[PlacedGroup]:
-        """Yield every whole group behind the watermark, in order, up to the first damage."""
+        """Yield every whole group after the watermark, in order, up to the first damage."""
         start = self._watermark
         behind = [file for file in self.files if file >= start.file]
         if start.file not in behind:
@@ -71,7 +71,7 @@ class LogScan:
                 yield placed
 
     def _damaged(self, file: int, position: int, reason: str) -> None:
-        """Note the damage, and look for commit frames in all that lies behind it."""
+        """Note the damage, and search everything after it for commit frames."""
         self.damage = TailDamage(file, position, reason)
         for later in self.files:
             if later >= file:
@@ -81,7 +81,7 @@ class LogScan:
 
 
 class LogWindow:
-    """A file through a sliding buffer: memory stays bounded by the largest frame."""
+    """A file read through a sliding buffer, so that memory is bounded by the largest frame."""
 
     def __init__(self, descriptor: int) -> None:
         self.size = os.fstat(descriptor).st_size
@@ -106,7 +106,7 @@ class LogWindow:
         return self._buffer[at : at + length]
 
     def is_zero_from(self, position: int) -> bool:
-        """Tell whether nothing but zeros stands from `position` to the end of the file."""
+        """Return whether the file has only zeros from `position` to its end."""
         if position < self.size and self.view(position, 1)[0]:
             return False
         while position < self.size:
@@ -118,7 +118,7 @@ class LogWindow:
 
 
 def _read_group(window: LogWindow, before: Watermark) -> PlacedGroup:
-    """Read the group that begins where another one ended."""
+    """Read the group that begins at the end of the previous one."""
     file, start, number = before
     group, crcs, position = CommitGroup(), [], start
     while True:
@@ -148,7 +148,7 @@ def take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview)
     """Add the content of a frame to a group.
 
     Raises:
-        FrameDamaged: the body makes no sense.
+        FrameDamaged: the body is malformed.
     """
     if header.kind == frames.ENTRY:
         group.entries.append((header.ledger_id, header.entry_id, body))
@@ -161,14 +161,14 @@ def take_frame(group: CommitGroup, header: frames.FrameHeader, body: memoryview)
 
 
 def find_commits(window: LogWindow, file: int, position: int) -> Iterator[LaterCommit]:
-    """Find every commit frame from a position on, whatever lies between."""
+    """Find every commit frame from a position on, whatever bytes are between them."""
     mark = frames.commit_mark(file)
     while position + COMMIT_SIZE <= window.size:
         length = min(window.size - position, WINDOW_BYTES)
         part = bytes(window.view(position, length))
         found = part.find(mark)
         if found < 0 or found + COMMIT_SIZE > length:
-            # The frame may reach over the edge: go on with the mark, or just before the edge.
+            # The frame may extend past the window: continue at the mark, or just before the edge.
             step = found if found > 0 else length - len(mark) + 1
             position += max(step, 1)
             continue

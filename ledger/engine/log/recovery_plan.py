@@ -1,8 +1,8 @@
-"""Recovery plan: what to do with the end of the log after any way of stopping.
+"""Recovery plan: what to do with the end of the log after a stop or a crash.
 
-Rule: what a sync covered must be there, or the store does not start; what no sync covered may be
-damaged in any way and is cut off from the first damage on. The proof of a sync is the watermark of
-the durable index, or a commit frame that was written after the sync.
+Rule: synced groups must be intact, or the store does not start; unsynced groups may be damaged in
+any way and are cut off from the first damage on. The proof of a sync is the watermark of the
+durable index, or a commit frame that was written after the sync.
 Must not know: how the log is read.
 """
 
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Watermark(NamedTuple):
-    """Up to where the durable index holds the log: the end of a group, and its number."""
+    """How far the durable index covers the log: the end of a group, and its number."""
 
     file: int
     position: int
@@ -21,7 +21,7 @@ class Watermark(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TailDamage:
-    """The first place behind the watermark that is neither a whole group nor the end."""
+    """The first position after the watermark that begins neither a whole group nor the end."""
 
     file: int
     position: int
@@ -29,7 +29,7 @@ class TailDamage:
 
 
 class LaterCommit(NamedTuple):
-    """A commit frame found behind the damage; the rest of its group may be anything."""
+    """A commit frame after the damage; the rest of its group may be damaged, too."""
 
     file: int
     position: int
@@ -72,20 +72,20 @@ def plan_recovery(
     later_commits: Sequence[LaterCommit],
     files: Sequence[int],
 ) -> RecoveryPlan:
-    """Decide from what a scan of the log behind the watermark found.
+    """Decide by the result of a scan of the log after the watermark.
 
     Args:
         watermark: where the scan began.
         end: where the last whole group ended, and its number.
-        damage: what stands there, None if nothing does.
-        later_commits: commit frames anywhere behind the damage.
+        damage: the damage found there, None if there is none.
+        later_commits: commit frames anywhere after the damage.
         files: numbers of all files, ascending.
 
     Four cases:
         1. no damage;
-        2. the log does not even reach the watermark: it was durable once, so it is corrupt;
-        3. a later commit knows of a sync that covered the damaged group: corrupt;
-        4. nobody knows of such a sync: a torn tail.
+        2. the log ends before the watermark: it was durable once, so it is corrupt;
+        3. a later commit frame proves a sync that covered the damaged group: corrupt;
+        4. there is no such proof: a torn tail.
     """
     if damage is None:
         return KeepTail()
