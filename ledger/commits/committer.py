@@ -515,8 +515,8 @@ class Committer:
                 contained(submitter, error)
 
     def _fail_all(self, batch: _CommitBatch, error: Exception) -> None:
-        behind = self._take_collected()
-        self._fail(batch.operations + behind.operations, error)
+        later = self._take_collected()
+        self._fail(batch.operations + later.operations, error)
         if self._drained:
             self._maybe_drained()
 

@@ -64,7 +64,7 @@ def _copy_index(source: Path, target: Path) -> None:
             continue
         if before == _manifest(source):
             return
-    raise RuntimeError(f"{source} does not come to rest")
+    raise RuntimeError(f"{source} changed during each of {ATTEMPTS_MAX} copies")
 
 
 def _manifest(folder: Path) -> list[tuple[str, int]]:

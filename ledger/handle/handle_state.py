@@ -3,7 +3,7 @@
 Rule: leaving LEDGER_OPENED is final, except through WRITE_FAILED and a termination that was not
 stored. Readers and cursors ask this object instead of the handle: a closed handle is then part of
 no reference cycle and is freed at once.
-Must not know: who asks, how a state was reached. Theory: Pulsar's ManagedLedgerImpl.State.
+Must not know: its callers, how a state was reached. Theory: Pulsar's ManagedLedgerImpl.State.
 """
 
 from enum import Enum
@@ -21,20 +21,20 @@ from kledger.ledger.errors import (
 class LedgerState(Enum):
     """The states of Pulsar.
 
-    A ledger is closed and the next created by one atomic group, in order with all appends; nothing
-    is refused meanwhile. So three of Pulsar's states are no more than news here.
+    One atomic group closes a ledger and creates the next, in order with all appends, and appends
+    are accepted meanwhile. So two of Pulsar's states only describe a rollover, one is never seen.
     """
 
     NONE = "none"
-    """Not opened yet: there is no handle to ask. Leads to LEDGER_OPENED or TERMINATED."""
+    """Not opened yet; a user never gets a handle in it. Leads to LEDGER_OPENED or TERMINATED."""
     LEDGER_OPENED = "ledger_opened"
     """Everything is accepted. Leads everywhere."""
     CLOSING_LEDGER = "closing_ledger"
-    """As LEDGER_OPENED: appends go to the next ledger, and wait for entries of the last one."""
+    """As LEDGER_OPENED: appends are in the next ledger; the last one has unconfirmed entries."""
     CLOSED_LEDGER = "closed_ledger"
-    """Never seen: a ledger is not closed without the next one, except for the end."""
+    """Never seen: a ledger is closed together with the creation of the next, or terminated."""
     CREATING_LEDGER = "creating_ledger"
-    """As LEDGER_OPENED: the last ledger is whole, and the next one on its way to the storage."""
+    """As LEDGER_OPENED: the last ledger is confirmed, the creation of the next one is in flight."""
     CLOSED = "closed"
     """Writers get AlreadyClosed, cursorless reads Fenced. Final."""
     FENCED = "fenced"
@@ -44,7 +44,7 @@ class LedgerState(Enum):
     TERMINATED = "terminated"
     """Writers get Terminated, readers are served. Final once it is stored."""
     WRITE_FAILED = "write_failed"
-    """Failed appends are being told: new ones get StorageFailed. Leads to LEDGER_OPENED."""
+    """Failed appends are being reported: new ones get StorageFailed. Leads to LEDGER_OPENED."""
 
 
 _FINAL = (LedgerState.CLOSED, LedgerState.FENCED)

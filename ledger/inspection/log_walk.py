@@ -85,7 +85,7 @@ def walk_file(
         start: start of a group.
         take: called with the content of each group.
     """
-    return _Walk(LogWindow(descriptor), file, group_before, take).go(start)
+    return _Walk(LogWindow(descriptor), file, group_before, take).run(start)
 
 
 class _Walk:
@@ -98,7 +98,7 @@ class _Walk:
         self._found = WalkedFile()
         self._found.last_group = group_before
 
-    def go(self, position: int) -> WalkedFile:
+    def run(self, position: int) -> WalkedFile:
         while not self._window.is_zero_from(position):
             position = self._group(position)
         return self._found
@@ -113,7 +113,7 @@ class _Walk:
                 position = self._frame(group, position)
             except FrameDamaged as damaged:
                 self._found.faults.append(FrameFault(position, str(damaged)))
-                return self._behind(group, position)
+                return self._next_after_damage(group, position)
 
     def _frame(self, group: _Group, position: int) -> int:
         """Check a frame of any kind but commit; return its end."""
@@ -156,19 +156,19 @@ class _Walk:
             self._found.faults.append(FrameFault(position, reason))
         elif not group.is_damaged:
             self._found.group_count += 1
-        self._give(group, position, found.group)
+        self._report_group(group, position, found.group)
         return position + COMMIT_SIZE
 
-    def _behind(self, group: _Group, position: int) -> int:
+    def _next_after_damage(self, group: _Group, position: int) -> int:
         """Return the start of the next group after a damaged header, the end if there is none."""
         self._found.last_group = None
         for commit in find_commits(self._window, self._file, position + 1):
-            self._give(group, commit.position, commit.group)
+            self._report_group(group, commit.position, commit.group)
             return commit.position + COMMIT_SIZE
         self._found.torn_at = group.start
         return self._window.size
 
-    def _give(self, group: _Group, commit_at: int, number: int) -> None:
+    def _report_group(self, group: _Group, commit_at: int, number: int) -> None:
         if self._take is not None:
             end = LogEnd(self._file, commit_at + COMMIT_SIZE, number)
             self._take(PlacedGroup(group.content, group.start, end, len(group.crcs)))

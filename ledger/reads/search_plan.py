@@ -92,7 +92,7 @@ class NewestSearch:
     def answer(self, *, is_match: bool) -> None:
         """Continue with the outcome of the probe."""
         probe = self.probe
-        assert probe is not None, "the search is over"
+        assert probe is not None, "the search has ended"
         if self._newest == NONE:
             if not is_match:
                 self.probe = None
@@ -108,7 +108,7 @@ class NewestSearch:
 
     def skip(self, upto: int) -> None:
         """Continue from `upto`, as the probe and all entries before `upto` cannot be read."""
-        assert self.probe is not None, "the search is over"
+        assert self.probe is not None, "the search has ended"
         assert upto > self.probe, f"skipped from {self.probe} to {upto}"
         if upto < self._end:
             self.probe = upto

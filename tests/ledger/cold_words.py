@@ -53,7 +53,7 @@ class Bench:
         await self.at_rest()
 
     async def visited(self) -> int:
-        """Read here and there, as several readers do; return how many reads it took."""
+        """Read at two positions, as several readers do; return the number of reads so far."""
         await self.read(90)
         await self.read(80)
         return self.reads
@@ -91,7 +91,7 @@ async def bench(
 
 
 class AllResident(FaultyEngine):
-    """An engine whose page cache has everything; what a thread reads is counted all the same."""
+    """An engine whose page cache has everything; only reads of a thread are counted."""
 
     def read_resident(  # type: ignore[override]
         self, ledger_id: int, first_entry: int, last_entry: int, bytes_max: int

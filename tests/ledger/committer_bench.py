@@ -1,4 +1,4 @@
-"""A committer on a bench: an engine that is watched, a submitter that writes down what it hears."""
+"""A committer on a bench: an engine that counts calls, a submitter that records its own."""
 
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -19,10 +19,10 @@ IN_MEMORY = 1 << 60
 
 
 class Recorder:
-    """A submitter of entries of one ledger; writes down what it is told.
+    """A submitter of entries of one ledger; records the calls of its methods.
 
     Attributes:
-        fault_in: the method that raises, after it has been written down.
+        fault_in: the method that raises, after the call was recorded.
     """
 
     unit_kind = "partition"
@@ -31,7 +31,7 @@ class Recorder:
         self.committer = committer
         self.name = name
         self.ledger_id = ledger_id
-        self.heard: list[str] = []
+        self.calls: list[str] = []
         self.next_entry = 0
         self.on_confirm: Callable[[int], None] = lambda entry_id: None
         self.fault_in = ""
@@ -41,10 +41,10 @@ class Recorder:
         return self.name
 
     def close_after_fault(self, error: Exception) -> None:
-        self.heard.append(f"closed: {error}")
+        self.calls.append(f"closed: {error}")
 
-    def _hear(self, what: str) -> None:
-        self.heard.append(what)
+    def _record(self, what: str) -> None:
+        self.calls.append(what)
         if what.partition(" ")[0] == self.fault_in:
             raise RuntimeError(f"a fault in {self.fault_in}")
 
@@ -60,20 +60,20 @@ class Recorder:
             committer.schedule_commit()
 
     def confirm(self, operation: Operation) -> None:
-        self._hear(f"confirm {operation[1].entry_id}")
+        self._record(f"confirm {operation[1].entry_id}")
         self.on_confirm(operation[1].entry_id)
 
     def group_confirmed(self) -> None:
-        self._hear("group_confirmed")
+        self._record("group_confirmed")
 
     def revert(self) -> None:
-        self._hear("revert")
+        self._record("revert")
 
     def fail(self, operation: Operation, error: LedgerError) -> None:
-        self._hear(f"fail {operation[1].entry_id} {type(error).__name__}")
+        self._record(f"fail {operation[1].entry_id} {type(error).__name__}")
 
     def resume(self) -> None:
-        self._hear("resume")
+        self._record("resume")
 
 
 class WatchedEngine(MemoryEngine):

@@ -1,4 +1,4 @@
-"""What the tests of this room share: a clock that stands still, and a way to open stores."""
+"""Fixtures of the ledger tests: a manual clock, and stores that are closed at the end."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,7 +17,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 async def open_store(clock: ManualClock) -> AsyncIterator[OpenStore]:
-    """Open stores in memory; what is still open at the end is closed, and nothing is held then."""
+    """Open stores in memory; at the end held operations are released and all stores closed."""
     stores: list[LedgerStore] = []
 
     async def open_one(**options: object) -> LedgerStore:

@@ -15,7 +15,7 @@ from tests.ledger.cold_words import COUNT, SIZE, AllResident, bench, entries
 from tests.ledger.words import settled
 
 
-async def test_readers_at_one_place_cause_one_read() -> None:
+async def test_readers_at_one_position_cause_one_read() -> None:
     async with bench() as on:
         hold = on.engine.hold_next("read")
         reading = [asyncio.ensure_future(on.read(10, 4)) for _ in range(50)]
@@ -30,7 +30,7 @@ async def test_readers_at_one_place_cause_one_read() -> None:
 
 @pytest.mark.parametrize("read_ahead", [1000, 0])
 async def test_overlapping_reads_share_what_they_have_in_common(read_ahead: int) -> None:
-    """The second waits for the first and reads the missing rest alone; nothing needs to be kept."""
+    """The second waits for the first and reads only the missing rest; nothing is cached."""
     async with bench(read_ahead) as on:
         await on.read(90, 2)  # tells how large entries are
         hold = on.engine.hold_next("read")
@@ -105,8 +105,8 @@ async def test_a_cancelled_reader_leaves_the_read_to_the_others() -> None:
         hold = on.engine.hold_next("read")
         reading = [asyncio.ensure_future(on.read(10, 4)) for _ in range(5)]
         await hold.reached()
-        for gone in (reading[0], reading[3]):
-            gone.cancel()
+        for reader in (reading[0], reading[3]):
+            reader.cancel()
         await settled(ManualClock())
         hold.release()
         answers = await asyncio.gather(*reading, return_exceptions=True)
@@ -130,7 +130,7 @@ async def test_every_waiting_reader_gets_an_error_of_its_own() -> None:
         assert entries(10, 13) == await on.read(10, 4)
 
 
-async def test_a_failure_of_others_further_up_is_not_mine() -> None:
+async def test_a_failure_of_a_later_read_does_not_fail_an_earlier_one() -> None:
     """Only the first entry of a read is known to be bad."""
     async with bench() as on:
         await on.read(90, 2)
@@ -145,7 +145,7 @@ async def test_a_failure_of_others_further_up_is_not_mine() -> None:
         assert entries(12, 13) == await second
 
 
-async def test_a_closed_store_leaves_nobody_waiting() -> None:
+async def test_a_closed_store_fails_waiting_reads() -> None:
     async with bench() as on:
         reading = asyncio.ensure_future(on.read(10, 4))
         await asyncio.sleep(0)
@@ -175,10 +175,10 @@ async def test_a_dropped_ledger_is_forgotten_at_once() -> None:
         assert (0, 0) == (on.cold.kept_bytes, on.cold.ahead_bytes), "nor is what came later kept"
 
 
-async def test_readers_that_walk_close_to_each_other_share_the_pieces() -> None:
-    """Fifty readers, each some entries behind the one before, in steps of four entries.
+async def test_readers_close_to_each_other_share_ranges() -> None:
+    """Fifty readers, each some entries behind the previous one, in steps of four entries.
 
-    Without threads, as one that is late parts those before its piece from those behind it.
+    Without threads, because a late thread would separate the readers before and after its range.
     """
     async with bench(read_ahead=40 * SIZE, pool=InlinePool()) as on:
         for reader in range(50):
@@ -202,12 +202,12 @@ async def test_readers_far_from_each_other_stay_within_the_limits() -> None:
         min_size=1,
         max_size=25,
     ),
-    turns=st.lists(st.integers(0, 3), min_size=25, max_size=25),
+    pauses=st.lists(st.integers(0, 3), min_size=25, max_size=25),
     limit=st.integers(0, 200),
     is_resident=st.booleans(),
 )
 def test_any_reads_at_once_get_what_they_asked_for(
-    reads: list[tuple[int, int, int]], turns: list[int], limit: int, is_resident: bool
+    reads: list[tuple[int, int, int]], pauses: list[int], limit: int, is_resident: bool
 ) -> None:
     """From the first entry on, without a gap, within count and bytes; and the bounds hold."""
 
@@ -215,7 +215,7 @@ def test_any_reads_at_once_get_what_they_asked_for(
         engine = AllResident(None) if is_resident else None
         async with bench(limit, engine=engine, cold_read_bytes_max=50) as on:
             reading = []
-            for (first, count, size), pause in zip(reads, turns, strict=False):
+            for (first, count, size), pause in zip(reads, pauses, strict=False):
                 reading.append(asyncio.ensure_future(on.read(first, size, count)))
                 for _ in range(pause):
                     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What a fault in somebody's callback does to the committer: nothing but to close its submitter."""
+"""A fault in a callback of the committer closes its submitter, and nothing else."""
 
 import asyncio
 
@@ -24,8 +24,8 @@ async def test_a_submitter_that_raises_closes_alone_and_others_are_confirmed(
         await on.committer.flush()
         other.append()
         await on.committer.flush()
-        assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == other.heard
+        assert f"closed: a fault in {fault_in}" in broken.calls
+        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == other.calls
         assert ["a fault here closes partition broken"] == contained.messages
         assert [] == on.fatal
 
@@ -34,7 +34,7 @@ async def test_a_submitter_that_raises_closes_alone_and_others_are_confirmed(
 async def test_a_submitter_that_raises_when_a_write_failed_closes_alone(
     fault_in: str, contained: Contained
 ) -> None:
-    """One that could not go back kept everybody else from hearing that their writes failed."""
+    """Regression: a submitter that failed to revert hid the failed writes from all others."""
     engine = FaultyEngine(None)
     async with bench(engine) as on:
         broken, other = Recorder(on.committer, "broken"), Recorder(on.committer, "other", 2)
@@ -45,19 +45,19 @@ async def test_a_submitter_that_raises_when_a_write_failed_closes_alone(
         broken.append()
         other.append()
         await on.committer.flush()
-        assert f"closed: a fault in {fault_in}" in broken.heard
-        assert ["revert", "fail 0 StorageFailed", "resume"] == other.heard
+        assert f"closed: a fault in {fault_in}" in broken.calls
+        assert ["revert", "fail 0 StorageFailed", "resume"] == other.calls
         other.append()
         await on.committer.flush()
-        assert ["confirm 1", "group_confirmed"] == other.heard[3:]
+        assert ["confirm 1", "group_confirmed"] == other.calls[3:]
         assert ([], [1]) == (on.fatal, drained)
     assert ["a fault here closes partition broken"] == contained.messages
 
 
-async def test_a_callback_about_room_that_raises_keeps_nobody_from_hearing(
+async def test_a_drained_callback_that_raises_does_not_stop_the_others(
     contained: Contained,
 ) -> None:
-    engine, heard = FaultyEngine(None), list[int]()
+    engine, results = FaultyEngine(None), list[int]()
     async with bench(engine, queue_count_max=1) as on:
 
         def fails() -> None:
@@ -67,11 +67,11 @@ async def test_a_callback_about_room_that_raises_keeps_nobody_from_hearing(
         Recorder(on.committer).append()
         await hold.reached()
         on.committer.on_drained(fails)
-        on.committer.on_drained(lambda: heard.append(1))
+        on.committer.on_drained(lambda: results.append(1))
         hold.release()
         await on.committer.flush()
         await asyncio.sleep(0)
-        assert ([1], []) == (heard, on.fatal)
+        assert ([1], []) == (results, on.fatal)
     assert ["broken"] == [str(error) for error in contained.errors]
 
 
@@ -87,7 +87,7 @@ async def test_work_on_space_that_raises_stops_no_later_group(contained: Contain
             recorder.append()
             on.committer.submit_rows([], lambda error: None, drops=[7])
             await on.committer.flush()
-        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == recorder.heard
+        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == recorder.calls
         assert [] == on.fatal
     assert 2 == len(contained.messages)
 
@@ -95,7 +95,7 @@ async def test_work_on_space_that_raises_stops_no_later_group(contained: Contain
 async def test_a_group_that_cannot_be_started_stops_for_good(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """Its operations had been taken, and nobody would ever have heard of them."""
+    """Regression: its operations were taken from the queue and never completed."""
     engine, errors = MemoryEngine(), list[LedgerError | None]()
     async with bench(engine) as on:
 

@@ -1,4 +1,4 @@
-"""A fault of ours inside the ledger: every caller gets a position or an error, nobody waits on."""
+"""A fault inside the ledger: every caller gets a position or an error, none waits for ever."""
 
 import asyncio
 
@@ -29,56 +29,56 @@ def fail_once(
     patch.setattr(owner, name, fails)
 
 
-async def test_acknowledgement_whose_row_cannot_be_made_is_told_and_written_with_the_next(
+async def test_acknowledgement_whose_row_cannot_be_made_fails_and_is_written_with_the_next(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     """Callers waited for ever."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders", config=SMALL)
-    places = await add_all(ml, numbers(0, 4))
+    positions = await add_all(ml, numbers(0, 4))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(positions[0])
     fail_once(monkeypatch, cursor_writer, "encode_cursor")
-    both = [asyncio.ensure_future(cursor.delete(places[number])) for number in (2, 3)]
-    told = await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), 60)
-    assert [StorageFailed] * 2 == [type(error) for error in told]
-    await asyncio.wait_for(cursor.mark_delete(places[1]), 60)
+    both = [asyncio.ensure_future(cursor.delete(positions[number])) for number in (2, 3)]
+    outcomes = await asyncio.wait_for(asyncio.gather(*both, return_exceptions=True), 60)
+    assert [StorageFailed] * 2 == [type(error) for error in outcomes]
+    await asyncio.wait_for(cursor.mark_delete(positions[1]), 60)
     assert ["a fault here closes cursor c"] == contained.messages
     engine.drop_unsynced()
     again = await (await open_store(engine=engine)).open_managed_ledger("orders", config=SMALL)
-    assert places[3] == again.cursors["c"].mark_delete_position
+    assert positions[3] == again.cursors["c"].mark_delete_position
 
 
-async def test_cursor_whose_last_row_cannot_be_made_is_closed_and_callers_are_told(
+async def test_cursor_whose_last_row_cannot_be_made_is_closed_and_callers_fail(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
     store = await open_store()
     ml = await store.open_managed_ledger("orders", config=SMALL)
-    places = await add_all(ml, numbers(0, 4))
+    positions = await add_all(ml, numbers(0, 4))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    waiting = asyncio.ensure_future(cursor.mark_delete(places[0]))
+    waiting = asyncio.ensure_future(cursor.mark_delete(positions[0]))
     await asyncio.sleep(0)
     monkeypatch.setattr(cursor_writer, "encode_cursor", None)
     closing = asyncio.ensure_future(cursor.close())
-    told = await asyncio.wait_for(asyncio.gather(waiting, closing, return_exceptions=True), 60)
-    assert [StorageFailed] * 2 == [type(error) for error in told]
+    outcomes = await asyncio.wait_for(asyncio.gather(waiting, closing, return_exceptions=True), 60)
+    assert [StorageFailed] * 2 == [type(error) for error in outcomes]
     assert {"a fault here closes cursor c"} == set(contained.messages)
 
 
-async def test_waiting_acknowledgements_hear_although_a_listener_of_progress_raises(
+async def test_waiting_acknowledgements_end_although_a_listener_of_progress_raises(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """Who acknowledged while a row was on its way was forgotten when its end was not heard."""
+    """Regression: callers that acknowledged while a row was in flight were forgotten."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders", config=SMALL)
-    places = await add_all(ml, numbers(0, 4))
+    positions = await add_all(ml, numbers(0, 4))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("commit")
-    first = asyncio.ensure_future(cursor.mark_delete(places[0]))
+    first = asyncio.ensure_future(cursor.mark_delete(positions[0]))
     await hold.reached()
-    second = asyncio.ensure_future(cursor.mark_delete(places[1]))
+    second = asyncio.ensure_future(cursor.mark_delete(positions[1]))
     await asyncio.sleep(0)
     assert cursor.writer is not None
     fail_once(monkeypatch, cursor.writer, "_on_durable")
@@ -113,7 +113,7 @@ async def test_entries_end_with_an_error_when_the_ledger_fails_to_confirm_them(
 async def test_entries_end_with_an_error_when_the_ledger_fails_to_recover(
     open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, contained: Contained, step: str
 ) -> None:
-    """They waited to be sent again, by a handle that was closed."""
+    """Regression: they waited for a retry by a closed handle."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders", config=SMALL)

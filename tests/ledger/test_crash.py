@@ -30,11 +30,11 @@ SMALL = ManagedLedgerConfig(max_entries_per_ledger=3)
 
 @dataclass
 class Run:
-    """What a run submitted, and what it was told."""
+    """What a run submitted, and the outcomes."""
 
     submitted: dict[str, list[bytes]] = field(default_factory=lambda: {name: [] for name in NAMES})
     acknowledged: dict[str, list[bytes]] = field(default_factory=lambda: {n: [] for n in NAMES})
-    may_be_gone: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
+    may_be_lost: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
     properties: dict[str, str] = field(default_factory=dict)
     terminated: bool = False
 
@@ -60,7 +60,7 @@ class Run:
             await store.flush()
         await orders.set_property("step", "one")
         self.properties["step"] = "one"
-        self.may_be_gone["payments"] = len(self.acknowledged["payments"])
+        self.may_be_lost["payments"] = len(self.acknowledged["payments"])
         await payments.truncate()
         self.append(payments)
         orders = await store.open_managed_ledger("orders", config=SMALL)
@@ -84,12 +84,12 @@ async def check(run: Run, engine: FaultyEngine, clock: ManualClock) -> None:
 
 
 async def check_one(run: Run, ml: ManagedLedger, durable: int) -> None:
-    """Compare one managed ledger; its row says how many entries went with it."""
+    """Compare one managed ledger; its row has the number of entries committed with it."""
     found = datas(await ml.read_entries(EARLIEST, 1 << 20))
     acknowledged, submitted = run.acknowledged[ml.name], run.submitted[ml.name]
     assert submitted[: len(acknowledged)] == acknowledged
     assert len(acknowledged) <= durable <= len(submitted)
-    assert durable - len(found) <= run.may_be_gone[ml.name]
+    assert durable - len(found) <= run.may_be_lost[ml.name]
     assert submitted[durable - len(found) : durable] == found
     assert len(found) == ml.number_of_entries(EARLIEST, ml.last_confirmed_entry)
     assert sum(map(len, found)) == ml.total_size
@@ -162,9 +162,9 @@ async def test_a_failure_at_every_operation(op: Operation, clock: ManualClock) -
                 ml = await store.open_managed_ledger(name)
                 found = datas(await ml.read_entries(EARLIEST, 1 << 20))
                 acknowledged = run.acknowledged.get(name, [])
-                gone = len(acknowledged) - len(found)
-                assert acknowledged[gone:] == found
-                assert 0 <= gone <= run.may_be_gone.get(name, 0)
+                lost = len(acknowledged) - len(found)
+                assert acknowledged[lost:] == found
+                assert 0 <= lost <= run.may_be_lost.get(name, 0)
                 assert len(found) == ml.number_of_entries(EARLIEST, ml.last_confirmed_entry)
         await store.close()
         engine.drop_unsynced()

@@ -1,4 +1,4 @@
-"""Managed ledgers that come at once, and that go together."""
+"""Managed ledgers that are created at once, and deleted together."""
 
 import pytest
 
@@ -49,7 +49,7 @@ async def test_a_deletion_of_many_that_was_not_written_changes_none(open_store: 
 
 
 class Unreadable(FaultyEngine):
-    """No row can be read while that is said."""
+    """An engine whose rows cannot be read while a flag is set."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -113,17 +113,17 @@ async def test_a_created_managed_ledger_without_an_entry_is_closed_and_deleted(
 
 
 async def test_a_creation_that_was_not_written_is_none(open_store: OpenStore) -> None:
-    """Its owner hears it first, then those who appended, and the name is free again."""
+    """`lost` is called first, then the appends fail, and the name is free again."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
-    heard: list[object] = []
-    ml = store.create_managed_ledger_nowait("orders", lost=heard.append)
+    results: list[object] = []
+    ml = store.create_managed_ledger_nowait("orders", lost=results.append)
     assert ml is not None
-    ml.append_nowait(b"0", 1, 1, lambda position, error: heard.append(position))
+    ml.append_nowait(b"0", 1, 1, lambda position, error: results.append(position))
     engine.fail_next("commit")
     await store.flush()
     assert ([StorageFailed, Position], LedgerState.FENCED) == (
-        [type(each) for each in heard],
+        [type(each) for each in results],
         ml.state,
     )
     with pytest.raises(Fenced):

@@ -1,6 +1,6 @@
-"""PIP-480 while the log changes: what a read may return, and what it leaves behind.
+"""PIP-480 while the log changes: what a read may return, and that it pins nothing.
 
-`test_ledger_reader.py` has the rules on a log that stands still.
+`test_ledger_reader.py` has the rules for a log that does not change.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ async def test_rule_1_a_count_must_be_a_positive_number(cold: ManagedLedger, cou
         cold.read_cached(EARLIEST, count)
 
 
-async def test_rule_1_errors_come_when_the_read_is_waited_for(cold: ManagedLedger) -> None:
+async def test_rule_1_errors_are_raised_when_the_read_is_awaited(cold: ManagedLedger) -> None:
     reading = cold.read_entries(None, 1)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgument, match="start"):
         await reading
@@ -72,7 +72,7 @@ async def test_a_count_has_no_limit_and_is_met(open_store: OpenStore) -> None:
         assert numbers(0, 999) == datas(await ml.read_entries(EARLIEST, 1 << 60))
 
 
-async def test_a_closed_ledger_says_so_whatever_is_asked(cold: ManagedLedger) -> None:
+async def test_a_closed_handle_raises_whatever_the_arguments(cold: ManagedLedger) -> None:
     await cold.close()
     for arguments in ((None, 0, None), (EARLIEST, 1, LATEST)):
         with pytest.raises(Fenced):
@@ -82,7 +82,7 @@ async def test_a_closed_ledger_says_so_whatever_is_asked(cold: ManagedLedger) ->
 # 2 and 3. Places are those of the moment at which the read begins
 
 
-async def test_rule_2_a_start_that_is_trimmed_goes_on_at_the_next_entry(
+async def test_rule_2_a_trimmed_start_continues_at_the_next_entry(
     cold: ManagedLedger, engine: FaultyEngine
 ) -> None:
     start = (await cold.read_entries(EARLIEST, 2))[-1].position
@@ -98,7 +98,7 @@ async def test_rule_3_an_end_that_is_trimmed_leaves_nothing(cold: ManagedLedger)
     assert [] == await cold.read_entries(EARLIEST, 99, end)
 
 
-async def test_rule_3_a_start_behind_the_end_is_the_end(cold: ManagedLedger) -> None:
+async def test_rule_3_a_start_after_the_end_is_the_end(cold: ManagedLedger) -> None:
     """It looped for ever upstream (#14667)."""
     positions = [entry.position for entry in await cold.read_entries(EARLIEST, 99)]
     for start in positions:
@@ -130,7 +130,7 @@ async def test_rule_4_entries_appended_meanwhile_are_read_up_to_the_last_confirm
     assert numbers(0, 20) == await held_read(cold, engine, change)
 
 
-async def test_rule_4_entries_on_their_way_are_not(
+async def test_rule_4_unconfirmed_entries_are_not_returned(
     cold: ManagedLedger, engine: FaultyEngine
 ) -> None:
     hold = engine.hold_next("sync")
@@ -169,7 +169,7 @@ async def test_rule_4_the_end_of_the_log_is_an_end(
     assert numbers(0, 9) == datas(await cold.read_entries(EARLIEST, 99))
 
 
-async def test_rule_4_a_deleted_log_is_gone_and_not_damaged(
+async def test_rule_4_a_deleted_log_is_missing_and_not_damaged(
     cold: ManagedLedger, engine: FaultyEngine
 ) -> None:
     owner: Ownership = cold._on_closed.__self__  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ async def test_rule_6_what_was_read_before_a_failure_is_the_answer_and_the_read_
     assert healthy + 1 == engine.calls["read"] - before
 
 
-async def test_rule_6_the_error_comes_to_whoever_reads_on(
+async def test_rule_6_the_next_read_raises_the_error(
     cold: ManagedLedger, engine: FaultyEngine
 ) -> None:
     engine.delay_next("read", 0)
@@ -263,11 +263,13 @@ async def test_rule_7_nothing_is_pinned(open_store: OpenStore, engine: FaultyEng
         del entries
         gc.collect()
         counts.append(sys.getrefcount(newest))
-    assert 1 == len(set(counts)), "who has read lets go"
+    assert 1 == len(set(counts)), "a finished read keeps no reference"
     await ml.roll_over()
     await ml.truncate()
     assert (0, []) == (store.cached_bytes, await ml.read_entries(EARLIEST, 9))
-    assert sys.getrefcount(newest) < counts[0], "the cache let go, and nobody else has it"
+    assert sys.getrefcount(newest) < counts[0], (
+        "the cache has evicted it, and there is no other reference"
+    )
 
 
 async def test_rule_7_a_read_moves_nothing_and_stops_no_trim(
@@ -275,13 +277,13 @@ async def test_rule_7_a_read_moves_nothing_and_stops_no_trim(
 ) -> None:
     before = cold.ledgers, cold.properties, engine.calls["commit"]
     first = await cold.read_entries(EARLIEST, 3)
-    assert first == await cold.read_entries(EARLIEST, 3), "there is no place to move"
+    assert first == await cold.read_entries(EARLIEST, 3), "there is no read position to move"
     assert before == (cold.ledgers, cold.properties, engine.calls["commit"])
     hold = engine.hold_next("read")
     reading = asyncio.ensure_future(cold.read_entries(EARLIEST, 3))
     await hold.reached()
     await cold.truncate()
-    assert 1 == len(cold.ledgers), "a reader under way holds up nobody"
+    assert 1 == len(cold.ledgers), "a read in flight does not block a trim"
     hold.release()
     await reading
 
@@ -301,7 +303,7 @@ async def test_rule_7_a_cancelled_read_leaves_nothing(
     assert 0 == cold_reads.in_flight_bytes
 
 
-async def test_a_long_way_over_small_ledgers_neither_nests_nor_holds_the_loop(
+async def test_a_read_across_many_small_ledgers_neither_recurses_nor_blocks_the_loop(
     open_store: OpenStore,
 ) -> None:
     """One entry per ledger, and most of them trimmed away in the middle of it."""
@@ -310,18 +312,18 @@ async def test_a_long_way_over_small_ledgers_neither_nests_nor_holds_the_loop(
     ml = await store.open_managed_ledger("orders", config=one)
     count = 2 * sys.getrecursionlimit()
     positions = await add_all(ml, [b"x"] * count)
-    turns = 0
+    ticks = 0
 
     async def others() -> None:
-        nonlocal turns
+        nonlocal ticks
         while not reading.done():
-            turns += 1
+            ticks += 1
             await asyncio.sleep(0)
 
     reading = asyncio.ensure_future(ml.read_entries(EARLIEST, count))
     await others()
     assert positions == [entry.position for entry in await reading]
-    assert 20 < turns
+    assert 20 < ticks
     reading = asyncio.ensure_future(ml.read_entries(EARLIEST, count))
     await asyncio.sleep(0)
     await ml.trim_before(Position(positions[-5].ledger_id, 0))

@@ -1,4 +1,4 @@
-"""Entries: bytes for users, buffers for those who copy nothing."""
+"""Entries: bytes for users, buffers for callers that avoid copies."""
 
 import pytest
 

@@ -34,7 +34,7 @@ def test_our_own_errors_pass() -> None:
     assert error is errors.from_engine(error)
 
 
-def test_a_full_storage_is_told_apart() -> None:
+def test_a_full_storage_is_distinguished() -> None:
     full = errors.from_engine(engine_errors.StorageWriteFailed("no space", full=True))
     other = errors.from_engine(engine_errors.StorageWriteFailed("no"))
     assert isinstance(full, errors.StorageFailed)

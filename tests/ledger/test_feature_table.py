@@ -19,19 +19,19 @@ Ordering of adds
     ledger/test_states.py
         test_appends_and_resent_adds_complete_in_order
     ledger/test_rollover.py
-        test_appends_behind_a_rollover_are_taken_at_once_and_come_in_order
+        test_appends_during_a_rollover_are_accepted_at_once_and_confirmed_in_order
 LAC
     ledger/test_crash.py
         test_a_power_cut_at_every_operation
     ledger/test_random_reads.py
         test_20_000_random_reads_equal_a_list
     ledger/test_cursorless_read.py
-        test_rule_4_entries_on_their_way_are_not
+        test_rule_4_unconfirmed_entries_are_not_returned
     ledger/test_trim.py
-        test_a_log_that_lost_everything_goes_on_behind_it
+        test_a_log_without_entries_continues_after_its_last_position
 Rollover
     ledger/test_rollover.py
-        test_the_entry_that_reaches_a_limit_goes_into_the_old_ledger
+        test_the_entry_that_reaches_a_limit_is_in_the_old_ledger
     ledger/handle/test_managed_ledger.py
         test_a_timer_rolls_a_ledger_that_is_old
         test_a_minimum_age_delays_rollover
@@ -50,19 +50,19 @@ Eager next ledger, no empty ledgers left
 CAS/fencing
     ledger/test_ownership.py
         test_a_stale_owner_changes_nothing_and_acknowledges_nothing
-        test_a_version_that_moved_on_fences_whoever_did_not_know
+        test_a_newer_version_fences_a_handle_without_it
         test_a_folder_of_another_process_is_refused_until_that_has_ended
     ledger/test_managed_ledger_changes.py
         test_a_newer_handle_fences_an_older_one
 Recovery
     ledger/test_store.py
-        test_what_was_acknowledged_is_there_after_a_crash
+        test_acknowledged_entries_survive_a_crash
     ledger/test_recovery.py
         test_an_open_ledger_is_counted_from_its_mark_on
 next_valid / previous / is_valid
     ledger/metadata/test_ledger_list_state.py
         test_positions_are_as_the_rules_say_in_every_small_list
-        test_places_between_which_nothing_is_are_the_same_progress
+        test_positions_without_entries_between_them_are_the_same_progress
 Trim
     ledger/test_trim.py
         test_every_age_size_and_boundary
@@ -77,7 +77,7 @@ Delete order
 Cursorless read
     ledger/test_cursorless_read.py
         test_rule_1_a_count_must_be_a_positive_number
-        test_rule_2_a_start_that_is_trimmed_goes_on_at_the_next_entry
+        test_rule_2_a_trimmed_start_continues_at_the_next_entry
         test_rule_3_an_end_that_is_trimmed_leaves_nothing
         test_rule_4_ledgers_trimmed_meanwhile_are_skipped_or_were_read_before
         test_rule_5_a_read_at_the_end_returns_at_once
@@ -104,14 +104,14 @@ Backlog
 Terminate
     ledger/test_managed_ledger_changes.py
         test_terminate_is_final_and_keeps_what_was_appended
-        test_listeners_hear_of_the_end
+        test_listeners_are_called_after_a_termination
     ledger/test_trim.py
-        test_a_terminated_log_keeps_its_end_when_its_ledgers_go
+        test_a_terminated_log_keeps_its_end_when_its_ledgers_are_deleted
 Properties
     ledger/test_managed_ledger_changes.py
         test_properties_are_durable_and_can_be_deleted
     ledger/test_ownership.py
-        test_a_version_that_moved_on_fences_whoever_did_not_know
+        test_a_newer_version_fences_a_handle_without_it
 Cache
     ledger/test_random_reads.py
         test_20_000_random_reads_equal_a_list
@@ -189,7 +189,7 @@ OLD_MISTAKES = """
         test_a_read_of_nothing_but_an_empty_ledger_ends
 #14667 a read position behind the end loops
     ledger/test_cursorless_read.py
-        test_rule_3_a_start_behind_the_end_is_the_end
+        test_rule_3_a_start_after_the_end_is_the_end
 #24515 a read never completes when the cache returns nothing
     ledger/test_cursorless_read.py
         test_an_empty_answer_for_a_range_with_entries_ends_the_read

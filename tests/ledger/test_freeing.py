@@ -1,4 +1,4 @@
-"""A handle that is over goes with its last user, and its cursors with it.
+"""A closed handle is freed with its last reference, and its cursors with it.
 
 It was in cycles with its reader, its timer and its cursors: ten thousand partitions that were
 closed stayed in memory until a collection of everything, which holds up the loop for seconds.
@@ -26,8 +26,8 @@ async def used(store: LedgerStore, freed: Freed) -> ManagedLedger:
     return ml
 
 
-async def turns() -> None:
-    """Let those who have been told go their way."""
+async def woken() -> None:
+    """Let woken tasks run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -49,7 +49,7 @@ async def test_a_closed_handle_is_freed_with_its_cursors(store: LedgerStore) -> 
         await cursor.reset_to_time(0)
         ahead = await ml.new_non_durable_cursor(LATEST)
         waiting = asyncio.ensure_future(ahead.read_or_wait(1))
-        await turns()
+        await woken()
         closed = await ml.open_cursor("closed")
         await closed.close()
         freed.watch(cursor=cursor, ahead=ahead, closed=closed)
@@ -57,12 +57,12 @@ async def test_a_closed_handle_is_freed_with_its_cursors(store: LedgerStore) -> 
         await asyncio.wait([waiting])
         assert isinstance(waiting.exception(), LedgerError)
         del ml, cursor, ahead, closed, waiting, entries
-        await turns()
+        await woken()
         assert [] == freed.left()
 
 
 async def test_an_opening_of_a_cursor_is_freed_when_it_is_closed(ml: ManagedLedger) -> None:
-    """Its registry keeps the last one of a durable cursor, as that can be opened again."""
+    """The registry keeps the last handle of a durable cursor, which can be opened again."""
     with without_collection() as freed:
         await add_all(ml, numbers(0, 9))
         first = await ml.open_cursor("c", initial=EARLIEST)
@@ -82,7 +82,7 @@ async def test_a_handle_is_freed_after_its_deletion(store: LedgerStore) -> None:
         await ml.open_cursor("c")
         await store.delete_managed_ledger("orders")
         del ml
-        await turns()
+        await woken()
         assert [] == freed.left()
 
 
@@ -92,7 +92,7 @@ async def test_a_handle_is_freed_when_another_takes_over(store: LedgerStore) -> 
         await ml.open_cursor("c")
         await store.open_managed_ledger("orders", config=SMALL)
         del ml
-        await turns()
+        await woken()
         assert [] == freed.left()
 
 

@@ -61,7 +61,7 @@ async def test_bad_arguments_are_refused(
         ml.read_cached(start, count, None, max_position)
 
 
-async def test_a_closed_ledger_says_fenced_before_it_looks_at_arguments(
+async def test_a_closed_handle_raises_fenced_before_it_checks_arguments(
     ten: tuple[ManagedLedger, list[Position]],
 ) -> None:
     ml, _ = ten
@@ -73,7 +73,7 @@ async def test_a_closed_ledger_says_fenced_before_it_looks_at_arguments(
         ml.read_cached(EARLIEST, 1)
 
 
-async def test_a_fenced_ledger_says_fenced(open_store: OpenStore) -> None:
+async def test_a_fenced_handle_raises_fenced(open_store: OpenStore) -> None:
     store = await open_store()
     ml, _ = await written(store, 3)
     await store.open_managed_ledger("orders")
@@ -91,10 +91,10 @@ async def test_every_start_count_and_end_reads_what_a_list_would(
 ) -> None:
     ml, positions = ten
     first, last = positions[0].ledger_id, positions[-1].ledger_id
-    places = [EARLIEST, LATEST]
-    places += [Position(id_, e) for id_ in range(first - 1, last + 2) for e in range(-1, 6)]
+    starts = [EARLIEST, LATEST]
+    starts += [Position(id_, e) for id_ in range(first - 1, last + 2) for e in range(-1, 6)]
     pairs = list(zip(positions, numbers(0, 9), strict=True))
-    for start, end, count in product(places, places, (1, 3, 5, 100)):
+    for start, end, count in product(starts, starts, (1, 3, 5, 100)):
         at = min((p for p in positions if p >= start), default=None)
         expected = [] if at is None or end < at else [d for p, d in pairs if at <= p <= end]
         found = await ml.read_entries(start, count, end)
@@ -156,10 +156,10 @@ async def test_a_ledger_trimmed_while_it_is_read_is_skipped(open_store: OpenStor
 
 
 @pytest.mark.parametrize("search", [False, True])
-async def test_an_entry_deleted_while_it_is_read_is_gone_and_not_damaged(
+async def test_an_entry_deleted_while_it_is_read_is_missing_and_not_damaged(
     open_store: OpenStore, *, search: bool
 ) -> None:
-    """A search passed over what was damaged, and so answered from a log that was not there."""
+    """Regression: a search skipped the entry as damaged, and returned one of a deleted log."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine, config=COLD)
     ml, positions = await written(store, 1)
@@ -232,7 +232,7 @@ async def test_a_failure_before_any_entry_is_an_error(open_store: OpenStore) -> 
     assert numbers(0, 9) == datas(await ml.read_entries(positions[0], 10))
 
 
-async def test_a_failure_behind_the_first_entry_returns_what_there_is(
+async def test_a_failure_after_the_first_entry_returns_the_entries_before_it(
     open_store: OpenStore,
 ) -> None:
     engine = FaultyEngine(None)
@@ -245,7 +245,7 @@ async def test_a_failure_behind_the_first_entry_returns_what_there_is(
     assert numbers(1, 3) == datas(await reading)
 
 
-async def test_fencing_behind_the_first_entry_returns_what_there_is(
+async def test_fencing_after_the_first_entry_returns_the_entries_before_it(
     open_store: OpenStore,
 ) -> None:
     engine = FaultyEngine(None)
@@ -314,10 +314,8 @@ async def test_a_limited_read_asks_the_storage_once(open_store: OpenStore) -> No
     assert 1 == engine.calls["read"]
 
 
-async def test_reading_on_is_read_in_advance_on_disk_only(
-    open_store: OpenStore, tmp_path: Path
-) -> None:
-    """An engine whose reads a test holds and counts sees those that were asked for."""
+async def test_only_a_disk_is_read_ahead(open_store: OpenStore, tmp_path: Path) -> None:
+    """A test that holds and counts reads of an engine sees only those of its callers."""
     for engine in (None, FaultyEngine(None), FaultyEngine(tmp_path / "faulty")):
         store = await open_store(engine=engine, config=COLD)
         assert 0 == await read_in_advance(store)
@@ -331,7 +329,7 @@ async def test_reading_on_is_read_in_advance_on_disk_only(
 
 
 async def read_in_advance(store: LedgerStore) -> int:
-    """Return how many bytes are read in advance for who reads on."""
+    """Return how many bytes are read ahead for a sequential reader."""
     ml = await store.open_managed_ledger("orders")
     for number in range(8):
         await ml.add_entry(b"%010d" % number)

@@ -1,4 +1,4 @@
-"""The handle: deletion, the end, properties, and who owns it."""
+"""The handle: deletion, termination, properties and ownership."""
 
 import asyncio
 
@@ -63,18 +63,18 @@ async def test_truncate_leaves_the_last_ledger_and_lac(
     assert [b"8"] == datas(await ml.read_entries(EARLIEST, 9))
 
 
-async def test_trim_before_takes_whole_ledgers(ml: ManagedLedger) -> None:
+async def test_trim_before_deletes_whole_ledgers(ml: ManagedLedger) -> None:
     positions = await add_all(ml, numbers(0, 9))
     await ml.trim_before(positions[6])
     assert numbers(4, 9) == datas(await ml.read_entries(EARLIEST, 99))
 
 
-async def test_listeners_hear_of_a_trim(ml: ManagedLedger) -> None:
+async def test_listeners_are_called_after_a_trim(ml: ManagedLedger) -> None:
     await add_all(ml, numbers(0, 7))
-    heard: list[Position] = []
-    ml.add_listener(lambda: heard.append(ml.first_position))
+    results: list[Position] = []
+    ml.add_listener(lambda: results.append(ml.first_position))
     await ml.truncate()
-    assert ml.first_position in heard
+    assert ml.first_position in results
 
 
 async def test_trims_run_one_at_a_time(ml: ManagedLedger) -> None:
@@ -84,9 +84,7 @@ async def test_trims_run_one_at_a_time(ml: ManagedLedger) -> None:
     assert 1 == len(ml.ledgers)
 
 
-async def test_a_trim_behind_one_that_was_cancelled(
-    ml: ManagedLedger, engine: FaultyEngine
-) -> None:
+async def test_a_trim_after_one_that_was_cancelled(ml: ManagedLedger, engine: FaultyEngine) -> None:
     """It selected the same ledgers once more, and its caller waited for ever."""
     await add_all(ml, numbers(0, 9))
     hold = engine.hold_next("commit")
@@ -120,10 +118,10 @@ async def test_a_trim_beside_a_rollover_under_way(ml: ManagedLedger, engine: Fau
 async def test_terminate_is_final_and_keeps_what_was_appended(
     store: LedgerStore, ml: ManagedLedger
 ) -> None:
-    heard: list[Position] = []
-    positions = [append(ml, data, lambda p, error: heard.append(p)) for data in numbers(0, 4)]
+    results: list[Position] = []
+    positions = [append(ml, data, lambda p, error: results.append(p)) for data in numbers(0, 4)]
     end = await ml.terminate()
-    assert (positions[-1], positions, LedgerState.TERMINATED) == (end, heard, ml.state)
+    assert (positions[-1], positions, LedgerState.TERMINATED) == (end, results, ml.state)
     for call in (ml.add_entry(b"x"), ml.roll_over()):
         with pytest.raises(Terminated):
             await call
@@ -160,13 +158,13 @@ async def test_terminate_without_entries(store: LedgerStore, ml: ManagedLedger) 
     assert (end, ()) == (again.last_confirmed_entry, again.ledgers)
 
 
-async def test_terminate_behind_a_full_ledger(ml: ManagedLedger) -> None:
+async def test_terminate_after_a_full_ledger(ml: ManagedLedger) -> None:
     positions = await add_all(ml, numbers(0, 3))
     assert positions[-1] == await ml.terminate()
     assert [4] == [info.entries for info in ml.ledgers]
 
 
-async def test_listeners_hear_of_the_end(ml: ManagedLedger) -> None:
+async def test_listeners_are_called_after_a_termination(ml: ManagedLedger) -> None:
     states: list[LedgerState] = []
     ml.add_listener(lambda: states.append(ml.state))
     await ml.terminate()
@@ -205,16 +203,16 @@ async def test_a_rollover_between_two_properties_loses_none(ml: ManagedLedger) -
 async def test_close_waits_for_what_was_appended(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    heard: list[LedgerError | None] = []
+    results: list[LedgerError | None] = []
     hold = engine.hold_next("commit")
-    append(ml, b"x", lambda position, error: heard.append(error))
+    append(ml, b"x", lambda position, error: results.append(error))
     closing = asyncio.ensure_future(ml.close())
     await hold.reached()
     with pytest.raises(AlreadyClosed):
         append(ml, b"y")
     hold.release()
     await closing
-    assert [None] == heard
+    assert [None] == results
     await ml.close()
     for call in (ml.add_entry(b"y"), ml.trim(), ml.terminate(), ml.set_property("a", "b")):
         with pytest.raises(AlreadyClosed):
@@ -235,7 +233,7 @@ async def test_a_clean_close_saves_counting(open_store: OpenStore, engine: Fault
 async def test_a_newer_handle_fences_an_older_one(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """What the older one acknowledged is visible to the newer one; it can add nothing more."""
+    """What the older one acknowledged is visible to the newer one; it cannot append any more."""
     acknowledged: list[Position] = []
     append(ml, b"0", lambda position, error: acknowledged.append(position))
     hold = engine.hold_next("commit")
@@ -261,7 +259,7 @@ async def test_a_newer_handle_fences_an_older_one(
 async def test_an_owner_with_a_stale_version_fences_itself(
     store: LedgerStore, ml: ManagedLedger
 ) -> None:
-    """Compare-and-set: even a handle that was not told has lost when the version moved on."""
+    """Compare-and-set: a handle without the newest version is fenced by its next change."""
     ml._services.versions.reset("orders", 99)
     with pytest.raises(Fenced, match="not the newest"):
         await ml.set_property("a", "b")

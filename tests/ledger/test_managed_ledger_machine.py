@@ -71,37 +71,37 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
 
     async def append_some(self, sizes: list[int]) -> list[tuple[Position, bytes, bool]]:
         """Append at once; return position, data and whether it was acknowledged, in order."""
-        told: list[tuple[Position, bytes, bool]] = []
+        outcomes: list[tuple[Position, bytes, bool]] = []
         for size in sizes:
             data = b"%d " % self.count + bytes(size)
             self.count += 1
 
             def done(position: Position, error: LedgerError | None, data: bytes = data) -> None:
-                told.append((position, data, error is None))
+                outcomes.append((position, data, error is None))
 
             self.ml.append_nowait(data, 1, self.count, done)
         await self.store.flush()
-        assert len(told) == len(sizes)
-        return told
+        assert len(outcomes) == len(sizes)
+        return outcomes
 
     @precondition(lambda self: not self.terminated)
     @rule(sizes=st.lists(st.integers(0, 70), min_size=1, max_size=9))
     def append(self, sizes: list[int]) -> None:
-        told = self.run(self.append_some(sizes))
-        assert all(is_acknowledged for _, _, is_acknowledged in told)
-        self.entries += [(position, data) for position, data, _ in told]
+        outcomes = self.run(self.append_some(sizes))
+        assert all(is_acknowledged for _, _, is_acknowledged in outcomes)
+        self.entries += [(position, data) for position, data, _ in outcomes]
 
     @precondition(lambda self: not self.terminated)
     @rule(sizes=st.lists(st.integers(0, 70), min_size=1, max_size=9))
     def append_and_fail(self, sizes: list[int]) -> None:
         self.engine.fail_next("commit")
-        told = self.run(self.append_some(sizes))
-        assert not any(is_acknowledged for _, _, is_acknowledged in told)
+        outcomes = self.run(self.append_some(sizes))
+        assert not any(is_acknowledged for _, _, is_acknowledged in outcomes)
 
     @precondition(lambda self: not self.terminated)
     @rule(count=st.integers(1, 6), failures=st.integers(0, 2))
     def add(self, count: int, failures: int) -> None:
-        """What `add_entry` sends again arrives once, in order."""
+        """Appends that `add_entry` retries are stored once, in order."""
         for _ in range(failures):
             self.engine.fail_next("commit")
         added = [b"%d" % (self.count + number) for number in range(count)]
@@ -164,7 +164,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
         self.clock.advance(ms)
 
     async def settle(self) -> None:
-        """Let trims behind rollovers, and timers, do what they are about to do."""
+        """Let pending trims and timers run."""
         for _ in range(3):
             for _ in range(4):
                 await asyncio.sleep(0)
@@ -219,7 +219,7 @@ class ManagedLedgerMachine(RuleBasedStateMachine):
         assert not following or sum(e.size for e in [*within, following[0]]) > bytes_max
 
     def present(self) -> list[tuple[Position, bytes]]:
-        """What must still be there: all entries of the ledgers that are listed."""
+        """All entries of the listed ledgers must exist."""
         listed = {info.ledger_id for info in self.ml.ledgers}
         present = [each for each in self.entries if each[0].ledger_id in listed]
         assert self.entries[len(self.entries) - len(present) :] == present

@@ -1,4 +1,4 @@
-"""Who owns a managed ledger: a stale owner changes nothing and acknowledges nothing."""
+"""Ownership: a stale owner changes nothing and acknowledges nothing."""
 
 import asyncio
 import sys
@@ -102,7 +102,7 @@ Way = Callable[[LedgerStore, FaultyEngine], Awaitable[ManagedLedger]]
 
 
 def stored(engine: FaultyEngine) -> tuple[list[tuple[bytes, bytes]], list[int]]:
-    """Return all rows, and how far each ledger goes that there has ever been."""
+    """Return all rows, and the last entry of every ledger that ever existed."""
     return engine.scan(b"", b"\xff"), [engine.last_entry(ledger_id) for ledger_id in range(50)]
 
 
@@ -179,10 +179,10 @@ async def test_after_a_failed_sync_nothing_is_changed_or_acknowledged(
 
 
 @pytest.mark.parametrize("method", list(CHANGING))
-async def test_a_version_that_moved_on_fences_whoever_did_not_know(
+async def test_a_newer_version_fences_a_handle_without_it(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, method: str
 ) -> None:
-    """Compare and set is what holds when nobody told a handle; it never tries the new version."""
+    """Compare-and-set holds even for a handle that was not fenced; it does not retry."""
     await add_all(ml, numbers(0, 5))
     ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
     ml._services.versions.reset("orders", 99)
@@ -194,10 +194,10 @@ async def test_a_version_that_moved_on_fences_whoever_did_not_know(
         assert isinstance(await refused(call, ml), Fenced)
 
 
-async def test_an_append_that_fills_a_ledger_of_somebody_else_is_the_last_one(
+async def test_an_append_that_fills_a_ledger_of_a_lost_owner_is_the_last_one(
     store: LedgerStore, ml: ManagedLedger
 ) -> None:
-    """It said that nothing was appended, and was told of its entry afterwards all the same."""
+    """Regression: the append raised, and its entry was confirmed afterwards all the same."""
     await add_all(ml, numbers(0, 2))
     ml._services.versions.reset("orders", 99)
     told: list[LedgerError | None] = []
@@ -244,8 +244,8 @@ async def test_a_folder_of_another_process_is_refused_until_that_has_ended(
 # What stops halfway
 
 
-async def test_a_start_that_fails_lets_go_of_the_folder(tmp_path: Path) -> None:
-    """Whoever had the error at hand kept the folder locked with it."""
+async def test_a_failed_start_releases_the_folder(tmp_path: Path) -> None:
+    """Regression: the raised error kept the folder locked."""
     engine = LogRocksdbEngine(tmp_path)
     group = CommitGroup(rows=[(ID_COUNTER, b"?")])
     engine.commit(group, sync=True)
@@ -258,8 +258,8 @@ async def test_a_start_that_fails_lets_go_of_the_folder(tmp_path: Path) -> None:
     assert str(first.value) == str(second.value)
 
 
-async def test_a_cancelled_opening_leaves_nothing_behind(open_store: OpenStore) -> None:
-    """The next one began before the first was written, and both made a first ledger."""
+async def test_a_cancelled_opening_leaves_no_trace(open_store: OpenStore) -> None:
+    """Regression: the next opening began before the first was written; both made a first ledger."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     for before in range(2):
@@ -280,7 +280,7 @@ async def test_a_cancelled_opening_leaves_nothing_behind(open_store: OpenStore) 
 
 
 async def test_a_cancelled_deletion_is_a_deletion(open_store: OpenStore) -> None:
-    """The handle was given back, took entries, and lost them when the deletion was written."""
+    """Regression: the handle took entries again, and lost them when the deletion was written."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
@@ -301,7 +301,7 @@ async def test_a_cancelled_deletion_is_a_deletion(open_store: OpenStore) -> None
 async def test_a_closing_handle_stays_closed_when_its_deletion_fails(
     open_store: OpenStore,
 ) -> None:
-    """It came back to life unknown to its store: a second writer that nobody could fence."""
+    """Regression: it was reopened unknown to its store, a second writer that nothing fenced."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
@@ -326,7 +326,7 @@ async def test_a_closing_handle_stays_closed_when_its_deletion_fails(
 async def test_a_handle_closed_during_its_deletion_stays_closed(
     open_store: OpenStore, *, fails: bool
 ) -> None:
-    """Close returned, and when the deletion failed the handle took appends again."""
+    """Regression: `close` returned, and after the failed deletion the handle accepted appends."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
@@ -349,7 +349,7 @@ async def test_a_handle_closed_during_its_deletion_stays_closed(
 
 
 class Slow(FaultyEngine):
-    """Whoever looks a managed ledger up is held until somebody lets it go."""
+    """An engine that holds lookups of managed ledgers until the test releases them."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -365,10 +365,10 @@ class Slow(FaultyEngine):
 
 
 @pytest.mark.parametrize("call", ["open", "delete"])
-async def test_a_store_that_was_replaced_while_it_looked_makes_nothing_of_what_it_saw(
+async def test_a_store_that_was_replaced_during_a_read_discards_the_result(
     open_store: OpenStore, call: str
 ) -> None:
-    """It read ledgers of its successor, behind every id of its own, and broke over their order."""
+    """Regression: it read ledgers of its successor, above its own, and failed on their order."""
     engine = Slow()
     store = await open_store(engine=engine)
     await add_all(await store.open_managed_ledger("orders"), numbers(0, 1))
@@ -386,10 +386,10 @@ async def test_a_store_that_was_replaced_while_it_looked_makes_nothing_of_what_i
 
 
 @pytest.mark.parametrize("under_way", ["opening", "deletion"])
-async def test_a_store_that_closes_lets_openings_and_deletions_end(
+async def test_a_closing_store_finishes_openings_and_deletions(
     open_store: OpenStore, under_way: str
 ) -> None:
-    """The deletion found no such name and reported success; after a restart it was there."""
+    """Regression: the deletion found no such name and reported success, but nothing was deleted."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     is_opening = under_way == "opening"
@@ -410,8 +410,8 @@ async def test_a_store_that_closes_lets_openings_and_deletions_end(
     assert (["orders"] if is_opening else []) == again.managed_ledger_names()
 
 
-async def test_a_store_that_closes_cancels_nobody_who_waits_to_trim(open_store: OpenStore) -> None:
-    """Behind enough others a caller was cancelled with the tasks of the store."""
+async def test_a_closing_store_does_not_cancel_waiting_trims(open_store: OpenStore) -> None:
+    """Regression: after enough others a caller was cancelled with the tasks of the store."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders", config=SMALL)
@@ -427,44 +427,44 @@ async def test_a_store_that_closes_cancels_nobody_who_waits_to_trim(open_store: 
     assert [type(None), *[AlreadyClosed] * 2999] == [type(each) for each in outcomes]
 
 
-async def test_who_waits_for_room_hears_that_the_store_was_fenced(open_store: OpenStore) -> None:
-    """The group under way counted for ever, as nobody was told any more that it had landed."""
+async def test_waiters_for_room_are_called_when_the_store_is_fenced(open_store: OpenStore) -> None:
+    """Regression: the group in flight counted for ever, as its end was not reported any more."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine, config=StoreConfig(committer_queue_bytes_max=4))
     ml = await store.open_managed_ledger("orders")
     hold = engine.hold_next("sync")
     append(ml, b"large enough")
     await hold.reached()
-    heard: list[str] = []
-    store.on_drained(lambda: heard.append("before"))
+    results: list[str] = []
+    store.on_drained(lambda: results.append("before"))
     await open_store(engine=engine)
-    assert ["before"] == heard
-    store.on_drained(lambda: heard.append("after"))
+    assert ["before"] == results
+    store.on_drained(lambda: results.append("after"))
     await asyncio.sleep(0)
-    assert ["before", "after"] == heard
+    assert ["before", "after"] == results
 
 
-async def test_a_listener_that_raises_keeps_nobody_from_being_fenced(
+async def test_a_listener_that_raises_does_not_stop_the_fencing_of_others(
     open_store: OpenStore, contained: Contained
 ) -> None:
-    """Callers waited for ever, other handles went on and the server was not told."""
+    """Regression: callers waited for ever, other handles stayed open, `on_fatal` was not called."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     handles = [await store.open_managed_ledger(name) for name in "abc"]
     fatal: list[LedgerError] = []
     store.on_fatal = fatal.append
-    heard: list[LedgerState] = []
+    results: list[LedgerState] = []
 
     def broken() -> None:
         raise ZeroDivisionError
 
     for ml in handles:
         ml.add_listener(broken)
-        ml.add_listener(lambda ml=ml: heard.append(ml.state))  # type: ignore[misc]
+        ml.add_listener(lambda ml=ml: results.append(ml.state))  # type: ignore[misc]
     engine.fail_next("sync")
     adding = [asyncio.ensure_future(ml.add_entry(b"x")) for ml in handles]
     assert [Fenced] * 3 == [type(await asyncio.wait_for(outcome(each), 60)) for each in adding]
-    assert ([LedgerState.FENCED] * 3, 1) == (heard, len(fatal))
+    assert ([LedgerState.FENCED] * 3, 1) == (results, len(fatal))
     assert [ZeroDivisionError] * 3 == [type(error) for error in contained.errors]
 
 

@@ -20,7 +20,7 @@ def test_equal_positions_are_one_key() -> None:
 
 
 @pytest.mark.parametrize("position", [Position(5, 120), EARLIEST, LATEST, Position(3, -1)])
-def test_text_and_back(position: Position) -> None:
+def test_text_round_trip(position: Position) -> None:
     assert position == Position.parse(str(position))
 
 

@@ -1,4 +1,4 @@
-"""Random reads against a list of all entries, while the log grows, rolls, shrinks, changes hands.
+"""Random reads against a list of all entries, while the log is appended, trimmed and reopened.
 
 A failure names the seed of its run, and the run is the same again with it.
 """
@@ -64,7 +64,7 @@ class Log:
         self.ml.append_nowait(data, 1, 1, done)
 
     async def change(self) -> None:
-        """Let one thing happen; afterwards the list is what the log must be."""
+        """Make one random change, to the log and to the list."""
         roll = self.random.random()
         for _ in range(self.random.randrange(1, 12)):
             self.submit()
@@ -81,7 +81,7 @@ class Log:
         elif len(self.positions) > ENTRIES_MAX:
             await self.ml.trim_before(self.positions[ENTRIES_MAX // 2])
         self.forget_gone()
-        self.read_some(3)  # nobody sees what is on its way
+        self.read_some(3)  # unconfirmed entries are not visible
         await self.store.flush()
         self.forget_gone()
         self.count_some(3)
@@ -89,7 +89,7 @@ class Log:
         self.last = self.ml.last_confirmed_entry
 
     def count_some(self, count: int) -> None:
-        """Entries between two places, and from one to the end, are counted exactly."""
+        """Check the number of entries between two positions, and from one to the end."""
         for _ in range(count):
             start, end = self.place(), self.place()
             exact = bisect_right(self.positions, end) - bisect_left(self.positions, start)
@@ -107,7 +107,7 @@ class Log:
     # What is read
 
     def place(self) -> Position:
-        """Return a place that exists, did exist, or never will."""
+        """Return a position that exists, did exist, or never will."""
         roll = self.random.random()
         if roll < 0.04 or not self.positions:
             return self.random.choice((EARLIEST, LATEST))
@@ -167,7 +167,7 @@ class Log:
 
 
 async def drive(seed: int, cache_bytes: int, reads: int) -> Log:
-    """Change and read in turns until so many reads were answered."""
+    """Change and read alternately until so many reads have ended."""
     log = Log(seed, cache_bytes)
     await log.open()
     while log.read_count < reads:
@@ -179,7 +179,7 @@ async def drive(seed: int, cache_bytes: int, reads: int) -> Log:
 
 
 async def drive_all(reads: int, seed: int) -> None:
-    """Most of it from memory, the rest half or wholly from the storage."""
+    """Run most of the reads from memory, the others partly or wholly from the storage."""
     warm = await drive(seed, ALL_BYTES, reads * 90 // 100)
     half = await drive(seed + 1, 3000, reads * 8 // 100)
     cold = await drive(seed + 2, 0, reads * 2 // 100)

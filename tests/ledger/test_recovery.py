@@ -1,4 +1,4 @@
-"""How a managed ledger stands, found out from rows and data."""
+"""The state of a managed ledger, recovered from rows and entries."""
 
 import pytest
 
@@ -77,7 +77,7 @@ def test_a_large_tail_is_read_in_steps() -> None:
     assert (5, 3_500_000) == (snapshot.found[6].entries, snapshot.found[6].size)
 
 
-def test_a_damaged_row_is_told() -> None:
+def test_a_damaged_row_raises() -> None:
     engine = stored()
     group = CommitGroup(rows=[(keys.managed_ledger_key("orders"), b"\x09")])
     engine.commit(group, sync=True)

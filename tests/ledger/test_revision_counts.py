@@ -21,7 +21,7 @@ def test_closed_cursors_that_were_never_revised_cost_nothing() -> None:
     assert (0, {}) == (len(counts), counts._counters)
 
 
-def test_a_managed_ledger_goes_with_all_its_counts() -> None:
+def test_a_managed_ledger_is_forgotten_with_all_its_counts() -> None:
     counts = RevisionCounts()
     for name in ("a", "b"):
         counts.of("orders", name).add()

@@ -43,7 +43,7 @@ async def opened(store: LedgerStore, **limits: int) -> ManagedLedger:
         ({}, [7]),
     ],
 )
-async def test_the_entry_that_reaches_a_limit_goes_into_the_old_ledger(
+async def test_the_entry_that_reaches_a_limit_is_in_the_old_ledger(
     store: LedgerStore, limits: dict[str, int], expected: list[int]
 ) -> None:
     ml = await opened(store, **limits)
@@ -109,14 +109,14 @@ async def test_a_deletion_that_failed_leaves_the_timer_running(
 # While a rollover is on its way
 
 
-async def test_appends_behind_a_rollover_are_taken_at_once_and_come_in_order(
+async def test_appends_during_a_rollover_are_accepted_at_once_and_confirmed_in_order(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     """Pulsar queues them; here closing and creating are rows of the same ordered stream."""
-    told: list[tuple[Position, LedgerError | None]] = []
+    outcomes: list[tuple[Position, LedgerError | None]] = []
 
     def done(position: Position, error: LedgerError | None) -> None:
-        told.append((position, error))
+        outcomes.append((position, error))
 
     hold = engine.hold_next("commit")
     positions = [append(ml, data, done) for data in numbers(0, 3)]
@@ -124,18 +124,18 @@ async def test_appends_behind_a_rollover_are_taken_at_once_and_come_in_order(
     await hold.reached()
     positions += [append(ml, data, done) for data in numbers(4, 13)]
     states.append(ml.state)
-    assert [] == told
+    assert [] == outcomes
     assert [0, 1, 2, 3] * 3 + [0, 1] == [position.entry_id for position in positions]
     assert positions == sorted(positions)
     hold.release()
     await store.flush()
-    assert [(position, None) for position in positions] == told
+    assert [(position, None) for position in positions] == outcomes
     assert (numbers(0, 13), [4, 4, 4, 2]) == (await all_of(ml), counts(ml))
     closing = LedgerState.CLOSING_LEDGER
     assert [closing, closing, LedgerState.LEDGER_OPENED] == [*states, ml.state]
 
 
-async def test_the_next_ledger_is_created_when_the_old_one_is_whole(
+async def test_the_next_ledger_is_created_when_the_old_one_is_confirmed(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     await ml.add_entry(b"0")
@@ -150,7 +150,7 @@ async def test_the_next_ledger_is_created_when_the_old_one_is_whole(
     assert ([1, 1], LedgerState.LEDGER_OPENED) == (counts(ml), ml.state)
 
 
-async def test_a_failed_rollover_fails_what_is_behind_it_in_order(
+async def test_a_failed_rollover_fails_later_appends_in_order(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     hold = engine.hold_next("commit")
@@ -169,7 +169,7 @@ async def test_a_failed_rollover_fails_what_is_behind_it_in_order(
 async def test_nothing_rolls_while_the_storage_fails(
     store: LedgerStore, clock: ManualClock, engine: FaultyEngine
 ) -> None:
-    """Metadata and entries go one way: during an outage neither moves, afterwards both do."""
+    """Metadata and entries have one order: in an outage neither is stored, later both are."""
     ml = await opened(store, max_entries_per_ledger=2)
     await ml.add_entry(b"0")
     before = ml.ledgers
@@ -197,10 +197,10 @@ async def test_an_empty_ledger_that_lost_its_appends_leaves_the_list(
     assert [b"0"] == await all_of(again)
 
 
-async def test_a_rollover_by_age_that_failed_comes_again_soon_and_in_peace(
+async def test_a_failed_rollover_by_age_is_retried_soon(
     store: LedgerStore, clock: ManualClock, engine: FaultyEngine
 ) -> None:
-    """It was due again a whole age later: four hours, or the seven days of segment.ms."""
+    """Regression: the retry was a whole age later: four hours, or the seven days of segment.ms."""
     ml = await opened(store, max_rollover_ms=3_600_000)
     await ml.add_entry(b"0")
     await ml.add_entry(b"1")

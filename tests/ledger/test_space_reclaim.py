@@ -1,4 +1,4 @@
-"""Deleting gives the disk back: paced, woken by deletions alone, and harmless when it fails."""
+"""Deleting frees disk space: at a pace, only after deletions, and harmless when it fails."""
 
 import asyncio
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FILE_BYTES = 200_000
 ENTRY_BYTES = 8_000
 SEGMENTS = ManagedLedgerConfig(max_entries_per_ledger=5)
 BY_HAND = StoreConfig(log_rewrite_bytes_per_second=0)
-FAST = StoreConfig(log_rewrite_bytes_per_second=CHUNK_BYTES * 1000)  # a piece per millisecond
+FAST = StoreConfig(log_rewrite_bytes_per_second=CHUNK_BYTES * 1000)  # a chunk per millisecond
 
 
 def entry(number: int) -> bytes:
@@ -44,7 +44,7 @@ def log_bytes(folder: Path) -> int:
 
 @pytest.fixture
 def open_store(open_store: OpenStore) -> OpenStore:
-    """Stores with one thread in their pool: a call is behind all that it has in hand."""
+    """Stores with one thread in their pool: a call runs after all earlier ones."""
     return partial(open_store, threads=StoreThreads(pool=partial(BlockingPool, 1)))
 
 
@@ -54,7 +54,7 @@ def on_disk(tmp_path: Path) -> LogRocksdbEngine:
 
 
 async def fill(store: LedgerStore, *, count: int = 100) -> list[ManagedLedger]:
-    """Append to ten managed ledgers in turn, so that every file has some of each."""
+    """Append to ten managed ledgers alternately, so that every file has some of each."""
     handles = [
         await store.open_managed_ledger(f"ml-{number}", config=SEGMENTS) for number in range(10)
     ]
@@ -94,7 +94,7 @@ async def advanced(
     raise AssertionError("it never happens")
 
 
-async def test_deleted_managed_ledgers_give_their_space_back(
+async def test_space_of_deleted_managed_ledgers_is_freed(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
 ) -> None:
     store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
@@ -108,7 +108,7 @@ async def test_deleted_managed_ledgers_give_their_space_back(
     on_disk.close()
 
 
-async def test_trim_gives_its_space_back(
+async def test_space_of_trimmed_ledgers_is_freed(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
 ) -> None:
     store = await open_store(engine=on_disk, config=replace(FAST, durability="os"))
@@ -121,7 +121,7 @@ async def test_trim_gives_its_space_back(
     on_disk.close()
 
 
-async def test_space_of_a_former_life_is_given_back_after_the_start(
+async def test_space_left_by_an_earlier_run_is_freed_after_the_start(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
 ) -> None:
     store = await open_store(engine=on_disk, config=replace(BY_HAND, durability="os"))
@@ -135,10 +135,10 @@ async def test_space_of_a_former_life_is_given_back_after_the_start(
     on_disk.close()
 
 
-async def test_pieces_keep_the_pace(
+async def test_chunks_keep_the_pace(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine, tmp_path: Path
 ) -> None:
-    """A piece every 100 ms. A piece is all that is alive in one of these small files."""
+    """A chunk every 100 ms: all live entries of one of these small files."""
     slow = StoreConfig(durability="os", log_rewrite_bytes_per_second=CHUNK_BYTES * 10)
     store = await open_store(engine=on_disk, config=slow)
     await fill(store)
@@ -152,7 +152,7 @@ async def test_pieces_keep_the_pace(
     while moves_count < 4:
         await advanced(clock, store, has_moved_beyond(moved_bytes))
         moved_bytes, moves_count = reclaim.moved_bytes, moves_count + 1
-    # What a piece takes behind its moment are the turns of the loop.
+    # A chunk is moved some ticks after its time.
     assert clock.monotonic_ms() - deleted_ms >= 3 * 100
     await store.close()
     on_disk.close()
@@ -170,7 +170,7 @@ async def test_a_throttler_paces_on_the_systems_clock(open_store: OpenStore) -> 
     await store.close()
 
 
-async def test_a_log_that_is_alive_by_half_waits_until_nobody_appends(
+async def test_a_log_that_is_half_alive_waits_until_appends_stop(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
 ) -> None:
     """Copies would take from producers what they need; a log dead by more is worth it at once."""
@@ -300,7 +300,7 @@ async def test_a_fault_waits_for_the_next_deletion_and_many_in_a_row_end_the_wor
     contained: Contained,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """It began again at once: a clock that fails made it a loop that is never idle."""
+    """Regression: it restarted at once, so a failing clock made it a busy loop."""
     slept: list[int] = []
 
     async def fails(delay_ms: int) -> None:
@@ -332,7 +332,7 @@ async def test_fenced_store_moves_nothing(open_store: OpenStore, on_disk: LogRoc
     on_disk.close()
 
 
-async def test_close_waits_for_the_piece_under_way(
+async def test_close_waits_for_the_chunk_in_flight(
     open_store: OpenStore, clock: ManualClock, on_disk: LogRocksdbEngine
 ) -> None:
     engine = FaultyEngine(on_disk)
@@ -364,7 +364,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.slow
-async def test_nine_tenths_of_128_mib_are_given_back_within_a_minute(
+async def test_nine_tenths_of_128_mib_are_freed_within_a_minute(
     open_store: OpenStore, clock: ManualClock, tmp_path: Path
 ) -> None:
     """A sixteenth of 2 GiB in files of a sixteenth of their size, by the settings a server has."""
@@ -395,10 +395,10 @@ async def test_nine_tenths_of_128_mib_are_given_back_within_a_minute(
 
 
 @pytest.mark.parametrize("turn", range(8))
-async def test_a_store_closes_in_every_turn_of_a_look(
+async def test_a_store_closes_in_every_tick_of_a_search(
     open_store: OpenStore, clock: ManualClock, turn: int
 ) -> None:
-    """Closed in the middle of a look, while others append, it went on to wait for the next one."""
+    """Regression: closed during a search, with other appends, it waited for the next search."""
     store = await open_store()
     ml = await store.open_managed_ledger("orders")
     await asyncio.sleep(0)

@@ -98,7 +98,7 @@ async def test_fenced_for_deletion_and_deleted(
 
 
 @pytest.mark.parametrize("is_terminated", [False, True])
-async def test_a_deletion_that_failed_gives_the_state_back(
+async def test_a_failed_deletion_restores_the_state(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, is_terminated: bool
 ) -> None:
     if is_terminated:
@@ -132,8 +132,8 @@ async def test_write_failed(store: LedgerStore, ml: ManagedLedger, engine: Fault
     assert [State.WRITE_FAILED, State.LEDGER_OPENED] == [*states, ml.state]
 
 
-def test_the_other_two_are_never_a_handle_s() -> None:
-    """Before it is opened there is no handle; a ledger is not closed without the next one."""
+def test_the_other_two_states_are_never_seen() -> None:
+    """Before it is opened there is no handle; a ledger is not closed without a next one."""
     tested = {
         State.LEDGER_OPENED, State.CLOSING_LEDGER, State.CREATING_LEDGER, State.CLOSED,
         State.FENCED, State.FENCED_FOR_DELETION, State.TERMINATED, State.WRITE_FAILED,
@@ -145,7 +145,7 @@ def test_the_other_two_are_never_a_handle_s() -> None:
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 1 << 20])
-async def test_who_is_told_of_a_position_can_read_it(
+async def test_a_confirmed_position_can_be_read_in_its_callback(
     open_store: OpenStore, cache_bytes: int
 ) -> None:
     """Inside the callback of the append, and inside the listener, also without a cache."""
@@ -165,16 +165,16 @@ async def test_who_is_told_of_a_position_can_read_it(
     positions = [append(ml, data, lambda p, error: read(p)) for data in numbers(0, 9)]
     await store.flush()
     stop_listening()
-    told = [position for position, _ in reads]
-    assert positions == told[: len(positions)]
-    assert positions[-1] in told[len(positions) :], "the listener was told, too"
-    assert told == [(await reading)[0].position for _, reading in reads]
+    seen = [position for position, _ in reads]
+    assert positions == seen[: len(positions)]
+    assert positions[-1] in seen[len(positions) :], "the listener was called, too"
+    assert seen == [(await reading)[0].position for _, reading in reads]
 
 
 async def test_appends_and_resent_adds_complete_in_order(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """What is sent again goes before anything new, and keeps its order in the new ledger."""
+    """Retried appends precede new ones, and keep their order in the new ledger."""
     completed: list[str] = []
 
     async def add(number: int) -> None:
@@ -200,7 +200,7 @@ async def test_appends_and_resent_adds_complete_in_order(
     assert [1, 4, 3] == [info.entries for info in ml.ledgers]
 
 
-async def test_what_was_lost_for_good_is_told_before_what_came_later(
+async def test_lost_appends_fail_before_later_ones_are_confirmed(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     completed: list[str] = []

@@ -1,4 +1,4 @@
-"""What an operator hears of the storage: which kind, since when, how often, and when it is over."""
+"""Storage troubles for operators: their kind, times and count, and when they end."""
 
 import errno
 import logging
@@ -73,7 +73,7 @@ def test_kind_is_the_same_before_and_after_translation(
     assert (expected, expected) == (kind_of(error), kind_of(translated))
 
 
-def test_trouble_is_told_with_its_count_and_times() -> None:
+def test_trouble_has_its_count_and_times() -> None:
     bench = Bench()
     for entry in range(3):
         bench.health.failed(EntryCorrupt(3, entry, "checksum"), f"reading orders-0 at 3:{entry}")
@@ -90,7 +90,7 @@ def test_trouble_is_told_with_its_count_and_times() -> None:
 def test_log_has_a_line_a_minute_for_each_kind_with_what_was_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A consumer that comes back to a damaged entry fills no disk."""
+    """A consumer that reads a damaged entry again and again does not fill a disk with logs."""
     bench, minutes = Bench(), 3
     for _ in range(minutes * 60):
         bench.health.failed(EntryCorrupt(3, 5, "checksum"), "reading orders-0 at 3:5")
@@ -120,7 +120,7 @@ def test_write_that_succeeds_ends_what_writes_met_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "x"), StorageError("i/o")], ids=str)
-def test_what_passes_by_itself_is_over_when_it_was_not_seen_for_a_while(error: Exception) -> None:
+def test_trouble_of_reads_ends_when_it_was_not_seen_for_a_while(error: Exception) -> None:
     bench = Bench()
     bench.health.failed(error, "x")
     bench.clock.advance(RECENT_MS - 1)

@@ -82,14 +82,14 @@ async def test_close_finishes_what_was_submitted(open_store: OpenStore) -> None:
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
-    heard: list[LedgerError | None] = []
+    results: list[LedgerError | None] = []
     hold = engine.hold_next("commit")
-    ml.append_nowait(b"x", 1, 1, lambda position, error: heard.append(error))
+    ml.append_nowait(b"x", 1, 1, lambda position, error: results.append(error))
     closing = asyncio.ensure_future(store.close())
     await hold.reached()
     hold.release()
     await closing
-    assert [None] == heard
+    assert [None] == results
 
 
 # Names
@@ -165,7 +165,7 @@ async def test_a_deletion_that_was_not_written_changes_nothing(open_store: OpenS
     assert ["orders"] == store.managed_ledger_names()
 
 
-async def test_deleting_what_was_never_opened_here(open_store: OpenStore) -> None:
+async def test_deleting_a_managed_ledger_that_was_not_opened(open_store: OpenStore) -> None:
     engine = MemoryEngine()
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")
@@ -234,10 +234,8 @@ async def test_reopening_without_writing_leaves_one_ledger(open_store: OpenStore
 
 
 @pytest.mark.parametrize("count", [1, 3, 255, 256, 257, 700])
-async def test_what_was_acknowledged_is_there_after_a_crash(
-    open_store: OpenStore, count: int
-) -> None:
-    """The last ledger's count comes from the data: nobody closed it."""
+async def test_acknowledged_entries_survive_a_crash(open_store: OpenStore, count: int) -> None:
+    """The last ledger was not closed, so its entries are counted."""
     engine = FaultyEngine(None)
     store = await open_store(engine=engine, config=StoreConfig(cache_bytes=0))
     ml = await store.open_managed_ledger("orders")
@@ -276,7 +274,7 @@ async def test_a_damaged_managed_ledger_cannot_be_opened_but_others_can(
     await (await store.open_managed_ledger("orders")).add_entry(b"x")
 
 
-async def test_a_damaged_counter_is_told_at_the_start(open_store: OpenStore) -> None:
+async def test_a_damaged_counter_fails_the_start(open_store: OpenStore) -> None:
     engine = MemoryEngine()
     group = CommitGroup(rows=[(ID_COUNTER, b"?")])
     engine.commit(group, sync=True)
@@ -351,7 +349,7 @@ async def test_an_engine_given_to_another_store_fences_the_first(open_store: Ope
     assert numbers(0, 1) == await all_of(newer)
 
 
-async def test_a_failed_sync_stops_the_store_and_tells_the_server(open_store: OpenStore) -> None:
+async def test_a_failed_sync_stops_the_store_and_calls_on_fatal(open_store: OpenStore) -> None:
     engine = FaultyEngine(None)
     store = await open_store(engine=engine)
     ml = await store.open_managed_ledger("orders")

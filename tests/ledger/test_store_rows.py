@@ -11,7 +11,7 @@ from tests.ledger.words import OpenStore
 
 
 class UnreadableIndex(MemoryEngine):
-    """An engine whose rows cannot be read any more."""
+    """An engine whose rows cannot be read."""
 
     error: Exception | None = None
 
@@ -45,13 +45,13 @@ class UnreadableIndex(MemoryEngine):
     ],
     ids=["get", "scan", "scan between"],
 )
-async def test_rows_that_cannot_be_read_are_told_in_the_words_of_the_ledger(
+async def test_unreadable_rows_raise_a_ledger_error(
     open_store: OpenStore,
     look: Callable[[LedgerStore], object],
     error: Exception,
     expected: type[LedgerError],
 ) -> None:
-    """What the engine had raised went through to requests, as a fault that nobody knew."""
+    """Regression: the engine's error reached requests as an unknown fault."""
     engine = UnreadableIndex()
     store = await open_store(engine=engine)
     await store.put_rows([(b"k", b"v")])

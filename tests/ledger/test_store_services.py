@@ -18,7 +18,7 @@ def test_ids_are_given_out_once_and_the_row_covers_them() -> None:
     assert 8 == decode_counter(row)
 
 
-def test_only_who_knows_the_newest_version_moves_it() -> None:
+def test_only_the_newest_version_can_be_replaced() -> None:
     versions = MetadataVersions()
     assert not versions.compare_and_set("a", 1, 2)
     versions.reset("a", 1)
@@ -30,7 +30,7 @@ def test_only_who_knows_the_newest_version_moves_it() -> None:
     versions.forget("a")
 
 
-async def test_memory_lets_go_of_what_is_trimmed_or_deleted(tmp_path: Path) -> None:
+async def test_trimmed_and_deleted_ledgers_are_dropped_from_memory(tmp_path: Path) -> None:
     """Neither the cache of the tail nor what was read of the disk outlives a ledger."""
     one = 10 + OBJECT_BYTES
     async with LedgerStore.open(tmp_path, config=StoreConfig(cache_bytes=one)) as store:

@@ -13,7 +13,7 @@ from tests.ledger.words import OpenStore, add_all, all_of, append, numbers, sett
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
-async def test_a_dead_store_leaves_nothing_behind(open_store: OpenStore, durability: str) -> None:
+async def test_a_dead_store_writes_nothing_more(open_store: OpenStore, durability: str) -> None:
     """Closing it afterwards must not write what it still believes."""
     engine = FaultyEngine(None)
     config = StoreConfig(durability=durability)  # type: ignore[arg-type]
@@ -41,7 +41,7 @@ async def test_a_power_cut_without_a_store() -> None:
 
 
 class Late(FaultyEngine):
-    """A commit that was handed to the thread begins at the worst moment: while the power goes."""
+    """A commit submitted to the thread begins at the worst moment: during the power cut."""
 
     is_late = False
     is_reached = False
@@ -74,19 +74,19 @@ async def test_a_commit_that_begins_during_the_cut_never_enters_the_next_life(
 
 
 @pytest.mark.parametrize(("op", "last"), [("commit", 2), ("sync", 3)])
-async def test_a_store_that_takes_the_engine_over_waits_for_nobody(
+async def test_a_store_that_takes_over_an_engine_is_not_blocked(
     open_store: OpenStore, engine: FaultyEngine, op: Operation, last: int
 ) -> None:
-    """The group under way ends before the second store reads; what was written of it is there."""
+    """The group in flight ends before the second store reads, which sees it if it was written."""
     ml = await (await open_store(engine=engine)).open_managed_ledger("orders")
     await add_all(ml, numbers(0, 2))
     hold = engine.hold_next(op)
-    heard: list[LedgerError | None] = []
-    append(ml, b"3", lambda position, error: heard.append(error))
+    results: list[LedgerError | None] = []
+    append(ml, b"3", lambda position, error: results.append(error))
     await hold.reached()
     again = await (await open_store(engine=engine)).open_managed_ledger("orders")
     hold.release()
-    assert [Fenced] == list(map(type, heard))
+    assert [Fenced] == list(map(type, results))
     assert numbers(0, last) == await all_of(again)
     await again.add_entry(b"more")
     assert [*numbers(0, last), b"more"] == await all_of(again)

@@ -1,4 +1,4 @@
-"""Deletion on a real handle: what goes and when, what stays true, a power cut at every step."""
+"""Deletion on a real handle: what is deleted and when, invariants, a power cut at every step."""
 
 import asyncio
 import contextlib
@@ -84,7 +84,7 @@ async def test_every_age_size_and_boundary(open_store: OpenStore, clock: ManualC
     assert 4 == len(seen)
 
 
-async def test_a_log_that_lost_everything_goes_on_behind_it(
+async def test_a_log_without_entries_continues_after_its_last_position(
     open_store: OpenStore, engine: FaultyEngine
 ) -> None:
     """Last confirmed entry and first position, trimmed to nothing, written to, and restarted."""
@@ -102,7 +102,7 @@ async def test_a_log_that_lost_everything_goes_on_behind_it(
     assert (last < position, [b"8"]) == (True, await all_of(ml))
 
 
-async def test_a_terminated_log_keeps_its_end_when_its_ledgers_go(
+async def test_a_terminated_log_keeps_its_end_when_its_ledgers_are_deleted(
     open_store: OpenStore, engine: FaultyEngine
 ) -> None:
     store = await open_store(engine=engine)
@@ -138,7 +138,7 @@ async def test_a_trim_that_was_not_written_has_removed_nothing(
 
 
 async def go(store: LedgerStore, *, trims: bool) -> None:
-    """Write, trim in every way, end one and delete another."""
+    """Write, trim in every way, terminate one and delete another."""
     config = ManagedLedgerConfig(max_entries_per_ledger=2, retention_bytes=40 if trims else -1)
     for name in ("a", "b"):
         ml = await store.open_managed_ledger(name, config=config)
@@ -213,7 +213,7 @@ async def test_a_power_cut_on_disk_leaves_nothing_for_the_doctor(
 
 
 async def test_a_ledger_without_an_owner_is_found_by_the_doctor(tmp_path: Path) -> None:
-    """Nothing here makes one; the check for it is what the other tests lean on."""
+    """No operation makes one; the other tests rely on this check."""
     async with LedgerStore.open(tmp_path) as store:
         ml = await store.open_managed_ledger("orders", config=SMALL)
         await add_all(ml, numbers(0, 9))

@@ -1,4 +1,4 @@
-"""Words to build ledger things with, for the tests of this room."""
+"""Words to build ledgers, lists and entries, for the ledger tests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -85,7 +85,7 @@ def numbers(first: int, last: int) -> list[bytes]:
 
 
 def unheard(position: Position, error: LedgerError | None) -> None:
-    """Nobody asks."""
+    """Ignore the outcome."""
 
 
 def append(
@@ -114,11 +114,11 @@ async def all_of(ml: ManagedLedger) -> list[bytes]:
 
 
 def nothing_wrong(name: str, position: Position, data: bytes | None) -> None:
-    """Every entry will do."""
+    """Accept every entry."""
 
 
 async def settled(clock: ManualClock, ms: int = 0) -> None:
-    """Let time pass, and let everything that became due happen."""
+    """Advance the clock, and run everything that became due."""
     clock.advance(ms)
     for _ in range(5):
         await asyncio.sleep(0)

@@ -40,11 +40,11 @@ class LogScan:
     def groups(self) -> Iterator[PlacedGroup]:
         """Yield every whole group after the watermark, in order, up to the first damage."""
         start = self._watermark
-        behind = [file for file in self.files if file >= start.file]
-        if start.file not in behind:
+        files = [file for file in self.files if file >= start.file]
+        if start.file not in files:
             self.damage = TailDamage(start.file, 0, "the file is missing")
             return
-        for file, expected in zip(behind, range(start.file, start.file + len(behind)), strict=True):
+        for file, expected in zip(files, range(start.file, start.file + len(files)), strict=True):
             position = start.position if file == start.file else 0
             if file != expected:
                 self._damaged(file - 1, 0, "the file is missing")

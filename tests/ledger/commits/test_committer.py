@@ -19,25 +19,25 @@ from tests.ledger.committer_bench import IN_MEMORY, Recorder, WatchedEngine, ben
 from tests.ledger.words import settled
 
 
-async def test_what_is_submitted_in_one_turn_is_one_group() -> None:
+async def test_operations_of_one_tick_are_one_group() -> None:
     engine = FaultyEngine(None)
     async with bench(engine) as on:
         recorder = Recorder(on.committer)
         for _ in range(50):
             recorder.append()
         await on.committer.flush()
-        assert [f"confirm {n}" for n in range(50)] + ["group_confirmed"] == recorder.heard
+        assert [f"confirm {n}" for n in range(50)] + ["group_confirmed"] == recorder.calls
         assert (1, 1) == (engine.calls["commit"], engine.calls["sync"])
 
 
-async def test_lazy_rows_wait_for_a_group_that_somebody_needs() -> None:
-    """They begin none, neither when idle nor behind a group, and come in order."""
+async def test_lazy_rows_wait_for_the_next_needed_group() -> None:
+    """They begin none, neither when idle nor after a group, and are confirmed in order."""
     engine = FaultyEngine(None)
     async with bench(engine) as on:
         recorder = Recorder(on.committer)
 
         def lazily(error: LedgerError | None) -> None:
-            recorder.heard.append(f"lazy {error}")
+            recorder.calls.append(f"lazy {error}")
 
         on.committer.submit_rows_lazily([(b"a", b"1")], lazily)
         await settled(ManualClock())
@@ -51,7 +51,7 @@ async def test_lazy_rows_wait_for_a_group_that_somebody_needs() -> None:
         hold.release()
         await confirmed.wait()
         await settled(ManualClock())
-        assert ["lazy None", "confirm 0", "group_confirmed"] == recorder.heard
+        assert ["lazy None", "confirm 0", "group_confirmed"] == recorder.calls
         assert (1, b"1") == (engine.calls["commit"], engine.get(b"a"))
         await on.committer.flush()
         assert (2, b"2") == (engine.calls["commit"], engine.get(b"a"))
@@ -67,8 +67,8 @@ async def test_many_lazy_rows_are_need_enough() -> None:
         assert ["loop"] == engine.threads
 
 
-async def test_lazy_rows_hold_nobody_up() -> None:
-    """Who waits for the queue to drain is called although rows wait in it."""
+async def test_lazy_rows_do_not_block_on_drained() -> None:
+    """A waiter for room in the queue is called although lazy rows wait in it."""
     async with bench(MemoryEngine(), on_loop_bytes_max=IN_MEMORY) as on:
         drained: list[int] = []
         on.committer.submit_rows_lazily([(b"a", b"")], lambda error: None)
@@ -77,7 +77,7 @@ async def test_lazy_rows_hold_nobody_up() -> None:
         assert [1] == drained
 
 
-async def test_the_next_group_collects_while_one_is_under_way() -> None:
+async def test_the_next_group_collects_while_one_is_in_flight() -> None:
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")
     async with bench(engine) as on:
@@ -88,7 +88,7 @@ async def test_the_next_group_collects_while_one_is_under_way() -> None:
             recorder.append()
             await asyncio.sleep(0)
         assert ([], 40, 4) == (
-            recorder.heard,
+            recorder.calls,
             on.committer.queued_bytes,
             on.committer.queued_count,
         )
@@ -99,7 +99,7 @@ async def test_the_next_group_collects_while_one_is_under_way() -> None:
             "group_confirmed",
             *("confirm 1", "confirm 2", "confirm 3"),
             "group_confirmed",
-        ] == recorder.heard
+        ] == recorder.calls
         assert (2, 0, 0) == (
             engine.calls["commit"],
             on.committer.queued_bytes,
@@ -107,7 +107,7 @@ async def test_the_next_group_collects_while_one_is_under_way() -> None:
         )
 
 
-async def test_order_holds_over_all_submitters() -> None:
+async def test_order_holds_across_submitters() -> None:
     async with bench(MemoryEngine(), on_loop_bytes_max=IN_MEMORY) as on:
         order: list[object] = []
         one, other = Recorder(on.committer, "one", 1), Recorder(on.committer, "other", 2)
@@ -137,8 +137,8 @@ async def test_a_barrier_does_not_overtake_the_group_before_it() -> None:
         assert [0, "barrier"] == order
 
 
-async def test_an_unwritten_group_fails_with_all_behind_it_in_three_rounds() -> None:
-    """All states go back, then all callers hear in order, then all go on."""
+async def test_an_unwritten_group_fails_with_all_later_ones_in_three_rounds() -> None:
+    """All submitters are reverted, then all operations fail in order, then all are resumed."""
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")
     async with bench(engine) as on:
@@ -157,16 +157,16 @@ async def test_an_unwritten_group_fails_with_all_behind_it_in_three_rounds() -> 
             "fail 1 StorageFailed",
             "fail 2 StorageFailed",
             "resume",
-        ] == recorder.heard
+        ] == recorder.calls
         assert [StorageFailed] == [type(error) for error in rows]
-        recorder.heard.clear()
+        recorder.calls.clear()
         recorder.append()
         await on.committer.flush()
-        assert ["confirm 3", "group_confirmed"] == recorder.heard
+        assert ["confirm 3", "group_confirmed"] == recorder.calls
         assert [] == on.fatal
 
 
-async def test_what_a_failure_callback_submits_comes_behind() -> None:
+async def test_operations_submitted_by_a_failure_callback_are_committed_later() -> None:
     engine = FaultyEngine(None)
     engine.fail_next("commit")
     async with bench(engine) as on:
@@ -193,7 +193,7 @@ async def test_a_failed_sync_stops_for_good() -> None:
         recorder.append()
         hold.fail()
         await on.committer.flush()
-        assert ["revert", "fail 0 Fenced", "fail 1 Fenced", "resume"] == recorder.heard
+        assert ["revert", "fail 0 Fenced", "fail 1 Fenced", "resume"] == recorder.calls
         assert [Fenced] == [type(error) for error in on.fatal]
         assert on.committer.fatal is on.fatal[0]
         with pytest.raises(Fenced):
@@ -201,7 +201,7 @@ async def test_a_failed_sync_stops_for_good() -> None:
         assert 1 == engine.calls["commit"]
 
 
-async def test_a_group_that_lands_after_the_stop_is_not_told_again() -> None:
+async def test_a_group_written_after_the_stop_is_not_reported_twice() -> None:
     engine = FaultyEngine(None)
     hold = engine.hold_next("commit")
     async with bench(engine) as on:
@@ -210,12 +210,12 @@ async def test_a_group_that_lands_after_the_stop_is_not_told_again() -> None:
         await hold.reached()
         recorder.append()
         on.committer.stop(Fenced("another store"))
-        assert ["revert", "fail 0 Fenced", "fail 1 Fenced", "resume"] == recorder.heard
+        assert ["revert", "fail 0 Fenced", "fail 1 Fenced", "resume"] == recorder.calls
         hold.release()
         await on.committer.close()
         await asyncio.sleep(0)
         on.committer.stop(Fenced("once more"))
-        assert 4 == len(recorder.heard)
+        assert 4 == len(recorder.calls)
         assert ["another store"] == [str(error) for error in on.fatal]
 
 
@@ -226,7 +226,7 @@ async def test_a_group_that_cannot_be_indexed_stops_for_good() -> None:
         engine.index_error = RuntimeError("the index is broken")
         recorder.append()
         await on.committer.flush()
-        assert ["revert", "fail 0 Fenced", "resume"] == recorder.heard
+        assert ["revert", "fail 0 Fenced", "resume"] == recorder.calls
         assert 1 == len(on.fatal)
 
 
@@ -262,7 +262,7 @@ async def test_small_groups_are_committed_on_the_loop(
         assert [expected] == engine.threads
 
 
-async def test_the_group_behind_a_slow_one_goes_to_the_thread() -> None:
+async def test_the_group_after_a_slow_one_is_committed_in_the_thread() -> None:
     engine, clock = WatchedEngine(), ManualClock()
     async with bench(engine, sync=False, on_loop_bytes_max=1000, clock=clock) as on:
         recorder = Recorder(on.committer)
@@ -276,7 +276,7 @@ async def test_the_group_behind_a_slow_one_goes_to_the_thread() -> None:
         assert ["loop", "thread", "loop"] == engine.threads
 
 
-async def test_while_the_engine_is_behind_groups_go_to_the_thread() -> None:
+async def test_groups_are_committed_in_the_thread_while_the_engine_is_behind() -> None:
     """The engine then syncs in `commit`, which would hold up the loop."""
     engine = WatchedEngine()
     async with bench(engine, sync=False, on_loop_bytes_max=1000) as on:
@@ -287,8 +287,8 @@ async def test_while_the_engine_is_behind_groups_go_to_the_thread() -> None:
         assert ["loop", "thread", "loop"] == engine.threads
 
 
-async def test_a_group_with_moves_goes_to_the_thread() -> None:
-    """The engine looks up there where the entries are, which may take a disk."""
+async def test_a_group_with_moves_is_committed_in_the_thread() -> None:
+    """The engine looks up the old locations of the entries, which may need a disk."""
     engine = WatchedEngine()
     async with bench(engine, sync=False, on_loop_bytes_max=1000) as on:
         moved = CommitGroup(entries=[(7, 0, b"x")], moves=[Move(7, 0, 1, 0)])
@@ -308,7 +308,7 @@ async def test_what_came_while_the_thread_was_busy_is_committed_without_a_sync_t
         await asyncio.sleep(0)
         hold.release()
         await on.committer.flush()
-        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == recorder.heard
+        assert ["confirm 0", "group_confirmed", "confirm 1", "group_confirmed"] == recorder.calls
         assert 0 == engine.calls["sync"]
 
 
@@ -346,7 +346,7 @@ async def test_drained_is_called_although_nothing_is_queued() -> None:
 
 
 async def test_drained_is_called_after_a_stop() -> None:
-    """A connection that waits to read on must be able to hear that the store is gone."""
+    """A connection that waits for room must learn that the store has stopped."""
     engine = FaultyEngine(None)
     hold = engine.hold_next("sync")
     async with bench(engine, queue_count_max=1) as on:
@@ -404,7 +404,9 @@ async def test_a_checkpoint_that_fails(error: Exception, *, stops: bool) -> None
         assert stops == bool(on.fatal)
 
 
-async def test_a_group_over_a_closed_loop_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_group_finished_after_the_loop_closed_is_only_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = FaultyEngine(None)
 
     def lose_a_loop() -> None:

@@ -1,4 +1,4 @@
-"""An operation without an entry tells its caller once."""
+"""An operation without an entry calls `done` once."""
 
 import pytest
 
@@ -7,32 +7,32 @@ from kledger.ledger.errors import Fenced, LedgerError
 from kledger.ledger.position import EARLIEST
 
 
-def told(ticket_of: list[LedgerError | None]) -> RowsSubmitter:
-    return RowsSubmitter(ticket_of.append)
+def rows_submitter(results: list[LedgerError | None]) -> RowsSubmitter:
+    return RowsSubmitter(results.append)
 
 
-def operation(ticket: RowsSubmitter) -> Operation:
-    return (ticket, EARLIEST, 0, b"", lambda position, error: None)
+def operation(submitter: RowsSubmitter) -> Operation:
+    return (submitter, EARLIEST, 0, b"", lambda position, error: None)
 
 
-def test_a_confirmed_ticket_tells_no_error() -> None:
-    heard: list[LedgerError | None] = []
-    ticket = told(heard)
-    ticket.confirm(operation(ticket))
-    ticket.group_confirmed()
-    assert [None] == heard
+def test_a_confirmed_operation_is_done_without_error() -> None:
+    results: list[LedgerError | None] = []
+    submitter = rows_submitter(results)
+    submitter.confirm(operation(submitter))
+    submitter.group_confirmed()
+    assert [None] == results
 
 
-def test_a_failed_ticket_tells_its_error_once() -> None:
-    heard: list[LedgerError | None] = []
-    ticket, error = told(heard), Fenced("gone")
-    ticket.revert()
-    ticket.fail(operation(ticket), error)
-    ticket.resume()
-    assert [error] == heard
+def test_a_failed_operation_is_done_with_its_error_once() -> None:
+    results: list[LedgerError | None] = []
+    submitter, error = rows_submitter(results), Fenced("fenced")
+    submitter.revert()
+    submitter.fail(operation(submitter), error)
+    submitter.resume()
+    assert [error] == results
 
 
 async def test_submitted_waits_for_the_callback_and_raises_its_error() -> None:
     await submitted(lambda done: done(None))
-    with pytest.raises(Fenced, match="gone"):
-        await submitted(lambda done: done(Fenced("gone")))
+    with pytest.raises(Fenced, match="fenced"):
+        await submitted(lambda done: done(Fenced("fenced")))

@@ -57,7 +57,7 @@ async def test_abandoned_thread_commits_nothing_that_it_has_not_begun() -> None:
     landed: SimpleQueue[str] = SimpleQueue()
 
     class Released(CommitThread[str]):
-        """What is held goes on once the thread is told to end."""
+        """The held commit is released when the thread is stopped."""
 
         def stop(self) -> None:
             hold.release()

@@ -1,6 +1,6 @@
-"""Folders of engine tests: in memory where the machine has such a place.
+"""Folders of engine tests: in memory if the machine has such a file system.
 
-A simulated crash is as good there, and the hundreds of syncs of these tests cost nothing.
+A simulated crash works there as well, and the hundreds of syncs of these tests cost nothing.
 """
 
 import os

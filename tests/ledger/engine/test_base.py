@@ -56,7 +56,7 @@ def test_index_in_another_order_is_refused(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096, 4097, 70_000])
-def test_entries_of_every_size_and_kind_come_back(engine: Engine, size: int) -> None:
+def test_entries_of_every_size_and_kind_are_read_as_written(engine: Engine, size: int) -> None:
     data = payload(3, size)
     group = CommitGroup(
         entries=[(1, 0, data), (2, 0, bytearray(data)), (1, 1, memoryview(b"x" + data)[1:])]
@@ -96,7 +96,7 @@ def test_resident_read_is_the_same_or_nothing(engine: Engine) -> None:
     assert not engine.read_resident(8, 0, 11, 100)
 
 
-def test_read_of_interleaved_ledgers_takes_the_right_ones(engine: Engine) -> None:
+def test_read_of_interleaved_ledgers_returns_the_right_entries(engine: Engine) -> None:
     for number in range(50):
         store(
             engine,
@@ -151,7 +151,7 @@ def test_scan_is_ordered_and_bounded(
 
 
 def test_keys_and_ledgers_do_not_mix(engine: Engine) -> None:
-    """Rows may have any key, also ones that look like an engine's own."""
+    """Rows may have any key, even one that looks like a key of the engine."""
     keys = [b"", b"e", b"e" + bytes(16), b"r", b"s", b"t", b"w", b"\xff" * 20]
     store(engine, CommitGroup(entries=[(0, 0, b"x")], rows=[(key, b"v" + key) for key in keys]))
 
@@ -175,7 +175,7 @@ def test_empty_group_is_a_group(engine: Engine) -> None:
     assert 1 == entry_count(engine)
 
 
-def test_group_of_very_many_entries_is_one(engine: Engine) -> None:
+def test_group_of_very_many_entries_is_atomic(engine: Engine) -> None:
     """More buffers than one system call takes, small ones and large ones."""
     entries = [(1, n, payload(n, 5000 if n % 2 else 10)) for n in range(3000)]
     store(engine, CommitGroup(entries=[*entries]))
@@ -207,7 +207,7 @@ def test_close_may_be_repeated(engine: Engine) -> None:
 
 
 def test_moved_entries_stay_what_they_are(engine: Engine) -> None:
-    """They keep their bytes, and none comes back when its ledger is gone."""
+    """They keep their bytes, and do not reappear after their ledger was dropped."""
     store(engine, group_of(0), group_of(1), group_of(0, ledger_id=8))
     engine_moves = [Move(7, 0, 1, 0), Move(8, 0, 1, 0)]
     entries = [(7, 0, payload(0)), (8, 0, payload(0))]

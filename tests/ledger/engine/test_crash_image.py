@@ -1,4 +1,4 @@
-"""The crash proof: whatever a crash leaves, a start finds exactly a whole beginning, or refuses."""
+"""The crash proof: after any crash a start finds a prefix of whole groups, or refuses."""
 
 import random
 import shutil
@@ -58,7 +58,7 @@ def test_kill_loses_nothing_that_was_written(tmp_path: Path, sync: bool) -> None
     engine.close()
 
 
-def test_killed_folder_can_be_used_on_and_killed_again(tmp_path: Path) -> None:
+def test_killed_folder_can_be_opened_and_killed_again(tmp_path: Path) -> None:
     source = tmp_path / "0"
     for life in range(4):
         engine = LogRocksdbEngine(source)
@@ -116,7 +116,7 @@ def test_everything_unsynced_is_dropped_after_any_operation(
 def test_everything_unsynced_is_dropped_in_the_middle_of_any_operation(
     tmp_path: Path, op: str, at: int
 ) -> None:
-    """The operation fails half-way, then the power goes."""
+    """The operation fails halfway, then the power is cut."""
     engine = FaultInjectingEngine(tmp_path)
     for number in range(at):
         store(engine, group_of(number))
@@ -198,14 +198,14 @@ def test_log_cut_and_used_on_shows_no_old_group(tmp_path: Path) -> None:
 
 
 def flipped_logs(
-    tmp_path: Path, groups: list[CommitGroup], *, sync: bool, places: int
+    tmp_path: Path, groups: list[CommitGroup], *, sync: bool, count: int
 ) -> Iterator[tuple[Path, int, int]]:
     """Yield folders with one flipped bit, the group that it hit, and where that group begins."""
     engine = LogRocksdbEngine(tmp_path / "live")
     placed = all_groups(engine, *groups, sync=sync)
     image = image_of(engine, tmp_path / "image")
     rng = random.Random(20240229)
-    for _ in range(places):
+    for _ in range(count):
         at, bit = rng.randrange(placed[-1].end.position), 1 << rng.randrange(8)
         folder = changed(image, tmp_path / "flipped", partial(_flip, at, bit))
         hit = sum(each.end.position <= at for each in placed)
@@ -222,9 +222,9 @@ def groups_of_many_sizes() -> list[CommitGroup]:
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_flipped_byte_is_detected_or_harmless(tmp_path: Path, sync: bool) -> None:
-    """200 places. A group that a later one knows as synced is missed, any other one cut off."""
+    """Damage in a group that a later one proves synced is refused, other damage is cut off."""
     groups = groups_of_many_sizes()
-    for folder, hit, start in flipped_logs(tmp_path, groups, sync=sync, places=200):
+    for folder, hit, start in flipped_logs(tmp_path, groups, sync=sync, count=200):
         found = recovered(folder, groups)
         if sync and hit < len(groups) - 1:
             assert isinstance(found, Refuse)
@@ -234,10 +234,10 @@ def test_flipped_byte_is_detected_or_harmless(tmp_path: Path, sync: bool) -> Non
 
 
 @pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("places", [12, pytest.param(200, marks=pytest.mark.slow)])
-def test_start_on_a_log_with_a_flipped_byte(tmp_path: Path, sync: bool, places: int) -> None:
+@pytest.mark.parametrize("count", [12, pytest.param(200, marks=pytest.mark.slow)])
+def test_start_on_a_log_with_a_flipped_byte(tmp_path: Path, sync: bool, count: int) -> None:
     groups = groups_of_many_sizes()
-    for folder, hit, start in flipped_logs(tmp_path, groups, sync=sync, places=places):
+    for folder, hit, start in flipped_logs(tmp_path, groups, sync=sync, count=count):
         if sync and hit < len(groups) - 1:
             with pytest.raises(LogCorrupt) as refused:
                 LogRocksdbEngine(folder)
@@ -312,7 +312,7 @@ def test_damage_in_a_synced_group_refuses_though_unsynced_ones_follow(tmp_path: 
 
 
 def test_lost_file_of_unsynced_groups_ends_the_log_before_it(tmp_path: Path) -> None:
-    """The names of two new files were not durable; the power cut took the first one."""
+    """The names of two new files were not durable; the power cut removed the first one."""
     engine = LogRocksdbEngine(tmp_path / "live", durability="os", file_bytes_max=500)
     placed = all_groups(engine, *map(group_of, range(12)), sync=False)
     image = image_of(engine, tmp_path / "image")
@@ -322,7 +322,7 @@ def test_lost_file_of_unsynced_groups_ends_the_log_before_it(tmp_path: Path) -> 
     assert [log_file(image, 1)] == sorted((image / "log").iterdir())
 
 
-def test_index_that_is_gone_is_rebuilt_from_a_whole_log(tmp_path: Path) -> None:
+def test_missing_index_is_rebuilt_from_a_whole_log(tmp_path: Path) -> None:
     engine = LogRocksdbEngine(tmp_path, file_bytes_max=500)
     store(engine, *map(group_of, range(12)))
     engine.close()

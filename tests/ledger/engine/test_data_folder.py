@@ -1,4 +1,4 @@
-"""Which folders are ours, and what is said of those that cannot be used."""
+"""Which folders are data folders, and the errors of unusable ones."""
 
 import errno
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_folder_of_something_else_is_refused_and_not_touched(tmp_path: Path) -> 
     assert ["notes.txt"] == [path.name for path in tmp_path.iterdir()]
 
 
-def test_files_put_beside_ours_do_no_harm(tmp_path: Path) -> None:
+def test_files_that_a_user_adds_do_no_harm(tmp_path: Path) -> None:
     engine = LogRocksdbEngine(tmp_path)
     store(engine, group_of(0))
     engine.close()
@@ -58,6 +58,6 @@ def test_files_put_beside_ours_do_no_harm(tmp_path: Path) -> None:
     ],
 )
 def test_as_storage_error(error: OSError, kind: type[StorageError], text: str) -> None:
-    told = data_folder.as_storage_error(Path("/data"), error)
-    assert kind is type(told)
-    assert str(told).endswith(text)
+    translated = data_folder.as_storage_error(Path("/data"), error)
+    assert kind is type(translated)
+    assert str(translated).endswith(text)

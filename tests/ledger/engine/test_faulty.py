@@ -1,4 +1,4 @@
-"""Faults come where they were put, once, and the engine inside is as it would be after them."""
+"""Faults happen once, at their operation, and leave the inner engine as real ones would."""
 
 import asyncio
 import errno
@@ -70,7 +70,7 @@ def test_failed_commit_leaves_nothing_and_is_used_up(engine: FaultInjectingEngin
     assert 1 == entry_count(engine)
 
 
-def test_injected_os_error_is_told_as_an_engine_tells_it(engine: FaultInjectingEngine) -> None:
+def test_injected_os_error_is_translated_as_an_engine_does(engine: FaultInjectingEngine) -> None:
     engine.fail_next("commit", OSError(errno.ENOSPC, "full"))
     with pytest.raises(StorageWriteFailed) as failed:
         engine.commit(group_of(0), sync=True)
@@ -80,7 +80,7 @@ def test_injected_os_error_is_told_as_an_engine_tells_it(engine: FaultInjectingE
         engine.read(7, 0, 0, 1)
 
 
-def test_error_of_ours_is_raised_as_it_is(engine: FaultInjectingEngine) -> None:
+def test_other_injected_error_is_raised_unchanged(engine: FaultInjectingEngine) -> None:
     error = ValueError("a bug in the engine")
     engine.fail_next("read", error)
     with pytest.raises(ValueError, match="a bug") as failed:
@@ -114,7 +114,7 @@ def test_any_error_injected_into_a_sync_is_a_failed_sync(engine: FaultInjectingE
         engine.commit(group_of(0), sync=True)
 
 
-def test_faults_of_one_kind_come_in_order(engine: FaultInjectingEngine) -> None:
+def test_faults_of_one_kind_are_used_in_order(engine: FaultInjectingEngine) -> None:
     engine.fail_next("commit", OSError(errno.EIO, "first"))
     engine.fail_next("commit", OSError(errno.EIO, "second"))
     for text in ("first", "second"):
@@ -135,7 +135,7 @@ def test_unknown_operation_is_refused(engine: FaultInjectingEngine) -> None:
 
 
 @pytest.mark.parametrize("op", ["commit", "sync"])
-async def test_held_commit_waits_while_reads_go_on(engine: FaultInjectingEngine, op: str) -> None:
+async def test_held_commit_does_not_block_reads(engine: FaultInjectingEngine, op: str) -> None:
     store(engine, group_of(0))
     hold = engine.hold_next(op)  # type: ignore[arg-type]
     group = group_of(1)
@@ -150,7 +150,7 @@ async def test_held_commit_waits_while_reads_go_on(engine: FaultInjectingEngine,
     assert 2 == entry_count(engine)
 
 
-async def test_commits_go_on_while_a_read_is_held(engine: FaultInjectingEngine) -> None:
+async def test_held_read_does_not_block_commits(engine: FaultInjectingEngine) -> None:
     store(engine, group_of(0))
     hold = engine.hold_next("read")
     attempt = Attempt(lambda: engine.read(7, 0, 0, 100))
@@ -173,7 +173,7 @@ async def test_held_commit_can_fail(engine: FaultInjectingEngine) -> None:
     assert error.full
 
 
-async def test_several_wait_for_one_hold(engine: FaultInjectingEngine) -> None:
+async def test_several_tasks_wait_for_one_hold(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     waiting = asyncio.gather(hold.reached(), hold.reached())
     await asyncio.sleep(0)
@@ -212,7 +212,9 @@ def test_disarmed_engine_has_no_fault_left(engine: FaultInjectingEngine) -> None
     engine.commit(group_of(1), sync=True)
 
 
-async def test_hold_on_the_loop_is_told_instead_of_hanging(engine: FaultInjectingEngine) -> None:
+async def test_hold_on_the_event_loop_raises_instead_of_hanging(
+    engine: FaultInjectingEngine,
+) -> None:
     engine.hold_next("commit")
     with pytest.raises(RuntimeError, match="helper thread"):
         engine.commit(group_of(0), sync=False)
@@ -237,7 +239,7 @@ async def test_held_operation_ends_with_the_life_of_its_store(
     assert 2 == entry_count(engine)
 
 
-async def test_close_lets_go_of_what_is_held(engine: FaultInjectingEngine) -> None:
+async def test_close_fails_held_operations(engine: FaultInjectingEngine) -> None:
     hold = engine.hold_next("commit")
     attempt = Attempt(lambda: engine.commit(group_of(0), sync=True))
     await hold.reached()

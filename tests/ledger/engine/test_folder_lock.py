@@ -20,23 +20,23 @@ def test_second_lock_of_one_process_is_refused(tmp_path: Path) -> None:
 
 def test_lock_of_another_process_is_refused_until_it_ends(tmp_path: Path) -> None:
     """The other process is a fork that holds the lock until its pipe closes."""
-    told, tell = os.pipe()
+    locked, signal = os.pipe()
     wait, let_end = os.pipe()
     if (child := os.fork()) == 0:
         os.close(let_end)
         FolderLock(tmp_path)
-        os.write(tell, b"x")
+        os.write(signal, b"x")
         os.read(wait, 1)
         os._exit(0)
     os.close(wait)
-    os.read(told, 1)
+    os.read(locked, 1)
     with pytest.raises(FolderInUse):
         FolderLock(tmp_path)
     os.close(let_end)
     os.waitpid(child, 0)
     FolderLock(tmp_path).release()
-    os.close(told)
-    os.close(tell)
+    os.close(locked)
+    os.close(signal)
 
 
 def test_path_that_is_a_file_is_unusable(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.ledger.engine.words import log_file, payload, store
 FILE_BYTES = 16_000
 KEPT, DELETED, LAST = 7, 8, 9
 COUNT = 120
-PIECE_BYTES = 1000
+CHUNK_BYTES = 1000
 
 
 def opened(folder: Path, **options: object) -> LogRocksdbEngine:
@@ -36,7 +36,7 @@ def size_of(entry_id: int) -> int:
 
 
 def fill(engine: LogRocksdbEngine | FaultInjectingEngine, *, sync: bool = True) -> None:
-    """Store entries of three ledgers in turn, so that every file has some of each."""
+    """Store entries of three ledgers alternately, so that every file has some of each."""
     for entry_id in range(COUNT):
         group = CommitGroup(rows=[(b"count", b"%d" % entry_id)])
         for ledger_id in (KEPT, DELETED, DELETED + 100, DELETED + 200, LAST):
@@ -62,39 +62,39 @@ def filled(folder: Path) -> LogRocksdbEngine:
 
 
 def next_moves(
-    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = PIECE_BYTES
+    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = CHUNK_BYTES
 ) -> CommitGroup | None:
     return engine.next_moves(dead_share_max=0.2, bytes_max=bytes_max)
 
 
-def pieces(
-    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = PIECE_BYTES
+def chunks(
+    engine: LogRocksdbEngine | FaultInjectingEngine, *, bytes_max: int = CHUNK_BYTES
 ) -> Iterator[CommitGroup]:
     """Yield what the engine wants moved, until it is content."""
     for _ in range(200):
-        piece = next_moves(engine, bytes_max=bytes_max)
-        if piece is None:
+        chunk = next_moves(engine, bytes_max=bytes_max)
+        if chunk is None:
             return
-        if not piece.is_empty:
-            yield piece
+        if not chunk.is_empty:
+            yield chunk
         if isinstance(engine, LogRocksdbEngine) and engine.checkpoint_due():
             engine.checkpoint()
     raise AssertionError("it never ends")
 
 
-def first_piece(engine: LogRocksdbEngine, *, bytes_max: int = PIECE_BYTES) -> CommitGroup:
+def first_chunk(engine: LogRocksdbEngine, *, bytes_max: int = CHUNK_BYTES) -> CommitGroup:
     """Return the first group that moves something; the file before it is sealed when asked for."""
-    for piece in pieces(engine, bytes_max=bytes_max):
-        if piece.moves:
-            return piece
-        store(engine, piece)
+    for chunk in chunks(engine, bytes_max=bytes_max):
+        if chunk.moves:
+            return chunk
+        store(engine, chunk)
     raise AssertionError("nothing to move")
 
 
 def rewrite(engine: LogRocksdbEngine | FaultInjectingEngine, *, sync: bool = True) -> int:
     count = 0
-    for piece in pieces(engine):
-        store(engine, piece, sync=sync)
+    for chunk in chunks(engine):
+        store(engine, chunk, sync=sync)
         count += 1
     engine.checkpoint()
     return count
@@ -135,14 +135,14 @@ def recounted(engine: LogRocksdbEngine) -> dict[tuple[int, int], int]:
     engine._index._settle()
     counted: dict[tuple[int, int], int] = {}
     for key, value in engine._index._table.rows(ENTRY_PREFIX, ENTRY_END):
-        place = decode_entry(key, value)
-        ids = place.file, ledger_id_in(key)
-        counted[ids] = counted.get(ids, 0) + HEADER_SIZE + place.data_length
+        location = decode_entry(key, value)
+        ids = location.file, ledger_id_in(key)
+        counted[ids] = counted.get(ids, 0) + HEADER_SIZE + location.data_length
     return counted
 
 
 def check_all_there(engine: LogRocksdbEngine) -> None:
-    """What lives is there with its bytes, what was deleted is gone, the accounts are right."""
+    """Check that live entries have their bytes, deleted ones are missing, and space is right."""
     for ledger_id in (KEPT, LAST):
         assert expected(ledger_id) == contents(engine, ledger_id)
     for ledger_id in (DELETED, DELETED + 100, DELETED + 200):
@@ -151,7 +151,7 @@ def check_all_there(engine: LogRocksdbEngine) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Start on what a crash left; look, restart, look again, and let the doctor look."""
+    """Check a folder after a crash, after a restart, and with an inspection."""
     engine = opened(folder)
     check_all_there(engine)
     before = space_rows(engine)
@@ -166,7 +166,7 @@ def check_folder(folder: Path) -> None:
     found.close()
 
 
-def test_mostly_dead_files_are_emptied_and_go(tmp_path: Path) -> None:
+def test_mostly_dead_files_are_emptied_and_removed(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     live = sum(space_rows(engine).values())
     assert disk_bytes(engine) > 3 * live
@@ -204,35 +204,35 @@ def test_content_log_is_left_alone(tmp_path: Path) -> None:
 def test_entries_are_moved_in_the_order_of_ledgers(tmp_path: Path) -> None:
     engine = filled(tmp_path)
     files: dict[int, list[tuple[int, int]]] = {}
-    for piece in pieces(engine):
-        for move in piece.moves:
+    for chunk in chunks(engine):
+        for move in chunk.moves:
             files.setdefault(move.file, []).append(move[:2])
-        assert [move[:2] for move in piece.moves] == [entry[:2] for entry in piece.entries]
-        assert sum(len(data) for _, _, data in piece.entries) < PIECE_BYTES + 400
-        store(engine, piece)
+        assert [move[:2] for move in chunk.moves] == [entry[:2] for entry in chunk.entries]
+        assert sum(len(data) for _, _, data in chunk.entries) < CHUNK_BYTES + 400
+        store(engine, chunk)
     assert len(files) > 2
     assert all(moved == sorted(moved) for moved in files.values())
     engine.close()
 
 
-def test_ledger_dropped_while_its_entries_are_copied_stays_gone(tmp_path: Path) -> None:
+def test_ledger_dropped_while_its_entries_are_moved_stays_dropped(tmp_path: Path) -> None:
     """Three moments: before the copy is committed, between commit and index, in the same group."""
     for moment in range(3):
         folder = tmp_path / str(moment)
         engine = filled(folder)
-        piece = first_piece(engine)
-        assert {KEPT} == {move.ledger_id for move in piece.moves}
+        chunk = first_chunk(engine)
+        assert {KEPT} == {move.ledger_id for move in chunk.moves}
         drop = CommitGroup(drops=[KEPT])
         if moment == 0:
-            store(engine, drop, piece)
+            store(engine, drop, chunk)
         elif moment == 1:
             engine.commit(drop, sync=True)
-            engine.commit(piece, sync=True)
+            engine.commit(chunk, sync=True)
             engine.index(drop)
-            engine.index(piece)
+            engine.index(chunk)
         else:
-            piece.drops = [KEPT]
-            store(engine, piece)
+            chunk.drops = [KEPT]
+            store(engine, chunk)
         for life in range(3):
             assert -1 == engine.last_entry(KEPT)
             assert recounted(engine) == space_rows(engine)
@@ -248,17 +248,17 @@ def test_ledger_dropped_while_its_entries_are_copied_stays_gone(tmp_path: Path) 
         engine.close()
 
 
-def test_piece_that_is_committed_twice_moves_once(tmp_path: Path) -> None:
-    """Two searches found the same entries; only the one that lands first counts."""
+def test_chunk_that_is_committed_twice_moves_once(tmp_path: Path) -> None:
+    """Two searches found the same entries; only the first commit counts."""
     engine = filled(tmp_path)
-    piece = first_piece(engine, bytes_max=200)
-    assert piece.moves[0].ledger_id in engine._index.ledgers_in(piece.moves[0].file)
-    again = CommitGroup(entries=[*piece.entries], moves=[*piece.moves])
-    engine.commit(piece, sync=True)
+    chunk = first_chunk(engine, bytes_max=200)
+    assert chunk.moves[0].ledger_id in engine._index.ledgers_in(chunk.moves[0].file)
+    again = CommitGroup(entries=[*chunk.entries], moves=[*chunk.moves])
+    engine.commit(chunk, sync=True)
     engine.commit(again, sync=True)
-    engine.index(piece)
+    engine.index(chunk)
     engine.index(again)
-    third = CommitGroup(entries=[*piece.entries], moves=[*piece.moves])
+    third = CommitGroup(entries=[*chunk.entries], moves=[*chunk.moves])
     check_all_there(engine)
     store(engine, third)
     check_all_there(engine)
@@ -267,24 +267,24 @@ def test_piece_that_is_committed_twice_moves_once(tmp_path: Path) -> None:
     check_folder(tmp_path / "killed")
 
 
-def test_piece_that_was_never_committed_is_found_again(tmp_path: Path) -> None:
+def test_chunk_that_was_not_committed_is_found_again(tmp_path: Path) -> None:
     engine = filled(tmp_path)
-    for number, piece in enumerate(pieces(engine)):
+    for number, chunk in enumerate(chunks(engine)):
         if number % 3:
-            store(engine, piece)
+            store(engine, chunk)
     engine.checkpoint()
     check_all_there(engine)
     assert disk_bytes(engine) < 1.3 * sum(space_rows(engine).values()) + FILE_BYTES // 32
     engine.close()
 
 
-def test_new_entries_may_stand_in_a_group_with_moves(tmp_path: Path) -> None:
+def test_group_with_moves_may_have_new_entries(tmp_path: Path) -> None:
     engine = filled(tmp_path)
-    piece = first_piece(engine)
+    chunk = first_chunk(engine)
     new = engine.last_entry(KEPT) + 1
-    piece.entries = [(50, 0, b"new"), *piece.entries, (KEPT, new, b"newest")]
-    piece.rows = [(b"count", b"99")]
-    store(engine, piece)
+    chunk.entries = [(50, 0, b"new"), *chunk.entries, (KEPT, new, b"newest")]
+    chunk.rows = [(b"count", b"99")]
+    store(engine, chunk)
     assert b"99" == engine.get(b"count")
     assert [b"new"] == contents(engine, 50)
     assert [*expected(KEPT), b"newest"] == contents(engine, KEPT)
@@ -297,10 +297,10 @@ def test_new_entries_may_stand_in_a_group_with_moves(tmp_path: Path) -> None:
     engine.close()
 
 
-def test_reader_that_has_looked_up_the_old_place_finds_the_new_one(
+def test_reader_with_old_locations_finds_moved_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole rewrite, unlinking included, happens between looking up and reading."""
+    """The whole rewrite, unlinking included, happens between lookup and read."""
     engine = filled(tmp_path)
     look_up = engine._index.locations
     looked_up = []
@@ -309,7 +309,7 @@ def test_reader_that_has_looked_up_the_old_place_finds_the_new_one(
         found = look_up(*arguments)
         monkeypatch.undo()
         rewrite(engine)
-        looked_up.append({place.file for place in found})
+        looked_up.append({location.file for location in found})
         return found
 
     monkeypatch.setattr(engine._index, "locations", places_then_rewrite)
@@ -331,10 +331,10 @@ def test_file_with_a_damaged_entry_is_left_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = filled(tmp_path)
-    place = engine._index.locations(KEPT, 3, 3, 1)[0]
-    path = log_file(tmp_path, place.file)
+    location = engine._index.locations(KEPT, 3, 3, 1)[0]
+    path = log_file(tmp_path, location.file)
     raw = bytearray(path.read_bytes())
-    raw[place.position + HEADER_SIZE] ^= 1
+    raw[location.position + HEADER_SIZE] ^= 1
     path.write_bytes(raw)
     rewrite(engine)
 
@@ -367,14 +367,14 @@ def test_crash_after_every_step_keeps_what_lives(tmp_path: Path, sync: bool, eve
 
 
 def steps(engine: LogRocksdbEngine, *, sync: bool) -> Iterator[None]:
-    """Rewrite all, one step at a time; checkpoints come late, so that a replay has much to do."""
+    """Rewrite everything step by step; checkpoints are late, so that a replay has much to do."""
     for number in range(300):
-        if (piece := next_moves(engine)) is None:
+        if (chunk := next_moves(engine)) is None:
             return
-        if not piece.is_empty:
-            engine.commit(piece, sync=sync)
+        if not chunk.is_empty:
+            engine.commit(chunk, sync=sync)
             yield
-            engine.index(piece)
+            engine.index(chunk)
             yield
         if engine.checkpoint_due() and number % 3 == 0:
             engine.checkpoint()
@@ -388,13 +388,13 @@ def test_failure_of_any_write_then_a_power_cut_keeps_what_lives(tmp_path: Path, 
         folder = tmp_path / str(fail_at)
         inner = filled(folder)
         engine = FaultInjectingEngine(inner)
-        for number, piece in enumerate(pieces(engine)):
+        for number, chunk in enumerate(chunks(engine)):
             if number == fail_at:
                 engine.fail_next(op)  # type: ignore[arg-type]
                 with pytest.raises(Exception, match="injected"):
-                    engine.commit(piece, sync=True)
+                    engine.commit(chunk, sync=True)
                 break
-            store(engine, piece)
+            store(engine, chunk)
         engine.drop_unsynced()
         check_all_there(inner)
         rewrite(engine)
@@ -405,24 +405,24 @@ def test_failure_of_any_write_then_a_power_cut_keeps_what_lives(tmp_path: Path, 
 
 @EVERY
 def test_log_cut_at_every_frame_of_the_rewritten_groups(tmp_path: Path, every: int) -> None:
-    """No checkpoint comes, so nothing is unlinked: a cut copy means the old place counts."""
+    """There is no checkpoint, so nothing is unlinked: if a copy is cut, the old location counts."""
     engine = opened(tmp_path / "live")
     fill(engine, sync=False)
     drop_most(engine, sync=False)
     begin = engine._log.end
     cuts: dict[int, set[int]] = {}
-    piece_count = 0
-    while (piece := next_moves(engine)) is not None and piece_count < 25:
+    chunk_count = 0
+    while (chunk := next_moves(engine)) is not None and chunk_count < 25:
         start = engine._log.end
-        store(engine, piece, sync=False)
+        store(engine, chunk, sync=False)
         end = engine._log.end
         position = start.position if start.file == end.file else 0
         near = cuts.setdefault(end.file, {0})
-        for _, _, data in piece.entries:
+        for _, _, data in chunk.entries:
             near |= {position, position + 1, position + HEADER_SIZE + len(data) // 2}
             position += HEADER_SIZE + len(data)
         near |= {position, position + HEADER_SIZE + 5, end.position - 1, end.position}
-        piece_count += 1
+        chunk_count += 1
     crash_image.copy_after_kill(engine, tmp_path / "image")
     engine.close()
     assert sum(map(len, cuts.values())) > 100
@@ -454,16 +454,16 @@ def test_move_of_an_unknown_entry_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_replay_that_has_everything_to_do_counts_as_before(tmp_path: Path) -> None:
-    """Entries and their moves are all behind the watermark, and wait together."""
+    """Entries and their moves are all after the watermark, and wait together."""
     engine = LogRocksdbEngine(tmp_path / "live", file_bytes_max=4000)
     for number in range(20):
         entries = [(ledger_id, number, payload(number, 200)) for ledger_id in (7, 8, 9)]
         store(engine, CommitGroup(entries=[*entries]))
     store(engine, CommitGroup(drops=[8, 9]))
     for _ in range(6):
-        piece = next_moves(engine)
-        assert piece is not None
-        store(engine, piece)
+        chunk = next_moves(engine)
+        assert chunk is not None
+        store(engine, chunk)
     before = space_rows(engine)
     crash_image.copy_after_kill(engine, tmp_path / "image")
     engine.close()

@@ -37,7 +37,7 @@ from tests.ledger.engine.words import (
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_everything_is_there_after_a_clean_restart(tmp_path: Path, sync: bool) -> None:
+def test_clean_restart_loses_nothing(tmp_path: Path, sync: bool) -> None:
     for begun in range(0, 30, 10):
         engine = LogRocksdbEngine(tmp_path)
         assert begun == entry_count(engine)
@@ -65,7 +65,7 @@ def test_second_engine_on_a_folder_is_refused(tmp_path: Path) -> None:
     assert 1 == reopened_count(tmp_path)
 
 
-def test_folder_that_cannot_be_used_is_told_and_let_go(tmp_path: Path) -> None:
+def test_unusable_folder_raises_and_is_released(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a file")
     with pytest.raises(FolderUnusable):
         LogRocksdbEngine(tmp_path)
@@ -138,7 +138,7 @@ def test_missing_file_with_live_entries_is_corruption(tmp_path: Path) -> None:
         LogRocksdbEngine(tmp_path)
 
 
-def test_damaged_entry_below_the_watermark_is_told_and_others_are_served(tmp_path: Path) -> None:
+def test_damaged_entry_below_the_watermark_raises_and_others_are_read(tmp_path: Path) -> None:
     engine = LogRocksdbEngine(tmp_path)
     store(engine, *map(group_of, range(10)))
     engine.close()
@@ -161,7 +161,7 @@ def flip(folder: Path, data: bytes) -> None:
 
 @pytest.fixture
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder on a file system that tells what its page cache lacks; one in memory does not."""
+    """A folder on a file system that can read without waiting; one in memory cannot."""
     folder = tmp_path_factory.mktemp("disk")
     with (folder / "probe").open("wb+") as probe:
         probe.write(b"x")
@@ -191,7 +191,7 @@ def test_python_built_without_the_flag_reads_nothing_on_the_loop(
 
 
 def test_resident_read_needs_every_byte_in_memory(disk: Path) -> None:
-    """What was just written is there; what a file does not hold is not."""
+    """Written bytes are in memory; bytes past the end of a file are not."""
     engine = LogRocksdbEngine(disk, file_bytes_max=10_000)
     store(engine, *(group_of(number, size=4000) for number in range(6)), sync=False)
     engine.checkpoint()

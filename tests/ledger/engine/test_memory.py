@@ -23,8 +23,8 @@ def test_closed_engine_refuses_everything() -> None:
             call()
 
 
-def test_data_is_taken_when_it_is_committed() -> None:
-    """What was synced comes back as it was then, though the caller uses the buffer again."""
+def test_data_is_copied_when_it_is_committed() -> None:
+    """Synced data is restored as committed, though the caller reuses the buffer."""
     engine = MemoryEngine(keeps_groups=True)
     group = group_of(0)
     buffer = bytearray(group.entries[0][2])

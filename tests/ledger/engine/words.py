@@ -51,7 +51,7 @@ def reopened_count(folder: Path, *, size: int = 40) -> int:
 
 
 def all_groups(engine: LogRocksdbEngine, *groups: CommitGroup, sync: bool) -> list[PlacedGroup]:
-    """Store groups; returns where they stand."""
+    """Store groups; return them with their positions."""
     placed = []
     for group in groups:
         start = engine._log.end

@@ -1,4 +1,4 @@
-"""An append that is sent again when its group was not written."""
+"""An append is retried when its group was not written."""
 
 import pytest
 
@@ -47,29 +47,29 @@ async def test_the_outcome_is_the_position_that_was_stored() -> None:
     assert [(b"data", 3, 99)] * 3 == appender.appends
 
 
-async def test_a_storage_that_stays_broken_is_told() -> None:
+async def test_a_storage_that_stays_broken_fails_the_append() -> None:
     appender = Appender(*[failed()] * 10)
     with pytest.raises(StorageFailed):
         await send(appender)
     assert 1 + RETRIES_MAX == len(appender.appends)
 
 
-@pytest.mark.parametrize("error", [StorageFailed("no space", full=True), Fenced("gone")])
-async def test_what_gets_no_better_is_not_tried_again(error: LedgerError) -> None:
+@pytest.mark.parametrize("error", [StorageFailed("no space", full=True), Fenced("fenced")])
+async def test_a_full_storage_or_a_fence_is_not_retried(error: LedgerError) -> None:
     appender = Appender(error)
     with pytest.raises(type(error)):
         await send(appender)
     assert 1 == len(appender.appends)
 
 
-async def test_a_refused_append_is_told() -> None:
+async def test_a_refused_append_fails() -> None:
     appender = Appender()
-    appender.refusal = Fenced("gone")
+    appender.refusal = Fenced("fenced")
     with pytest.raises(Fenced):
         await send(appender)
 
 
-async def test_a_cancelled_caller_is_not_served_again() -> None:
+async def test_an_append_of_a_cancelled_caller_is_not_retried() -> None:
     appender = Appender(None)
     append_retry = AppendRetry(appender, AppendRetries(), b"data", 1, 1)
     append_retry.outcome.cancel()

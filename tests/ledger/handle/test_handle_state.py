@@ -55,7 +55,7 @@ def test_the_names_are_pulsars() -> None:
     }
 
 
-def test_a_deleted_one_says_so() -> None:
+def test_a_deleted_handle_raises_deleted() -> None:
     gate = HandleState("orders")
     gate.enter(LedgerState.CLOSED)
     gate.is_deleted = True

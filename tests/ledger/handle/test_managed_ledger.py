@@ -59,26 +59,26 @@ async def test_lac_moves_then_the_callback_then_the_listeners(ml: ManagedLedger)
     assert [*(("done", p) for p in positions), ("listener", positions[-1])] == events
 
 
-async def test_a_removed_listener_hears_nothing(ml: ManagedLedger) -> None:
-    heard: list[int] = []
+async def test_a_removed_listener_is_not_called(ml: ManagedLedger) -> None:
+    results: list[int] = []
 
     def listener() -> None:
-        heard.append(1)
+        results.append(1)
 
     ml.add_listener(listener)
     ml.remove_listener(listener)
     ml.remove_listener(listener)
     await ml.add_entry(b"x")
-    assert [] == heard
+    assert [] == results
 
 
 async def test_rows_are_atomic_with_their_entry(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    append(ml, b"a", rows=[(b"end", b"1"), (b"gone", b"x")])
-    append(ml, b"b", rows=[(b"end", b"2"), (b"gone", None)])
+    append(ml, b"a", rows=[(b"end", b"1"), (b"deleted", b"x")])
+    append(ml, b"b", rows=[(b"end", b"2"), (b"deleted", None)])
     await store.flush()
-    assert (b"2", None) == (store.get_row(b"end"), store.get_row(b"gone"))
+    assert (b"2", None) == (store.get_row(b"end"), store.get_row(b"deleted"))
     engine.fail_next("commit")
     append(ml, b"c", rows=[(b"end", b"3")])
     await store.flush()
@@ -153,7 +153,7 @@ async def test_a_timer_rolls_a_ledger_that_is_old(store: LedgerStore, clock: Man
     assert [1, 1, 0] == [info.entries for info in ml.ledgers]
 
 
-async def test_age_is_checked_when_an_entry_comes_before_the_timer(
+async def test_age_is_checked_by_an_append_before_the_timer(
     store: LedgerStore, clock: ManualClock
 ) -> None:
     config = ManagedLedgerConfig(max_rollover_ms=100_000)
@@ -203,10 +203,10 @@ async def test_new_settings_hold_at_once(
 async def test_a_failed_group_fails_its_callers_in_order_and_the_next_ledger_begins(
     ml: ManagedLedger, engine: FaultyEngine, store: LedgerStore
 ) -> None:
-    heard: list[tuple[Position, type[LedgerError] | None]] = []
+    results: list[tuple[Position, type[LedgerError] | None]] = []
 
     def done(position: Position, error: LedgerError | None) -> None:
-        heard.append((position, None if error is None else type(error)))
+        results.append((position, None if error is None else type(error)))
 
     first = await ml.add_entry(b"0")
     hold = engine.hold_next("commit")
@@ -215,7 +215,7 @@ async def test_a_failed_group_fails_its_callers_in_order_and_the_next_ledger_beg
     lost += [append(ml, b"lost", done) for _ in range(7)]
     hold.fail()
     await store.flush()
-    assert [(position, StorageFailed) for position in lost] == heard
+    assert [(position, StorageFailed) for position in lost] == results
     assert (first, LedgerState.LEDGER_OPENED) == (ml.last_confirmed_entry, ml.state)
     assert 0 == append(ml, b"1").entry_id
     await add_all(ml, numbers(2, 9))
@@ -225,7 +225,7 @@ async def test_a_failed_group_fails_its_callers_in_order_and_the_next_ledger_beg
     assert not set(lost) & {entry.position for entry in entries}, "an id stands for one entry"
 
 
-async def test_nothing_new_is_accepted_while_failures_are_told(
+async def test_appends_are_refused_while_failures_are_reported(
     ml: ManagedLedger, engine: FaultyEngine, store: LedgerStore
 ) -> None:
     states: list[LedgerState] = []
@@ -242,7 +242,7 @@ async def test_nothing_new_is_accepted_while_failures_are_told(
     assert LedgerState.LEDGER_OPENED is ml.state
 
 
-async def test_adds_are_sent_again_in_their_order(ml: ManagedLedger, engine: FaultyEngine) -> None:
+async def test_adds_are_retried_in_order(ml: ManagedLedger, engine: FaultyEngine) -> None:
     for _ in range(2):
         engine.fail_next("commit")
     positions = await add_all(ml, numbers(0, 9))
@@ -264,7 +264,7 @@ async def test_a_full_disk_fails_appends_serves_reads_and_recovers(
     assert numbers(0, 1) == datas(await ml.read_entries(EARLIEST, 9))
 
 
-async def test_other_managed_ledgers_fail_with_it_and_go_on(
+async def test_other_managed_ledgers_fail_with_it_and_recover(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
     other = await store.open_managed_ledger("other")
@@ -305,7 +305,7 @@ async def test_metadata_that_was_not_written_did_not_change(
 async def test_a_terminated_ledger_survives_a_failed_change(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """The version went on with the change that failed: the next change took it for a conflict."""
+    """The failed change increased the version: the next change took that for a conflict."""
     await ml.terminate()
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):

@@ -17,7 +17,7 @@ def test_the_face_has_these_names() -> None:
     assert isinstance(inspect.getattr_static(ManagedLedger, "cursors"), property)
 
 
-async def test_cursors_come_and_go_without_being_opened(ml: ManagedLedger) -> None:
+async def test_cursors_are_created_and_deleted_without_being_opened(ml: ManagedLedger) -> None:
     await ml.add_entry(b"before")
     stays = await ml.open_cursor("stays")
     await ml.open_cursor("goes")
@@ -27,7 +27,7 @@ async def test_cursors_come_and_go_without_being_opened(ml: ManagedLedger) -> No
     assert (stays, 1, 0) == (ml.cursors["stays"], ml.cursors["new"].backlog, stays.backlog)
 
 
-async def test_each_goes_to_the_registry(ml: ManagedLedger) -> None:
+async def test_each_call_reaches_the_registry(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     assert {"c": cursor} == dict(ml.cursors)
     assert not (await ml.new_non_durable_cursor()).is_durable

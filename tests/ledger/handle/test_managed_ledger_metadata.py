@@ -18,38 +18,38 @@ CHANGE = MetadataChange(head=HEAD, put=(closed(5, 2), opened(6)), removed=(4,))
 
 
 class Owner:
-    """Writes down what it is told."""
+    """Records the calls of its methods."""
 
     unit_kind = "partition"
     unit_name = "orders"
 
     def __init__(self) -> None:
-        self.heard: list[object] = []
+        self.calls: list[object] = []
 
     def close_after_fault(self, error: Exception) -> None:
-        self.heard.append(error)
+        self.calls.append(error)
 
     def apply(self, change: MetadataChange) -> None:
-        self.heard.append(change)
+        self.calls.append(change)
 
     def changed(self) -> None:
-        self.heard.append("changed")
+        self.calls.append("changed")
 
     def revert(self) -> None:
-        self.heard.append("revert")
+        self.calls.append("revert")
 
     def resume(self) -> None:
-        self.heard.append("resume")
+        self.calls.append("resume")
 
     def done(self, error: LedgerError | None) -> None:
-        self.heard.append(("done", error))
+        self.calls.append(("done", error))
 
 
-def operation(ticket: ChangeSubmitter) -> Operation:
-    return (ticket, EARLIEST, 0, b"", lambda position, error: None)
+def operation(submitter: ChangeSubmitter) -> Operation:
+    return (submitter, EARLIEST, 0, b"", lambda position, error: None)
 
 
-def test_rows_are_the_record_the_ledgers_and_what_goes() -> None:
+def test_rows_are_the_record_and_its_changed_and_removed_ledgers() -> None:
     head, first, second, removed = change_rows("orders", CHANGE)
     assert keys.managed_ledger_key("orders") == head[0]
     assert HEAD == decode_managed_ledger(head[1] or b"")
@@ -58,26 +58,26 @@ def test_rows_are_the_record_the_ledgers_and_what_goes() -> None:
     assert (keys.ledger_key(3, 4), None) == removed
 
 
-def test_a_durable_change_takes_effect_before_its_caller_hears() -> None:
+def test_a_durable_change_takes_effect_before_its_caller_is_called() -> None:
     owner = Owner()
-    ticket = ChangeSubmitter(owner, CHANGE, owner.done)
-    ticket.confirm(operation(ticket))
-    ticket.group_confirmed()
-    assert [CHANGE, ("done", None), "changed"] == owner.heard
+    submitter = ChangeSubmitter(owner, CHANGE, owner.done)
+    submitter.confirm(operation(submitter))
+    submitter.group_confirmed()
+    assert [CHANGE, ("done", None), "changed"] == owner.calls
 
 
 def test_a_failed_change_never_takes_effect() -> None:
-    owner, error = Owner(), Fenced("gone")
-    ticket = ChangeSubmitter(owner, CHANGE, owner.done)
-    ticket.revert()
-    ticket.fail(operation(ticket), error)
-    ticket.resume()
-    assert ["revert", ("done", error), "resume"] == owner.heard
+    owner, error = Owner(), Fenced("fenced")
+    submitter = ChangeSubmitter(owner, CHANGE, owner.done)
+    submitter.revert()
+    submitter.fail(operation(submitter), error)
+    submitter.resume()
+    assert ["revert", ("done", error), "resume"] == owner.calls
 
 
 def test_a_fault_of_a_change_closes_its_owner() -> None:
     owner, error = Owner(), RuntimeError("broken")
-    ticket = ChangeSubmitter(owner, CHANGE, owner.done)
-    ticket.close_after_fault(error)
-    assert [error] == owner.heard
-    assert ("partition", "orders") == (ticket.unit_kind, ticket.unit_name)
+    submitter = ChangeSubmitter(owner, CHANGE, owner.done)
+    submitter.close_after_fault(error)
+    assert [error] == owner.calls
+    assert ("partition", "orders") == (submitter.unit_kind, submitter.unit_name)

@@ -48,6 +48,6 @@ async def test_reads_and_search(ml: ManagedLedger) -> None:
     assert entries[2].position == found
 
 
-async def test_properties_cannot_be_changed_behind_its_back(ml: ManagedLedger) -> None:
+async def test_properties_are_read_only(ml: ManagedLedger) -> None:
     with pytest.raises(TypeError):
         ml.properties["a"] = "b"  # type: ignore[index]

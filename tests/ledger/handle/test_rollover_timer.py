@@ -1,4 +1,4 @@
-"""The timer between appends: due, asked again, stopped, and after a failure."""
+"""The timer between appends: due, not due any more, stopped, and after a failure."""
 
 import pytest
 
@@ -14,7 +14,7 @@ CONFIG = ManagedLedgerConfig(max_rollover_ms=1_000_000, inactive_rollover_ms=100
 
 
 class Bench:
-    """A tail with one entry, and how often its ledger was to be rolled."""
+    """A tail with one entry, and how often the timer rolled it over."""
 
     def __init__(self, clock: ManualClock, config: ManagedLedgerConfig = CONFIG) -> None:
         self.clock = clock
@@ -43,7 +43,7 @@ async def test_it_waits_for_the_deadline(bench: Bench) -> None:
     assert [0, 1, 1] == [await bench.after(ms) for ms in (99, 1, 500)]
 
 
-async def test_it_waits_on_when_somebody_has_written(bench: Bench) -> None:
+async def test_it_waits_on_after_an_append(bench: Bench) -> None:
     bench.timer.restart()
     await bench.after(60)
     bench.tail.active_ms = 60

@@ -1,4 +1,4 @@
-"""The write tail: rollover by entries, bytes and age, marks, and going back."""
+"""The write tail: rollover by entries, bytes and age, marks, and rewinding."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def dues(state: WriteTailState, count: int, size: int = 10, now_ms: int = 0) -> 
 NOTHING, MARK, ROLL = TailDue.NOTHING, TailDue.MARK, TailDue.ROLL
 
 
-def test_the_entry_that_reaches_the_limit_still_goes_into_the_old_ledger() -> None:
+def test_the_entry_that_reaches_the_limit_is_still_in_the_old_ledger() -> None:
     assert [NOTHING, NOTHING, ROLL] == dues(tail(max_entries_per_ledger=3), 3)
     assert [NOTHING, NOTHING, ROLL] == dues(tail(max_bytes_per_ledger=25), 3)
     assert [ROLL] == dues(tail(max_entries_per_ledger=1), 1)
@@ -45,7 +45,7 @@ def test_age_is_checked_after_an_append() -> None:
     assert ROLL is append(state, now_ms=1050)
 
 
-def test_an_old_empty_ledger_rolls_behind_its_first_entry() -> None:
+def test_an_old_empty_ledger_rolls_after_its_first_entry() -> None:
     assert ROLL is append(tail(now_ms=0, max_rollover_ms=50), now_ms=900)
 
 

@@ -1,4 +1,4 @@
-"""Planted damage of every kind in a folder, and what an inspection says of it."""
+"""An inspection reports planted damage of every kind."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def test_whole_folder(planted: Planted) -> None:
 
 @pytest.mark.parametrize("number", [0, 5, 12, 18])
 def test_damaged_data(planted: Planted, number: int) -> None:
-    """Below and behind the watermark: the frame, its ledger and its entry."""
+    """Before and after the watermark: the frame, its ledger and its entry."""
     file, position = planted.flip(number, HEADER_SIZE + 3)
     expected = FolderDamage(file, position, "the body fails its CRC", 7, number)
     assert [expected] == planted.inspected().damages
@@ -91,7 +91,7 @@ def test_damaged_commit_frame(planted: Planted) -> None:
     assert "commit frame" in damage.reason
 
 
-def test_entries_that_cannot_be_read_are_told_by_their_place(tmp_path: Path) -> None:
+def test_unreadable_entries_are_reported_with_their_position(tmp_path: Path) -> None:
     planted = Planted(tmp_path, is_killed=False)
     file, position = planted.flip(4, HEADER_SIZE + 3)
     found = FolderInspection(planted.folder)
@@ -132,7 +132,7 @@ def test_lost_log(planted: Planted) -> None:
     assert [expected] == planted.inspected().damages
 
 
-def test_damaged_index_with_a_whole_log_can_be_made_anew(planted: Planted) -> None:
+def test_damaged_index_with_a_whole_log_can_be_rebuilt(planted: Planted) -> None:
     for path in (planted.folder / "index").glob("*.sst"):
         path.write_bytes(path.read_bytes()[:-9])
     found = planted.inspected()
@@ -146,7 +146,7 @@ def test_damaged_index_with_a_whole_log_can_be_made_anew(planted: Planted) -> No
 
 
 def test_file_of_another_state_does_not_match_the_index(tmp_path: Path) -> None:
-    """Somebody put an older backup of one log file back: every frame of it is right."""
+    """A user restored an older backup of one log file: every frame of it is right."""
     planted = Planted(tmp_path, is_killed=False)
     other = LogRocksdbEngine(tmp_path / "other")
     all_groups(other, *[group_of(number, ledger_id=8) for number in range(4)], sync=True)

@@ -15,7 +15,7 @@ from tests.ledger.engine.words import group_of, store
 
 
 def killed(folder: Path) -> Path:
-    """Return a folder whose index has seen four groups of seven, of two ledgers."""
+    """Return a folder whose index covers four of seven groups, of two ledgers."""
     engine = LogRocksdbEngine(folder / "live")
     store(engine, *map(group_of, range(2)), *(group_of(n, ledger_id=3) for n in range(2)))
     engine.checkpoint()
@@ -35,10 +35,10 @@ def test_image_replays_and_the_folder_stays_as_it_is(tmp_path: Path) -> None:
     image = IndexImage(folder / "index")
     files = LogFiles(folder / "log", is_read_only=True)
     assert [3, 7] == image.ledger_ids()
-    assert [0, 1] == [place.entry_id for place in image.locations(7, 0, 100)]
+    assert [0, 1] == [location.entry_id for location in image.locations(7, 0, 100)]
     image.replay(LogScan(files, image.index.watermark))
-    assert [0, 1, 2, 3, 4] == [place.entry_id for place in image.locations(7, 0, 100)]
-    assert [2, 3] == [place.entry_id for place in image.locations(7, 2, 2)]
+    assert [0, 1, 2, 3, 4] == [location.entry_id for location in image.locations(7, 0, 100)]
+    assert [2, 3] == [location.entry_id for location in image.locations(7, 2, 2)]
     assert b"5" == image.index.get(b"count")
     image.close()
     files.close()
@@ -53,7 +53,7 @@ def test_no_index_at_all_is_an_empty_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", ["*.sst", "CURRENT"])
-def test_damaged_index_is_told_with_its_own_name(tmp_path: Path, part: str) -> None:
+def test_damaged_index_is_reported_with_its_path(tmp_path: Path, part: str) -> None:
     folder = killed(tmp_path)
     for path in (folder / "index").glob(part):
         raw = path.read_bytes()

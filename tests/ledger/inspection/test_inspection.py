@@ -1,4 +1,4 @@
-"""An inspection of a whole folder: what is looked at, and which folders cannot be."""
+"""An inspection of a whole folder: its extent, and folders that cannot be inspected."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_whole_store(folder: Path) -> None:
     assert sorted(asked) == asked
 
 
-def test_what_the_caller_finds_wrong_names_the_place(folder: Path) -> None:
+def test_a_wrong_entry_is_reported_with_its_position(folder: Path) -> None:
     def check(name: str, position: Position, data: bytes | None) -> str | None:
         return "not liked" if data == b"3" else None
 

@@ -1,4 +1,4 @@
-"""What an inspection says of managed ledgers, with damage that only their records show."""
+"""An inspection of managed ledgers, with damage that only their records show."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def reasons(found: Inspection) -> list[tuple[int, str, str]]:
     return [(each.ledger_id, each.managed_ledger, each.reason) for each in found.problems]
 
 
-def test_damaged_entry_is_told_once_with_its_owner(folder: Path) -> None:
+def test_damaged_entry_is_reported_once_with_its_managed_ledger(folder: Path) -> None:
     log = folder / "log" / "00000001.log"
     raw = bytearray(log.read_bytes())
     found = inspect_folder(folder, check_entry=lambda name, position, data: "x")
@@ -101,7 +101,7 @@ def test_records_that_cannot_be_read(folder: Path) -> None:
     ] == found
 
 
-def test_damaged_cursor_is_told_with_its_managed_ledger(folder: Path) -> None:
+def test_damaged_cursor_is_reported_with_its_managed_ledger(folder: Path) -> None:
     engine = LogRocksdbEngine(folder)
     heads = {
         keys.managed_ledger_name(key): decode_managed_ledger(row).managed_ledger_id

@@ -1,4 +1,4 @@
-"""Every damage is told once, at its frame, and the walk goes on behind it."""
+"""Every damage is reported once, at its frame, and the walk continues after it."""
 
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def test_one_damaged_byte_in_the_second_of_four_groups(
     assert (2 if at > COMMIT else 3) == found.group_count
 
 
-def test_every_damaged_byte_is_told_once(tmp_path: Path) -> None:
+def test_every_damaged_byte_is_reported_once(tmp_path: Path) -> None:
     path = written(tmp_path, 3)
     raw = path.read_bytes()
     for at in range(SIZE):
@@ -88,7 +88,7 @@ def test_every_damaged_byte_is_told_once(tmp_path: Path) -> None:
         assert 1 == len(walked(path).faults), at
 
 
-def test_several_damages_are_all_told(tmp_path: Path) -> None:
+def test_several_damages_are_all_reported(tmp_path: Path) -> None:
     path = written(tmp_path, 6)
     for group, at in ((1, FIRST + HEADER_SIZE), (1, SECOND + HEADER_SIZE), (4, SECOND + 3)):
         change(path, group * SIZE + at)
@@ -106,7 +106,7 @@ def test_cut_file(tmp_path: Path, cut: int) -> None:
 
 
 def test_group_that_is_missing_between_two_others(tmp_path: Path) -> None:
-    """A whole group overwritten with an older state of the file does not go unnoticed."""
+    """A whole group overwritten with an older state of the file is detected."""
     path = written(tmp_path, 2)
     assert 0 == len(walked(path, None).faults)
     found = walked(path, 4)

@@ -1,4 +1,4 @@
-"""What can still be read when the index is lost, or the log damaged behind it."""
+"""What can be read when the index is lost, or the log is damaged after its watermark."""
 
 import os
 import shutil
@@ -55,7 +55,7 @@ class Read:
     def __init__(self, folder: Path) -> None:
         found = FolderInspection(folder, is_for_reading=True)
         self.ledger_ids = found.ledger_ids()
-        entries = [(place.entry_id, data) for place, _, data in found.entries(7)]
+        entries = [(location.entry_id, data) for location, _, data in found.entries(7)]
         self.whole = [number for number, data in entries if data == payload(number)]
         self.damaged = [number for number, data in entries if isinstance(data, FolderDamage)]
         self.count = found.get(b"count")
@@ -79,7 +79,7 @@ def test_whole_folder_needs_none(folder: Folder) -> None:
     assert (numbers(), [], b"20") == (found.whole, found.damaged, found.count)
 
 
-def test_lost_index_comes_back_from_the_log(folder: Folder) -> None:
+def test_lost_index_is_rebuilt_from_the_log(folder: Folder) -> None:
     folder.lose_index()
     found = folder.read()
     assert (numbers(), [], b"20") == (found.whole, found.damaged, found.count)
@@ -119,14 +119,14 @@ def test_damaged_header_costs_the_rest_of_its_group(tmp_path: Path, *, is_index_
     assert "the header fails its CRC" in [damage.reason for damage in found.damages]
 
 
-def test_entries_before_a_damaged_header_are_there(tmp_path: Path) -> None:
+def test_entries_before_a_damaged_header_are_read(tmp_path: Path) -> None:
     both = CommitGroup(entries=[(7, 20, payload(20)), (7, 21, payload(21))])
     folder = Folder(tmp_path, both, group_of(22))
     folder.flip(folder.placed[20], HEADER_SIZE + 40 + 20)
     assert [*numbers(), 20, 22] == folder.read().whole
 
 
-def test_lost_file_behind_the_index(tmp_path: Path) -> None:
+def test_lost_file_after_the_watermark(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     file = folder.placed[15].end.file
     lost = [n for n, placed in enumerate(folder.placed) if placed.end.file == file]
@@ -166,7 +166,7 @@ def moved(ledger_id: int, number: int, old: PlacedGroup) -> CommitGroup:
 
 @pytest.mark.parametrize("is_source_lost", [False, True])
 def test_moved_entries_without_an_index(tmp_path: Path, *, is_source_lost: bool) -> None:
-    """Nobody can say any more where they came from; they are there all the same."""
+    """Their old locations are lost, but they are read."""
     folder = Folder(tmp_path)
     placed = folder.placed
     folder = Folder(tmp_path / "moved", *(moved(7, number, placed[number]) for number in range(4)))
@@ -179,7 +179,7 @@ def test_moved_entries_without_an_index(tmp_path: Path, *, is_source_lost: bool)
 
 
 def test_dropped_ledgers_stay_dropped(tmp_path: Path) -> None:
-    """A copy of an entry that lies behind the drop of its ledger does not bring it back."""
+    """A copy of an entry after the drop of its ledger does not restore it."""
     entries = [CommitGroup(entries=[(each, 0, payload(0))]) for each in (8, 9)]
     places = Folder(tmp_path, *entries).placed[-2:]
     copies = [moved(8, 0, places[0]), moved(9, 0, places[1])]
@@ -190,7 +190,7 @@ def test_dropped_ledgers_stay_dropped(tmp_path: Path) -> None:
 
 
 def test_damaged_commit_frame(tmp_path: Path) -> None:
-    """The walk goes on at the next commit frame: the group between is lost to it."""
+    """The walk continues at the next commit frame: the group between is lost."""
     folder = Folder(tmp_path)
     placed = folder.placed[12]
     folder.flip(placed, placed.end.position - placed.start - COMMIT_SIZE + 20)

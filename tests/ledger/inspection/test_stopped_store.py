@@ -1,4 +1,4 @@
-"""What can be read of a store that nobody runs, whole and damaged."""
+"""Reading a stopped store, whole and damaged."""
 
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def test_everything_of_a_whole_store(folder: Path, *, is_index_lost: bool) -> No
 
 
 @pytest.mark.parametrize("is_index_lost", [False, True])
-def test_damaged_entry_is_passed_over(folder: Path, *, is_index_lost: bool) -> None:
+def test_damaged_entry_is_skipped(folder: Path, *, is_index_lost: bool) -> None:
     if is_index_lost:
         lose_index(folder)
     damage(folder, b"13")
@@ -122,7 +122,7 @@ def test_entries_without_a_managed_ledger_have_a_name_of_their_own(folder: Path)
         assert ["odd", "odd"] == [each.reason for each in found.problems]
 
 
-def test_closed_ledger_ends_where_its_record_says(folder: Path) -> None:
+def test_closed_ledger_ends_with_the_count_of_its_record(folder: Path) -> None:
     with StoppedStore(folder) as store:
         first = ids(store, "orders")[0]
     record = LedgerRecord(ledger_id=first, entries=1, size=2, closed_ms=1)

@@ -1,4 +1,4 @@
-"""Keys: order, ranges, and the way back."""
+"""Keys: order, ranges, and decoding."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ def test_a_range_holds_the_ledgers_of_one_managed_ledger(a: int, b: int, ledger:
 
 
 @given(st.text(min_size=1))
-def test_names_come_back(name: str) -> None:
+def test_names_are_decoded(name: str) -> None:
     key = keys.managed_ledger_key(name)
     start, end = keys.managed_ledger_range()
     assert name == keys.managed_ledger_name(key)
@@ -47,7 +47,7 @@ def test_namespaces_do_not_meet() -> None:
     assert len(samples) == len({sample[0] for sample in samples})
 
 
-def test_nothing_comes_behind_all_ones() -> None:
+def test_prefix_of_ones_has_no_successor() -> None:
     assert b"b" == keys.successor(b"a\xff\xff")
     with pytest.raises(AssertionError):
         keys.successor(b"\xff")

@@ -23,7 +23,7 @@ GRID = [
 
 @dataclass
 class Model:
-    """The rules of the positions once more, over a plain list of all entries."""
+    """The rules of positions, implemented over a plain list of all entries."""
 
     counts: dict[int, int]
     open_id: int | None
@@ -81,21 +81,21 @@ def cases(counts_of_each: Sequence[int] = COUNTS) -> Iterator[tuple[LedgerListSt
             end = last[-1] if last else Position(OPEN_ID if confirmed is not None else 2, -1)
             if confirmed:
                 end = Position(OPEN_ID, confirmed - 1)
-            for gone in range(len(records) + 1):
-                yield trimmed(records, confirmed, end, gone)
+            for removed in range(len(records) + 1):
+                yield trimmed(records, confirmed, end, removed)
 
 
 def trimmed(
-    records: list[LedgerRecord], confirmed: int | None, lac: Position, gone: int
+    records: list[LedgerRecord], confirmed: int | None, lac: Position, removed: int
 ) -> tuple[LedgerListState, Model]:
-    """Make one list, of which the first `gone` ledgers were deleted; None confirmed: terminated."""
+    """Make a list without its first `removed` ledgers; None confirmed: a terminated one."""
     if confirmed is None:
         state = ledger_list(*records, terminated_at=lac)
     else:
         state = ledger_list(*records, opened(OPEN_ID), confirmed=confirmed)
-    if gone:
-        state.apply(change(state, removed=[record.ledger_id for record in records[:gone]]))
-    kept = {record.ledger_id: record.entries for record in records[gone:]}
+    if removed:
+        state.apply(change(state, removed=[record.ledger_id for record in records[:removed]]))
+    kept = {record.ledger_id: record.entries for record in records[removed:]}
     if confirmed is None:
         return state, Model(kept, None, lac)
     return state, Model({**kept, OPEN_ID: confirmed}, OPEN_ID, lac)
@@ -113,12 +113,12 @@ def test_positions_are_as_the_rules_say_in_every_small_list() -> None:
             assert model.progress_of(p) == state.progress_of(p), (p, model)
 
 
-def test_places_between_which_nothing_is_are_the_same_progress() -> None:
-    """The last entry of a ledger and the place before the next one are different coordinates."""
+def test_positions_without_entries_between_them_are_the_same_progress() -> None:
+    """The last entry of a ledger and the start of the next one are different positions."""
     state = ledger_list(closed(2, 3), closed(4, 1), opened(7), confirmed=2)
     order = ["2:-1", "2:0", "2:1", "2:2 2:9 3:5 4:-1", "4:0 5:0 7:-1", "7:0", "7:1 7:9 8:0"]
-    places = [[pos(text) for text in same.split()] for same in order]
-    found = [{state.progress_of(place) for place in same} for same in places]
+    positions = [[pos(text) for text in same.split()] for same in order]
+    found = [{state.progress_of(position) for position in same} for same in positions]
     assert [{progress} for progress in range(7)] == found
 
 
@@ -157,7 +157,7 @@ def test_backlog_is_estimated_by_the_average_of_the_ledger() -> None:
     assert 27 == state.estimated_backlog_bytes(pos("2:1"))
 
 
-def test_infos_tell_the_truth_of_the_open_ledger() -> None:
+def test_infos_have_the_confirmed_counts_of_the_open_ledger() -> None:
     state = ledger_list(closed(4, 2, size=7, closed_ms=99), opened(5), confirmed=3)
     assert (
         LedgerInfo(ledger_id=4, entries=2, size=7, closed_ms=99),

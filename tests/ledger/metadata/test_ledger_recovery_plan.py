@@ -25,7 +25,7 @@ def test_a_new_managed_ledger_gets_its_first_ledger() -> None:
     assert MetadataChange(head=NEXT, put=(opened(100),)) == recover()
 
 
-def test_the_open_ledger_is_closed_with_what_its_data_says() -> None:
+def test_the_open_ledger_is_closed_with_its_true_counts() -> None:
     """Recovery: last ledger count from data, not metadata."""
     found = replace(opened(5), entries=3, size=30, max_timestamp_ms=9)
     expected = (replace(found, closed_ms=50), opened(100))

@@ -1,4 +1,4 @@
-"""What retention lets go: a matrix against the rule spelled out once more."""
+"""What retention deletes: a matrix against a plain implementation of the rule."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -29,16 +29,16 @@ def by_the_rule(
     ledgers: Sequence[LedgerInfo], now_ms: int, retention_ms: int, retention_bytes: int
 ) -> tuple[int, ...]:
     total = sum(info.size for info in ledgers)
-    gone: list[LedgerInfo] = []
+    removed: list[LedgerInfo] = []
     for info in ledgers[:-1]:
         assert info.closed_ms is not None
-        with_this = sum(each.size for each in gone) + info.size
+        with_this = sum(each.size for each in removed) + info.size
         expired = retention_ms >= 0 and now_ms - info.closed_ms > retention_ms
         over_quota = retention_bytes >= 0 and total - with_this >= retention_bytes
         if not expired and not over_quota:
             break
-        gone.append(info)
-    return tuple(info.ledger_id for info in gone)
+        removed.append(info)
+    return tuple(info.ledger_id for info in removed)
 
 
 def test_every_combination_follows_the_rule() -> None:
@@ -95,12 +95,12 @@ def test_truncate_takes_all_but_the_last() -> None:
         ("9:0", (1, 2)),
     ],
 )
-def test_trim_before_takes_whole_ledgers(position: str, expected: tuple[int, ...]) -> None:
+def test_trim_before_deletes_whole_ledgers(position: str, expected: tuple[int, ...]) -> None:
     assert expected == plan_trim_before(infos(10, 10, 10), pos(position))
 
 
 @pytest.mark.parametrize(
-    ("slowest", "gone"),
+    ("slowest", "removed"),
     [
         (None, (1, 2, 3)),
         ("1:-1", ()),
@@ -112,9 +112,13 @@ def test_trim_before_takes_whole_ledgers(position: str, expected: tuple[int, ...
         ("4:9", (1, 2, 3)),
     ],
 )
-def test_what_the_slowest_cursor_is_owed_stays(slowest: str | None, gone: tuple[int, ...]) -> None:
+def test_unacknowledged_entries_of_the_slowest_cursor_stay(
+    slowest: str | None, removed: tuple[int, ...]
+) -> None:
     ledgers = infos(5, 5, 5, 5)
-    place = None if slowest is None else pos(slowest)
-    assert gone == plan_truncate(ledgers, place)
-    assert gone == plan_trim(ledgers, now_ms=0, retention_ms=-1, retention_bytes=0, slowest=place)
+    position = None if slowest is None else pos(slowest)
+    assert removed == plan_truncate(ledgers, position)
+    assert removed == plan_trim(
+        ledgers, now_ms=0, retention_ms=-1, retention_bytes=0, slowest=position
+    )
     assert (1, 2) == plan_trim_before(ledgers, pos("3:0"))

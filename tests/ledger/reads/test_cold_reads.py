@@ -1,4 +1,4 @@
-"""Reads of the storage: in turn, within limits, and in advance for who reads on."""
+"""Reads of the storage: in order, within limits, and ahead for sequential readers."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.ledger.cold_words import COUNT, SIZE, AllResident, bench, entries
 from tests.ledger.words import settled
 
 
-async def test_who_reads_on_finds_the_next_piece_there() -> None:
+async def test_sequential_reader_finds_the_next_range_in_the_cache() -> None:
     async with bench() as on:
         assert entries(0, 1) == await on.read(0)
         await on.at_rest()
@@ -24,10 +24,10 @@ async def test_who_reads_on_finds_the_next_piece_there() -> None:
         for first in range(4, 20, 2):
             assert entries(first, first + 1) == await on.read(first)
             await on.at_rest()
-        assert 3 + 8 == on.reads, "every piece is read once"
+        assert 3 + 8 == on.reads, "every range is read once"
 
 
-async def test_reader_waits_for_the_piece_on_its_way() -> None:
+async def test_reader_waits_for_the_read_in_flight() -> None:
     async with bench() as on:
         await on.read(0)
         await on.read(2)
@@ -42,7 +42,7 @@ async def test_reader_waits_for_the_piece_on_its_way() -> None:
         assert [entries(6, 7)] * 2 == await asyncio.gather(*waiting)
 
 
-async def test_smaller_request_leaves_the_rest_and_a_larger_one_takes_what_is_there() -> None:
+async def test_smaller_request_leaves_the_rest_and_a_larger_one_takes_what_is_cached() -> None:
     async with bench() as on:
         await on.read(0, 4)
         await on.read(4, 4)
@@ -54,7 +54,7 @@ async def test_smaller_request_leaves_the_rest_and_a_larger_one_takes_what_is_th
         assert entries(10, 11) == await on.read(10, 4)
 
 
-async def test_failed_reading_in_advance_is_heard_by_who_comes_for_it() -> None:
+async def test_failed_read_ahead_fails_its_reader() -> None:
     async with bench() as on:
         await on.read(0)
         on.engine.delay_next("read", 0)
@@ -68,7 +68,7 @@ async def test_failed_reading_in_advance_is_heard_by_who_comes_for_it() -> None:
         assert entries(4, 5) == await on.read(4)
 
 
-async def test_pieces_in_advance_are_bounded_and_the_oldest_goes() -> None:
+async def test_ranges_read_ahead_are_bounded_and_the_oldest_is_evicted() -> None:
     async with bench(read_ahead=5 * SIZE) as on:
         for start in (0, 20, 40):
             await on.read(start)
@@ -79,10 +79,10 @@ async def test_pieces_in_advance_are_bounded_and_the_oldest_goes() -> None:
         await on.read(44)
         assert reads == on.reads
         await on.read(4)
-        assert reads < on.reads, "the first reader's piece had gone"
+        assert reads < on.reads, "the first reader's range was evicted"
 
 
-async def test_nothing_is_read_in_advance_without_room_or_behind_the_end() -> None:
+async def test_nothing_is_read_ahead_without_room_or_past_the_end() -> None:
     async with bench(read_ahead=0) as on:
         for first in range(0, COUNT, 20):
             await on.read(first, 20)
@@ -103,7 +103,7 @@ async def test_ends_that_are_remembered_are_bounded() -> None:
         await on.at_rest()
 
 
-async def test_reads_beyond_the_limit_wait_in_turn_and_too_many_are_refused() -> None:
+async def test_reads_beyond_the_limit_wait_in_order_and_too_many_are_refused() -> None:
     async with bench(cold_read_bytes_max=5 * SIZE, cold_reads_waiting_max=2) as on:
         hold = on.engine.hold_next("read")
         first = asyncio.ensure_future(on.read(0, 4))
@@ -120,7 +120,7 @@ async def test_reads_beyond_the_limit_wait_in_turn_and_too_many_are_refused() ->
         assert entries(60, 60 + 8) == await on.read(60, 9), "one read may exceed the limit"
 
 
-async def test_missing_entry_is_told() -> None:
+async def test_missing_entry_raises() -> None:
     async with bench() as on:
         with pytest.raises(NonRecoverable):
             await on.cold.read(2, 0, count=1, upto=1, bytes_max=SIZE)
@@ -130,19 +130,19 @@ async def test_missing_entry_is_told() -> None:
 
 
 async def test_what_is_resident_needs_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to a limit in each turn of the loop; the rest is read in threads."""
+    """Up to a limit in each tick; the rest is read in threads."""
     monkeypatch.setattr("kledger.ledger.reads.cold_reads.RESIDENT_BYTES_PER_TICK", 3 * SIZE)
     async with bench(engine=AllResident(None)) as on:
-        for turn, at in enumerate((0, 4, 8)):
+        for tick, at in enumerate((0, 4, 8)):
             assert entries(at, at + 1) == await on.read(at)
             assert entries(at + 50, at + 51) == await on.read(at + 50)
-            assert turn == on.reads
+            assert tick == on.reads
             assert entries(at + 30, at + 31) == await on.read(at + 30)
-            assert turn + 1 == on.reads
+            assert tick + 1 == on.reads
             await on.at_rest()
 
 
-async def test_a_damaged_resident_entry_is_told() -> None:
+async def test_a_damaged_resident_entry_raises() -> None:
     class Damaged(AllResident):
         def read_resident(self, *_: object) -> None:
             raise EntryCorrupt(1, 0, "planted")

@@ -1,4 +1,4 @@
-"""Who may read, who waits, who is refused."""
+"""Which reads run, wait or are refused."""
 
 import asyncio
 
@@ -20,13 +20,13 @@ async def test_what_does_not_fit_waits_in_order() -> None:
     limiter = ReadLimiter(10, 10)
     await limiter.enter(6)
     large, small = await waiting(limiter, 5, 1)
-    assert [False, False] == [large.done(), small.done()], "nobody overtakes"
+    assert [False, False] == [large.done(), small.done()], "no read overtakes another"
     limiter.leave(6)
     await asyncio.gather(large, small)
     assert 6 == limiter.in_flight_bytes
 
 
-async def test_what_is_larger_than_the_limit_goes_alone() -> None:
+async def test_a_read_larger_than_the_limit_runs_alone() -> None:
     limiter = ReadLimiter(10, 10)
     await limiter.enter(50)
     (other,) = await waiting(limiter, 1)
@@ -46,17 +46,17 @@ async def test_beyond_the_queue_is_refused() -> None:
 
 
 @pytest.mark.parametrize("is_let_in", [True, False])
-async def test_who_is_cancelled_leaves_no_trace(is_let_in: bool) -> None:
+async def test_a_cancelled_read_leaves_no_trace(is_let_in: bool) -> None:
     limiter = ReadLimiter(10, 10)
     await limiter.enter(10)
-    gone, next_one = await waiting(limiter, 10, 10)
-    if is_let_in:  # in the same turn of the loop, before it knows
+    cancelled, next_one = await waiting(limiter, 10, 10)
+    if is_let_in:  # in the same tick, before the task runs
         limiter.leave(10)
-        gone.cancel()
+        cancelled.cancel()
     else:
-        gone.cancel()
+        cancelled.cancel()
         await settled(ManualClock())
         limiter.leave(10)
     await next_one
     assert 10 == limiter.in_flight_bytes
-    assert gone.cancelled()
+    assert cancelled.cancelled()

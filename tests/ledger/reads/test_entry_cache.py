@@ -67,7 +67,7 @@ def test_a_view_counts_the_whole_buffer_that_it_keeps_alive_once() -> None:
     assert (0, {}) == (cache.size, cache._owners)
 
 
-def test_the_oldest_of_any_ledger_goes_first() -> None:
+def test_the_oldest_entry_of_any_ledger_is_evicted_first() -> None:
     cache = EntryCache(room(10, 10, 10))
     one, other = cache.add_ledger(1), cache.add_ledger(2)
     one.append(bytes(10))
@@ -109,7 +109,7 @@ def test_slices(first: int, count: int, bytes_max: int, expected: list[int] | No
     assert expected == (None if found is None else [len(buffer) for buffer in found])
 
 
-def test_a_run_can_begin_behind_entry_zero() -> None:
+def test_cached_entries_can_begin_after_entry_zero() -> None:
     cache = EntryCache(10_000)
     run = cache.add_ledger(1, next_entry=7)
     run.append(b"x")
@@ -228,8 +228,8 @@ TestCacheMachine = CacheMachine.TestCase
 TestCacheMachine.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 
 
-def test_evicting_goes_on_when_the_order_is_made_anew() -> None:
-    """It went on in the old order, and a later entry was evicted twice, or not at all."""
+def test_eviction_continues_when_the_order_is_rebuilt() -> None:
+    """Regression: it continued in the old order, and evicted a later entry twice, or never."""
     limit = room(*[1] * 3000)
     cache = EntryCache(limit)
     closed, dropped, newest = cache.add_ledger(1), cache.add_ledger(2), cache.add_ledger(3)

@@ -68,7 +68,7 @@ async def test_find_newest_skips_what_cannot_be_read(open_store: OpenStore) -> N
 
 
 async def test_a_storage_that_fails_ends_the_search(open_store: OpenStore) -> None:
-    """It was taken for damage once: the answer then was an older entry, or none at all."""
+    """Regression: it was taken for damage, and the result was an older entry, or none."""
     engine = FaultyEngine(None)
     ml, positions = await written(await open_store(engine=engine, config=COLD), 10)
     for healthy in range(4):
@@ -150,8 +150,8 @@ async def test_reads_grow_with_the_logarithm(count: int, open_store: OpenStore) 
         assert engine.calls["read"] - before <= count.bit_length() + 2
 
 
-async def test_a_search_goes_on_behind_what_is_trimmed_meanwhile(open_store: OpenStore) -> None:
-    """Thousands of entries that have gone are passed over in one step, without reading."""
+async def test_a_search_continues_after_a_trim(open_store: OpenStore) -> None:
+    """Thousands of trimmed entries are skipped in one step, without reading."""
     engine = FaultyEngine(None)
     config = ManagedLedgerConfig(max_entries_per_ledger=100)
     ml, positions = await written(await open_store(engine=engine, config=COLD), 1000, config)

@@ -1,4 +1,4 @@
-"""The shelf of pieces against a model, and the order in which pieces go."""
+"""The read-ahead cache against a model, and the order of eviction."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def held(cache: ReadAheadCache, *entries: int) -> list[bool]:
     return [cache.find(1, entry) is not None for entry in entries]
 
 
-def test_a_piece_is_found_by_any_of_its_entries() -> None:
+def test_a_range_is_found_by_any_of_its_entries() -> None:
     cache = ReadAheadCache(100)
     cache.put(cached(4, 1, 2, 3), is_used=True)
     assert [False, True, True, True, False] == held(cache, 3, 4, 5, 6, 7)
@@ -24,7 +24,7 @@ def test_a_piece_is_found_by_any_of_its_entries() -> None:
     assert cache.next_first(1, 4) > 1 << 40
 
 
-def test_used_pieces_go_first_and_the_longest_untouched_of_them() -> None:
+def test_used_ranges_are_evicted_first_least_recently_touched_first() -> None:
     cache = ReadAheadCache(50)
     cache.put(cached(0, 10), is_used=False)
     for first in (1, 2, 3):
@@ -45,7 +45,7 @@ def test_used_pieces_go_first_and_the_longest_untouched_of_them() -> None:
     assert not ReadAheadCache(5).reserve(6)
 
 
-def test_a_piece_is_used_when_its_last_entry_was_taken() -> None:
+def test_a_range_is_used_when_its_last_entry_was_taken() -> None:
     cache = ReadAheadCache(50)
     cache.put(expected := cached(0, 10, 10), is_used=False)
     cache.touch(expected, 1)
@@ -60,7 +60,7 @@ def test_a_piece_is_used_when_its_last_entry_was_taken() -> None:
     assert (0, 20) == (cache.expected_bytes, cache.used_bytes)
 
 
-def test_pieces_do_not_overlap() -> None:
+def test_ranges_do_not_overlap() -> None:
     cache = ReadAheadCache(100)
     cache.put(cached(2, 1, 1, 1), is_used=True)
     for first, count in ((0, 3), (2, 1), (4, 3)):
@@ -69,7 +69,7 @@ def test_pieces_do_not_overlap() -> None:
 
 
 class ShelfAgainstModel(RuleBasedStateMachine):
-    """The model remembers every entry ever put; the shelf may have fewer, never others."""
+    """The model has every entry ever put; the cache may have fewer, never others."""
 
     def __init__(self) -> None:
         super().__init__()

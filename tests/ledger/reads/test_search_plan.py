@@ -12,7 +12,7 @@ from tests.ledger.words import pos
 
 
 def searched(search: NewestSearch, is_match: Callable[[int], bool], damaged: set[int]) -> list[int]:
-    """Answer until the search is over; return what was looked at."""
+    """Answer probes until the search ends; return the probes."""
     probes = []
     while search.probe is not None:
         probes.append(search.probe)
@@ -35,7 +35,7 @@ def test_the_answer_is_that_of_a_scan(count: int, newest: int, damaged: set[int]
 
 
 @given(st.integers(1, 300), st.integers(0, 299), st.integers(0, 299), st.integers(0, 300))
-def test_what_is_known_to_match_is_not_looked_at(
+def test_entries_known_to_match_are_not_probed(
     count: int, newest: int, known: int, end: int
 ) -> None:
     known, newest = min(known, count - 1), min(max(newest, known), count - 1)
@@ -48,7 +48,9 @@ def test_what_is_known_to_match_is_not_looked_at(
 
 
 @pytest.mark.parametrize(("newest", "probes"), [(-1, [0]), (9, [0, 9]), (4, [0, 9, 4, 6, 5])])
-def test_the_first_is_looked_at_first_and_the_last_next(newest: int, probes: list[int]) -> None:
+def test_the_first_entry_is_probed_first_and_the_last_second(
+    newest: int, probes: list[int]
+) -> None:
     assert probes == searched(NewestSearch(10), lambda number: number <= newest, set())
 
 
@@ -59,7 +61,7 @@ def info(ledger_id: int, entries: int, closed_ms: int | None) -> LedgerInfo:
 INFOS = (info(2, 3, 100), info(4, 0, 150), info(5, 2, 200), info(9, 4, 300), info(11, 1, None))
 
 
-def test_entries_are_numbered_over_all_ledgers() -> None:
+def test_entries_are_numbered_across_ledgers() -> None:
     numbers = EntryNumbers(INFOS)
     positions = ["2:0", "2:1", "2:2", "5:0", "5:1", "9:0", "9:1", "9:2", "9:3", "11:0"]
     assert len(positions) == len(numbers)

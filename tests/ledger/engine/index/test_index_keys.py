@@ -1,4 +1,4 @@
-"""Keys sort as their numbers do, and come back."""
+"""Keys sort as their numbers do, and are decoded."""
 
 from hypothesis import given
 from hypothesis import strategies as st

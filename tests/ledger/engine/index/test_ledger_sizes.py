@@ -49,7 +49,7 @@ class SizesAsInADict(RuleBasedStateMachine):
 TestSizesAsInADict = SizesAsInADict.TestCase
 
 
-def test_a_ledger_that_is_not_there_is_a_key_error() -> None:
+def test_an_unknown_ledger_is_a_key_error() -> None:
     sizes = LedgerSizes()
     with pytest.raises(KeyError):
         sizes[7]

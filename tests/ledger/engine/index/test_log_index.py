@@ -37,7 +37,7 @@ class CountingLog:
 
 
 class HeldLog(CountingLog):
-    """A log whose syncs wait until the test lets them go; nobody may wait for them on the loop."""
+    """A log whose syncs wait until the test releases them; an event loop must not wait for them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class HeldLog(CountingLog):
         assert current_thread() is not main_thread(), "a sync on the thread of the loop"
         end = self.end
         self.has_begun.set()
-        assert self.may_end.wait(60), "somebody waits for the sync"
+        assert self.may_end.wait(60), "a call on the event loop waits for the sync"
         self.synced_end = end
         self.sync_count += 1
 
@@ -70,7 +70,7 @@ def entries(ledger_id: int, *ids: int, size: int = 10) -> CommitGroup:
     return CommitGroup(entries=[(ledger_id, each, bytes(size)) for each in ids])
 
 
-def test_groups_wait_until_somebody_reads(index: LogIndex, log: CountingLog) -> None:
+def test_groups_wait_until_the_next_read(index: LogIndex, log: CountingLog) -> None:
     index.add(log.placed(entries(7, 0, 1)))
     assert Watermark(1, 0, 0) == index.watermark
     assert 1 == index.last_entry(7)
@@ -86,12 +86,12 @@ def test_groups_do_not_wait_for_ever(
     assert index.watermark.group > 0
 
 
-def test_places_add_up(index: LogIndex, log: CountingLog) -> None:
+def test_locations_are_contiguous(index: LogIndex, log: CountingLog) -> None:
     index.add(log.placed(entries(7, 0, 1, size=10)))
     index.add(log.placed(entries(7, 2, size=30)))
     first_end = 2 * (HEADER_SIZE + 10) + 100
     assert [(1, HEADER_SIZE + 10), (2, first_end)] == [
-        (place.entry_id, place.position) for place in index.locations(7, 1, 9, 1000)
+        (location.entry_id, location.position) for location in index.locations(7, 1, 9, 1000)
     ]
 
 
@@ -126,7 +126,7 @@ def test_writer_during_a_flush_waits_with_what_is_not_durable(
 def test_writer_ahead_by_more_than_the_limit_has_to_catch_up(
     index: LogIndex, log: CountingLog
 ) -> None:
-    """`add` is made on an event loop, so it never syncs; who commits next does, in a thread."""
+    """`add` is called on an event loop, so it never syncs; the next commit does, in a thread."""
     index.begin_flush()
     count = 0
     while not index.is_behind:
@@ -139,8 +139,8 @@ def test_writer_ahead_by_more_than_the_limit_has_to_catch_up(
     assert (count, 1) == (index.watermark.group, log.sync_count)
 
 
-@pytest.mark.parametrize("what", ["places", "begin_flush", "catch_up", "last_entry"])
-def test_nobody_on_the_loop_waits_for_a_sync(
+@pytest.mark.parametrize("what", ["locations", "begin_flush", "catch_up", "last_entry"])
+def test_no_call_of_an_event_loop_waits_for_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """A thread that needed a sync held the index's lock meanwhile, and reads of rows synced."""
@@ -149,7 +149,7 @@ def test_nobody_on_the_loop_waits_for_a_sync(
     index = LogIndex(RocksdbTable(tmp_path / "index"))
     index.log = log
     calls: dict[str, Callable[[], object]] = {
-        "places": lambda: index.locations(7, 0, 0, 1000),
+        "locations": lambda: index.locations(7, 0, 0, 1000),
         "begin_flush": index.begin_flush,
         "catch_up": index.catch_up,
         "last_entry": lambda: index.last_entry(7),
@@ -182,7 +182,7 @@ def test_nobody_on_the_loop_waits_for_a_sync(
 
 
 def space_rows(index: LogIndex) -> list[tuple[int, int, int]]:
-    """What the database itself says: file, ledger and its bytes there."""
+    """Return the space rows of the database: file, ledger and its bytes in the file."""
     return [decode_space(*row) for row in index._table.rows(SPACE_PREFIX, SPACE_END)]
 
 
@@ -200,7 +200,7 @@ def space_rows(index: LogIndex) -> list[tuple[int, int, int]]:
         ("a b", True, None, "a0"),
     ],
 )
-def test_rows_that_wait_are_laid_over_those_in_the_database(
+def test_waiting_rows_take_precedence_over_those_of_the_database(
     index: LogIndex, limits: str, reverse: bool, limit: int | None, expected: str
 ) -> None:
     log = CountingLog()
@@ -264,7 +264,7 @@ def test_stalled_batch_is_kept_and_written_later(
 
 
 @pytest.mark.parametrize("count", [1, 2, 1000])
-def test_places_without_waiting_are_those_that_no_disk_has_to_deliver(
+def test_locations_nowait_returns_those_in_memory(
     index: LogIndex, log: CountingLog, count: int
 ) -> None:
     """After a flush the rows are in a table file, of which the cache has no block yet."""
@@ -282,7 +282,7 @@ def test_places_without_waiting_are_those_that_no_disk_has_to_deliver(
     assert [] == index.locations_nowait(7, count, count + 5, 1 << 20)
 
 
-def test_places_of_moves_are_loaded_before_the_loop_takes_them_in(
+def test_locations_of_moves_are_loaded_before_they_are_indexed(
     index: LogIndex, log: CountingLog
 ) -> None:
     index.add(log.placed(entries(7, 0)))

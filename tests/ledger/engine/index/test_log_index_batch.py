@@ -40,7 +40,7 @@ def test_weight_counts_frames_and_bytes() -> None:
     assert 2 * (2 * FRAME_WEIGHT + 100) == batch.weight
 
 
-def test_rows_are_those_of_all_groups_so_far_the_last_one_counts() -> None:
+def test_rows_of_later_groups_replace_earlier_ones() -> None:
     batch = IndexBatch()
     batch.add(placed(1, (b"a", b"1"), (b"b", b"1")))
     assert {b"a": b"1", b"b": b"1"} == batch.rows()

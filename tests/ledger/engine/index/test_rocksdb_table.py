@@ -1,4 +1,4 @@
-"""The facts about rocksdict that the engine leans on, pinned; and the table that hides them.
+"""The facts about rocksdict that the engine relies on; and the table that hides them.
 
 When one of these fails after an upgrade, docs/decisions/0003-rocksdict.md says what depends on it.
 """
@@ -113,7 +113,9 @@ def test_only_a_flush_makes_rows_durable_and_all_before_it(tmp_path: Path) -> No
     assert [b"a", b"b", b"c"] == keys_in(tmp_path / "index")
 
 
-def test_write_that_would_stall_is_refused_whole_and_uses_the_batch_up(tmp_path: Path) -> None:
+def test_write_that_would_stall_is_refused_as_a_whole_and_consumes_the_batch(
+    tmp_path: Path,
+) -> None:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_write_buffer_size(64 << 10)
@@ -169,7 +171,7 @@ def test_plain_iteration_ends_early_on_damage_and_the_table_does_not(tmp_path: P
 
 @pytest.mark.parametrize("pattern", ["CURRENT", "MANIFEST-*", "*.sst"])
 def test_folder_with_a_missing_file_is_a_damaged_index(tmp_path: Path, pattern: str) -> None:
-    """RocksDB tells these three in three ways; without CURRENT it would begin an empty index."""
+    """RocksDB reports these three in three ways; without CURRENT it would create an empty index."""
     folder = tmp_path / "index"
     table = RocksdbTable(folder)
     put(table, (b"a", b"b"))
@@ -210,7 +212,7 @@ def test_iterator_pins_the_database(tmp_path: Path) -> None:
     Rdict(str(tmp_path), options=Options(raw_mode=True)).close()
 
 
-def test_range_deletion_spares_what_comes_after_it(table: RocksdbTable) -> None:
+def test_range_deletion_spares_later_writes(table: RocksdbTable) -> None:
     batch = new_batch()
     batch.put(b"a", b"old")
     batch.put(b"b", b"old")

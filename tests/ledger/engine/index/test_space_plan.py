@@ -1,4 +1,4 @@
-"""What is alive in which file, and which files may go."""
+"""Live bytes by file, and which files to remove or to empty."""
 
 import random
 
@@ -96,13 +96,13 @@ def chosen(*files: tuple[int, int, int], free: int = 1 << 40, current: int = 9) 
         ([(9, 100, 70), (1, 100, 85)], 9),
     ],
 )
-def test_emptiest_file_is_chosen_when_the_whole_is_too_large(
+def test_emptiest_file_is_chosen_when_the_log_is_too_large(
     files: list[tuple[int, int, int]], expected: int | None
 ) -> None:
     assert expected == chosen(*files)
 
 
-def test_file_whose_copy_has_no_room_is_passed_over() -> None:
+def test_file_whose_copy_has_no_room_is_skipped() -> None:
     files = (1, 100, 50), (2, 200, 120)
     assert 1 == chosen(*files, free=50 * MIB + FREE_BYTES_MIN)
     assert chosen(*files, free=50 * MIB + FREE_BYTES_MIN - 1) is None

@@ -1,4 +1,4 @@
-"""The log grows by whole groups only, whatever the disk says."""
+"""The log grows by whole groups only, whatever the errors of the disk."""
 
 import errno
 import os
@@ -183,7 +183,7 @@ def test_disk_that_writes_nothing_is_an_error(
         log.append(group_of(0), sync_follows=False)
 
 
-def test_more_buffers_than_one_call_takes(log: EntryLog, files: LogFiles) -> None:
+def test_more_buffers_than_one_system_call_takes(log: EntryLog, files: LogFiles) -> None:
     entries = [(1, number, payload(number, 5000)) for number in range(1500)]
     group = CommitGroup(entries=[*entries])
     log.append(group, sync_follows=True)

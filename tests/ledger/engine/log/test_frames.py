@@ -1,4 +1,4 @@
-"""Frames round trip whole, and no flipped bit of one goes unnoticed."""
+"""Frames round trip, and a flipped bit is always detected."""
 
 from itertools import pairwise
 
@@ -99,7 +99,7 @@ def test_garbage_rows_end_in_one_error(raw: bytes) -> None:
 
 
 def test_rows_cut_anywhere_are_damaged_or_fewer() -> None:
-    raw = encode_rows([(b"key", b"value"), (b"gone", None)])
+    raw = encode_rows([(b"key", b"value"), (b"deleted", None)])
     whole = {0: [], 16: [(b"key", b"value")]}
     for end in range(len(raw)):
         if end in whole:
@@ -114,15 +114,15 @@ def test_drops_of_odd_length_are_damaged() -> None:
         decode_drops(bytes(9))
 
 
-places = st.tuples(st.integers(1, 3), st.integers(0, 2**32 - 1))
+locations = st.tuples(st.integers(1, 3), st.integers(0, 2**32 - 1))
 
 
-@given(st.lists(st.tuples(st.booleans(), places), max_size=12))
+@given(st.lists(st.tuples(st.booleans(), locations), max_size=12))
 def test_group_with_moves_round_trips(chosen: list[tuple[bool, tuple[int, int]]]) -> None:
-    """New entries stand between moved ones, which come from any files."""
+    """New entries are mixed with moved ones from any files."""
     group = CommitGroup(entries=[(7, number, b"data") for number in range(len(chosen))])
     group.moves = [
-        Move(7, number, *place) for number, (is_old, place) in enumerate(chosen) if is_old
+        Move(7, number, *location) for number, (is_old, location) in enumerate(chosen) if is_old
     ]
     found = decoded(encoded(group))
     assert (group.entries, [*group.moves]) == (found.entries, [*found.moves])
@@ -163,7 +163,7 @@ def test_small_groups_are_one_buffer() -> None:
     assert 1 == len(GroupEncoder().encode(CommitGroup(entries=[*entries]), 1, 0, 1, 0))
 
 
-def test_very_large_scratch_is_given_back() -> None:
+def test_very_large_scratch_is_freed() -> None:
     encoder = GroupEncoder()
     entries = [(1, number, b"x" * INLINE_BYTES_MAX) for number in range(400)]
     encoder.encode(CommitGroup(entries=[*entries]), 1, 0, 1, 0)
@@ -175,8 +175,8 @@ def test_very_large_scratch_is_given_back() -> None:
 def checked(raw: bytes | bytearray, **elsewhere: int) -> memoryview:
     """Check a frame as that of entry 5:6 with four bytes at the beginning of file 3."""
     at = {"file": 3, "position": 0, "length": 4, "ledger_id": 5, "entry_id": 6} | elsewhere
-    place, ids = (at["position"], at["length"]), (at["ledger_id"], at["entry_id"])
-    return check_entry(memoryview(raw), at["file"], place, ids)
+    location, ids = (at["position"], at["length"]), (at["ledger_id"], at["entry_id"])
+    return check_entry(memoryview(raw), at["file"], location, ids)
 
 
 def test_any_flipped_bit_of_an_entry_frame_is_noticed() -> None:
@@ -206,14 +206,14 @@ def test_any_flipped_bit_of_a_commit_frame_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("name", ["file", "position", "length", "ledger_id", "entry_id"])
-def test_frame_of_another_place_or_entry_is_not_taken(name: str) -> None:
+def test_frame_of_another_position_or_entry_is_refused(name: str) -> None:
     raw = encoded(CommitGroup(entries=[(5, 6, b"data")]))[:-COMMIT_SIZE]
     elsewhere = {name: 3 if name == "length" else 40}
     with pytest.raises(FrameDamaged):
         checked(raw, **elsewhere)
 
 
-def test_frame_of_another_kind_is_not_taken() -> None:
+def test_frame_of_another_kind_is_refused() -> None:
     raw = encoded(CommitGroup(rows=[(b"k", b"v")]))[:-COMMIT_SIZE]
     with pytest.raises(FrameDamaged, match="holds 0:0"):
         checked(raw, length=len(raw) - HEADER_SIZE)

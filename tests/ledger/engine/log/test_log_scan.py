@@ -1,4 +1,4 @@
-"""What a scan gives out, and what it says about the rest."""
+"""The groups that a scan returns, and how it reports the end of the log."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def scanned(files: LogFiles, watermark: Watermark = NEW) -> tuple[list[int], Log
     return [placed.end.group for placed in scan.groups()], scan
 
 
-def test_all_groups_of_all_files_come_in_order(tmp_path: Path) -> None:
+def test_all_groups_of_all_files_are_read_in_order(tmp_path: Path) -> None:
     files, ends = written(tmp_path, *[3000] * 7, file_bytes_max=5000)
     found, scan = scanned(files)
 
@@ -45,7 +45,7 @@ def test_all_groups_of_all_files_come_in_order(tmp_path: Path) -> None:
     assert [] == scan.later_commits
 
 
-def test_scan_begins_behind_the_watermark(tmp_path: Path) -> None:
+def test_scan_begins_after_the_watermark(tmp_path: Path) -> None:
     files, ends = written(tmp_path, *[3000] * 7, file_bytes_max=5000)
     for end in ends:
         found, scan = scanned(files, Watermark(*end))
@@ -58,7 +58,7 @@ def test_frames_larger_than_the_window(tmp_path: Path) -> None:
     assert [1, 2, 3, 4] == scanned(files)[0]
 
 
-def test_zeros_behind_the_last_group_are_the_end(tmp_path: Path) -> None:
+def test_zeros_after_the_last_group_are_the_end(tmp_path: Path) -> None:
     files, ends = written(tmp_path, 100, 100)
     with files.path(1).open("ab") as file:
         file.write(bytes(2 * WINDOW_BYTES))
@@ -67,7 +67,7 @@ def test_zeros_behind_the_last_group_are_the_end(tmp_path: Path) -> None:
     assert scan.damage is None
 
 
-def test_anything_behind_the_zeros_is_damage(tmp_path: Path) -> None:
+def test_anything_after_the_zeros_is_damage(tmp_path: Path) -> None:
     files, ends = written(tmp_path, 100, 100)
     with files.path(1).open("ab") as file:
         file.write(bytes(2 * WINDOW_BYTES) + b"x")
@@ -77,7 +77,7 @@ def test_anything_behind_the_zeros_is_damage(tmp_path: Path) -> None:
     assert ends[-1].position == scan.damage.position
 
 
-def test_later_commits_are_found_behind_damage_in_every_file(tmp_path: Path) -> None:
+def test_later_commits_are_found_after_damage_in_every_file(tmp_path: Path) -> None:
     files, ends = written(tmp_path, *[3000] * 4, 2 * WINDOW_BYTES, 100, file_bytes_max=7000)
     raw = bytearray(files.path(1).read_bytes())
     raw[ends[0].position + 10] ^= 1
@@ -93,7 +93,7 @@ def test_later_commits_are_found_behind_damage_in_every_file(tmp_path: Path) -> 
 
 
 def test_bytes_that_only_look_like_a_commit_are_no_commit(tmp_path: Path) -> None:
-    """Data may hold a copy of a log; it stands at another place."""
+    """An entry may contain a copy of a log; its positions are other ones."""
     files, ends = written(tmp_path, 100, 100)
     raw = files.path(1).read_bytes()
     files.path(1).write_bytes(raw[: ends[0].position] + b"garbage" + raw)

@@ -17,7 +17,7 @@ END = Watermark(2, 1500, 14)
 TORN = TailDamage(2, 1500, "torn")
 
 
-def test_log_without_damage_goes_on() -> None:
+def test_log_without_damage_is_kept() -> None:
     assert KeepTail() == plan_recovery(
         watermark=MARK, end=END, damage=None, later_commits=[], files=[2]
     )
@@ -42,14 +42,14 @@ def test_damage_is_torn_unless_a_later_commit_knows_of_a_sync(
     assert (2, 1500) == (decided.file, decided.position)
 
 
-def test_cut_removes_all_files_behind() -> None:
+def test_cut_removes_all_later_files() -> None:
     decided = plan_recovery(
         watermark=MARK, end=END, damage=TORN, later_commits=[], files=[1, 2, 3, 4]
     )
     assert TruncateTail(2, 1500, (3, 4), "torn") == decided
 
 
-def test_refusal_says_who_knew() -> None:
+def test_refusal_names_the_commit_that_proves_the_sync() -> None:
     decided = plan_recovery(
         watermark=MARK,
         end=END,
@@ -78,7 +78,7 @@ def test_log_that_does_not_reach_the_watermark_is_corrupt(
 
 
 def test_index_without_watermark_and_log_without_its_beginning_is_corrupt() -> None:
-    """Somebody removed the index of a folder whose first files are long gone."""
+    """A user removed the index of a folder whose first log files were removed before."""
     new = Watermark(1, 0, 0)
     damage = TailDamage(1, 0, "the file is missing")
     decided = plan_recovery(watermark=new, end=new, damage=damage, later_commits=[], files=[4, 5])
