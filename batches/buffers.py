@@ -1,7 +1,7 @@
 """The kinds of buffer that batches are read from and built into.
 
-Rule: one name for them, so that no signature has to spell the union again.
-Must not know: who owns the buffer.
+Rule: one name for the union, so that no signature spells it again.
+Must not know: the owners of buffers.
 """
 
 Buffer = bytes | bytearray | memoryview

@@ -1,7 +1,7 @@
-"""Records into the bytes of one batch.
+"""Builder: records into the bytes of one batch.
 
-Rule: what comes out passes `header.check` when it is data, and reads back equal.
-Must not know: logs and offsets; a batch starts at offset 0 unless told otherwise.
+Rule: a built data batch passes `header.check`, and its records read back equal.
+Must not know: logs and offsets; a batch starts at offset 0 unless the caller gives another one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,11 +26,11 @@ from kledger.batches.record import Header, append_record
 _CONTROL_KEY = Struct(">hh")
 _CONTROL_VALUE = Struct(">hi")
 ABORT, COMMIT = 0, 1
-"""Kinds of markers, as their keys say."""
+"""Kinds of markers, as in their keys."""
 
 
 class NewRecord(NamedTuple):
-    """A record to be written; its offset follows from its place."""
+    """A record to be written; its offset follows from its index in the batch."""
 
     value: Buffer | None
     key: Buffer | None = None
@@ -40,7 +40,7 @@ class NewRecord(NamedTuple):
 
 
 class BatchProducer(NamedTuple):
-    """Who writes the batch, for idempotence."""
+    """The producer of the batch, for idempotence."""
 
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1

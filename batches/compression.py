@@ -4,7 +4,7 @@ Rule: output never grows beyond the limit the caller sets, so that a small batch
 memory of the process; whatever a codec finds wrong becomes CorruptBatch. The library decompresses
 without the interpreter's lock; large outputs get pages of their own, because filling a bytearray
 with zeros, and giving it back, would hold the lock for a hundred times as long.
-Must not know: what the bytes mean.
+Must not know: records.
 
 Kafka's snappy is the framing of snappy-java ("xerial": a 16-byte head, then length-prefixed raw
 blocks); some clients send one raw block instead, and both are read. Kafka's lz4 is the standard
@@ -76,7 +76,7 @@ def compress(codec: int, data: Buffer) -> bytes:
 def decompress(
     codec: int, data: Buffer, size_max: int = OUTPUT_SIZE_MAX, pause: Pause = no_pause
 ) -> Buffer:
-    """Undo `compress`; for `NONE` the same buffer comes back.
+    """Undo `compress`; for `NONE` return the same buffer.
 
     Args:
         codec: the number from the attributes field.
@@ -191,7 +191,7 @@ def _xerial_blocks(data: memoryview, pause: Pause) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """Return how many bytes a block says that it holds, as far as that can be."""
+    """Return how many bytes a block claims to hold, capped at what its size allows."""
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:

@@ -1,7 +1,7 @@
 """What can be wrong with a record batch, one class per kind of answer.
 
-Rule: the class says what the peer is told; the message says what was expected and what came.
-Must not know: error numbers of the wire; they are given where the gateway answers.
+Rule: the class decides the answer to the peer; the message gives the expected and the actual value.
+Must not know: error codes of the wire; the gateway maps the classes to them.
 """
 
 
@@ -10,11 +10,11 @@ class BatchError(Exception):
 
 
 class CorruptBatch(BatchError):
-    """The bytes cannot be a batch, or were damaged on their way."""
+    """The bytes are no batch, or were damaged in transfer."""
 
 
 class DecompressedTooLarge(CorruptBatch):
-    """What is compressed holds more bytes than it may."""
+    """The compressed records hold more bytes than the limit."""
 
 
 class InvalidBatch(BatchError):

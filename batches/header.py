@@ -1,14 +1,14 @@
-"""The fixed head of a record batch: reading, checking and patching its 61 bytes.
+"""Batch header: reading, checking and patching the first 61 bytes of a record batch.
 
-Rule: decisions need the header alone; the records behind it stay opaque bytes. A patch that touches
-bytes under the checksum redoes the checksum, any other leaves it alone.
-Must not know: records, topics, offsets beyond the ones it is told to write.
+Rule: decisions need the header alone; the records after it stay opaque bytes. A patch of bytes that
+the checksum covers computes it again, any other does not.
+Must not know: records, topics, where offsets come from.
 
 ======  ====  ==========================================================================
 offset  size  field
 ======  ====  ==========================================================================
 0       8     base offset (0 from a client; outside the checksum)
-8       4     length of everything behind this field
+8       4     length of everything after this field
 12      4     leader epoch (ignored on arrival; outside the checksum)
 16      1     magic, always 2
 17      4     CRC-32C of byte 21 up to the end
@@ -159,7 +159,7 @@ def read_base_offset(buffer: Buffer) -> int:
 
 
 def check(buffer: Buffer, size_max: int = SIZE_UNLIMITED) -> BatchHeader:
-    """Check a produced batch as far as its header shows, checksum included.
+    """Check a produced batch by its header and its checksum.
 
     The batch is the first `size` bytes of the buffer; trailing bytes that hold no further batch are
     tolerated, as Apache Kafka does, and the caller cuts them off.
@@ -219,7 +219,7 @@ def _check_slowly(buffer: Buffer, size_max: int) -> BatchHeader:
 def _first_size(buffer: Buffer) -> int | None:
     """Size of the batch at the start, or None when no whole batch is there.
 
-    What is there must look like a batch, even when it is cut off: that is damage, no short read.
+    Bytes that cannot begin a batch are damage, even when they are too few for a header.
     """
     if len(buffer) < LENGTH_FIELD_END:
         return None
@@ -304,7 +304,7 @@ def set_max_timestamp(batch: WritableBuffer, timestamp_ms: int) -> None:
 
 
 def set_producer(batch: WritableBuffer, producer_id: int, epoch: int, base_sequence: int) -> None:
-    """Make somebody else the producer, outside of any transaction."""
+    """Write another producer into the header, outside of any transaction."""
     attributes: int = _ATTRIBUTES.unpack_from(batch, _CRC_FROM)[0]
     _ATTRIBUTES.pack_into(batch, _CRC_FROM, attributes & ~TRANSACTIONAL_BIT)
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)

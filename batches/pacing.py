@@ -1,7 +1,8 @@
-"""Pacing: a long walk in a thread that lets other threads have the interpreter in between.
+"""Pacing: pauses in a long walk, so that other threads get the interpreter's lock.
 
-Rule: whoever walks records or headers by the million calls `pause` every `STEPS_PER_PAUSE` of them.
-Must not know: what a pause does; by default nothing, for walks that are short.
+Rule: code that may walk millions of records or headers calls `pause` every `STEPS_PER_PAUSE` of
+them.
+Must not know: what a pause does; by default nothing, for short walks.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ STEPS_PER_PAUSE = 256
 
 
 def no_pause() -> None:
-    """Go on at once."""
+    """Continue at once."""
 
 
 def paced(count: int, pause: Pause) -> Iterator[int]:

@@ -1,8 +1,8 @@
-"""A batch into its records, lazily.
+"""Reader: a batch into its records, lazily.
 
-Rule: nothing is decoded before it is asked for; the number of records is what is found, within the
-count that the header states, and damage ends in CorruptBatch.
-Must not know: which records a consumer may see; it gets all of them, control records too.
+Rule: a record is decoded when the caller asks for it; the number of records is what the body holds,
+at most the header's count, and damage raises CorruptBatch.
+Must not know: which records a consumer may see; it returns all of them, control records too.
 """
 
 from collections.abc import Iterator

@@ -48,7 +48,7 @@ class RecordFields(NamedTuple):
 
 
 def read_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """Read one zigzag varint; return it and the position behind it.
+    """Read one zigzag varint; return it and the position after it.
 
     Raises:
         CorruptBatch: it does not end within the data or within ten bytes.

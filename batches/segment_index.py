@@ -1,9 +1,9 @@
-"""The two indexes that lie beside a segment of Kafka's own log, as bytes.
+"""The two indexes beside a segment of Apache Kafka's log, as bytes.
 
 Rule: entries are added as Apache Kafka adds them while it appends: one pair whenever more than
-`interval_bytes` have been written since the last one, before the batch that comes next; the largest
-time of all is added at the end. So its tools and brokers find what they expect.
-Must not know: files, where batches come from.
+`interval_bytes` have been written since the last one, before the next batch; the largest time of
+all is added at the end. Kafka's tools and brokers accept them.
+Must not know: files, topics.
 
 Offset index, entry of 8 bytes        Time index, entry of 12 bytes
 | offset | size | field            |  | offset | size | field                               |
@@ -47,14 +47,14 @@ class SegmentIndex:
         self._last_time = _NO_TIMESTAMP
 
     def has_room(self, header: BatchHeader, size_max: int) -> bool:
-        """Tell whether a batch belongs into this segment; the first one always does."""
+        """Whether the segment has room for a batch; it always has for the first one."""
         if not self.size:
             return True
         is_near = header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
         return is_near and self.size + header.size <= min(size_max, POSITION_MAX)
 
     def add(self, header: BatchHeader) -> None:
-        """Take in the batch that is written behind the ones before."""
+        """Add the next batch of the segment."""
         if header.max_timestamp > self._largest[0]:
             self._largest = header.max_timestamp, header.last_offset
         if self._bytes_since > self._interval_bytes:
@@ -66,7 +66,7 @@ class SegmentIndex:
         self._bytes_since += header.size
 
     def end(self) -> None:
-        """The segment gets nothing more."""
+        """Finish the time index."""
         self._add_time()
 
     def _add_time(self) -> None:

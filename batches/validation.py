@@ -1,8 +1,8 @@
-"""The checks of a produced batch that need its records.
+"""Validation: the checks of a produced batch that need its records.
 
-Rule: runs only where the caller wants it (compacted topics, full validation); everything the
-header shows was checked before, by `header.check`.
-Must not know: topics; it is told what to demand.
+Rule: runs only for callers that need it (compacted topics, full validation); `header.check` has
+checked everything in the header before.
+Must not know: topics; `RecordRules` says what to check.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ RECORD_ERRORS_MAX = 100
 
 
 class RecordRules(NamedTuple):
-    """What every record must keep.
+    """The rules for every record.
 
     Attributes:
         is_key_required: the topic is compacted.
@@ -49,7 +49,7 @@ class RecordFaults:
         return self.count >= RECORD_ERRORS_MAX
 
     def add(self, index: int, message: str) -> None:
-        """Take in a record at fault."""
+        """Count a record at fault."""
         if not self.is_full:
             self.named.append((index, message))
         self.count += 1
@@ -97,7 +97,7 @@ def _check_body(body: Buffer, header: BatchHeader, rules: RecordRules, pause: Pa
 
 
 def _first_problem(keyless: RecordFaults, untimely: RecordFaults) -> BatchError | None:
-    """The kind of answer for the records at fault."""
+    """Return the error for the records at fault."""
     if keyless.count:
         message = (
             "One or more records have been rejected: Compacted topic cannot accept message without "

@@ -3,9 +3,9 @@
 Rule: a call that may block (files, a database, a sync) goes through a runner; it gets everything it
 needs as arguments and touches no state of the loop. `InlinePool` does the same work at once, so
 that a simulation has one thread and one order. A call that computes in Python for long holds the
-interpreter's lock; it calls `yield_gil` every few tenths of a millisecond, or the loop stands
-still.
-Must not know: what is called.
+interpreter's lock (GIL); it calls `yield_gil` every few tenths of a millisecond, or the event loop
+stands still.
+Must not know: what the calls do.
 """
 
 import asyncio
@@ -18,27 +18,27 @@ Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
 YIELD_GIL_S = 50e-6
-"""Long enough for another thread to wake up and take the lock; without it, it would lose the race
-for the lock against the thread that has just let go of it, again and again."""
+"""Long enough for another thread to wake up and take the lock; without the pause the thread that
+has just released the lock takes it again first."""
 
 
 class PoolClosed(RuntimeError):
-    """The pool accepts no calls any more, and ends those that give way."""
+    """The pool accepts no more calls, and ends running ones at their next `yield_gil`."""
 
 
 class BlockingRunner(Protocol):
-    """What callers know of either pool."""
+    """What both pools offer."""
 
     async def run(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Make the call where it cannot hold up the loop; return or raise what it does."""
         ...
 
     def yield_gil(self) -> None:
-        """Let the loop run; for calls in the pool that compute for long. Raises PoolClosed."""
+        """Let the event loop run; for calls that compute for long. Raises PoolClosed."""
         ...
 
     def close(self) -> None:
-        """Let calls that began end, and accept no more. May be repeated."""
+        """Wait for running calls and accept no more. May be repeated."""
         ...
 
 
@@ -57,13 +57,13 @@ class BlockingPool:
         return await loop.run_in_executor(self._executor, call, *arguments)
 
     def yield_gil(self) -> None:
-        """Let go of the interpreter's lock for long enough that another thread gets it."""
+        """Release the interpreter's lock for long enough that another thread gets it."""
         if self._is_closed:
             raise PoolClosed("the pool was closed during a call")
         time.sleep(YIELD_GIL_S)
 
     def close(self) -> None:
-        """Wait for the calls that began; those that give way end at once."""
+        """Wait for running calls; those that call `yield_gil` end there."""
         self._is_closed = True
         self._executor.shutdown(wait=True)
 
@@ -75,14 +75,14 @@ class InlinePool:
         self._closed = False
 
     async def run(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
-        """Make the call here; the loop turns once first, as it would with a thread."""
+        """Make the call on the event loop, one tick later, as a thread would."""
         if self._closed:
             raise PoolClosed("the pool is closed")
         await asyncio.sleep(0)
         return call(*arguments)
 
     def yield_gil(self) -> None:
-        """There is nobody to give way to."""
+        """Do nothing: the caller is on the event loop."""
 
     def close(self) -> None:
         """Accept no more calls."""

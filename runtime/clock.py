@@ -1,7 +1,7 @@
 """Clock: the only way to ask for the time or to let it pass.
 
 Rule: wall time (`now_ms`) is for what people and records see; deadlines use `monotonic_ms`.
-Must not know: who waits or why. The clock of tests is `runtime.manual_clock.ManualClock`.
+Must not know: what waits, and for what. Tests use `runtime.manual_clock.ManualClock`.
 """
 
 import asyncio

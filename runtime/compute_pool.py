@@ -1,8 +1,8 @@
 """ComputePool: runs long computations off the event loop, and short ones on it.
 
-Rule: the cost of a call is an upper limit that its caller knows before it begins, so a claim in
-somebody's data cannot make it cheap. Many cheap calls in one tick are one long call: together they
-may cost as much as one.
+Rule: the cost of a call is an upper limit that its caller knows before it begins, so no field of a
+request can make it look cheap. Many cheap calls in one tick block the event loop like a long one:
+together they may cost no more than one.
 Must not know: what is computed.
 """
 
@@ -14,7 +14,7 @@ from kledger.runtime.switch_interval import SWITCH_INTERVAL
 
 
 class ComputePool:
-    """A pool of its own, so that long calls hold up no short ones, and the allowance of a loop."""
+    """Threads for long calls alone, so that no short call waits, and the allowance of each tick."""
 
     def __init__(self, pool: BlockingRunner, *, cost_per_tick_max: int) -> None:
         """Args: cost_per_tick_max: what calls on the loop may cost, in units of the callers."""
@@ -35,16 +35,16 @@ class ComputePool:
 
     async def run(self, call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
         """Make a call in the pool; return or raise what it does. Raises PoolClosed."""
-        return await self._pool.run(_in_short_turns, call, *arguments)
+        return await self._pool.run(_in_short_intervals, call, *arguments)
 
     def close(self) -> None:
-        """Accept no more; calls that give way end at once."""
+        """Accept no more calls; running ones end at their next `yield_gil`."""
         self._pool.close()
 
     def _tick_ended(self) -> None:
         self._spent = 0
 
 
-def _in_short_turns(call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
+def _in_short_intervals(call: Callable[[*Arguments], Result], *arguments: *Arguments) -> Result:
     with SWITCH_INTERVAL.shortened():
         return call(*arguments)

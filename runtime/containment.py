@@ -1,9 +1,9 @@
-"""Containment: a fault of ours closes the part of the server that it happened in, and no more.
+"""Containment: a programming error closes the part of the server that it happened in, and no more.
 
-Rule: whatever runs on behalf of a part (a callback, a task, a step) runs inside the unit of failure
-that this part is. An exception that nobody expected is logged with its traceback, counted by the
-kind of the unit, and the unit closes itself: its clients hear of it and may open it again. Other
-units go on. What makes durable state doubtful is not contained: the store stops itself.
+Rule: a callback, task or step that runs for a part of the server runs inside that part's unit of
+failure. An unexpected exception is logged with its traceback and counted by the kind of the unit,
+and the unit closes: its clients get an error and may open it again. Other units continue. A fault
+that puts durable state in doubt is not contained: the store stops.
 Must not know: which units there are, what closing one means.
 Theory: docs/ARCHITECTURE.md, "What a fault closes".
 """
@@ -36,16 +36,16 @@ class FaultUnit(Protocol):
 
     @property
     def unit_name(self) -> str:
-        """Which one of its kind; stands in the log."""
+        """Its name among the units of its kind; part of log lines."""
         ...
 
     def close_after_fault(self, error: Exception) -> None:
-        """Close; plain, and harmless when it is closed already."""
+        """Close; plain, does nothing when it is closed already."""
         ...
 
 
 def _nothing_to_close() -> None:
-    """What failed has nothing that stays open."""
+    """Do nothing: the unit holds nothing open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,7 @@ class NamedUnit:
     """A unit that is no object of its own, such as one transactional id, or one timer.
 
     Attributes:
-        close: closes it; by default there is nothing to close, and what failed is tried again by
-            whoever began it.
+        close: closes it; by default it does nothing, and the caller of what failed tries again.
     """
 
     unit_kind: str
@@ -67,12 +66,12 @@ class NamedUnit:
 
 
 def unit_of(callback: Callable[..., object], kind: str) -> NamedUnit:
-    """Return a unit for a callback that says nothing about what it belongs to."""
+    """Return a unit for a callback that was added without one."""
     return NamedUnit(kind, getattr(callback, "__qualname__", None) or repr(callback))
 
 
 class Containment:
-    """Where faults end; one for a server."""
+    """Handles the faults of all units; one per server."""
 
     def __init__(self, clock: Clock, metrics: Metrics | None = None) -> None:
         """Args: metrics: where faults are counted, as `contained_faults` by the label `unit`."""
@@ -82,7 +81,7 @@ class Containment:
     def run(
         self, unit: FaultUnit, call: Callable[[*Arguments], object], *arguments: *Arguments
     ) -> None:
-        """Make a call of which nobody needs the result; a fault of it closes `unit`."""
+        """Make a call and drop its result; an exception closes `unit`."""
         try:
             call(*arguments)
         except Exception as error:  # noqa: BLE001 - that is what this is for

@@ -1,9 +1,9 @@
-"""Later: one result that may still have to come, for code that is no task.
+"""Deferred: one result that may come later, for code that is no task.
 
-Rule: settled once. One party hears of it, in the midst of whatever settles it: it only notes that
-and acts when that is done. A coroutine awaits it instead; being cancelled, it says that nobody
-waits any more.
-Must not know: what the result is. The event loop is needed to await and for nothing else.
+Rule: resolved once. It has one listener, which `resolve` calls before it returns: the listener only
+notes that and acts afterwards. A coroutine awaits it instead; when that is cancelled,
+`on_cancelled` is called.
+Must not know: what the result is. Only awaiting needs the event loop.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ Other = TypeVar("Other")
 
 
 class Deferred(Generic[Result]):
-    """A result with one listener; costs neither a task nor a turn of the loop.
+    """A result with one listener; costs neither a task nor a tick of the event loop.
 
     Attributes:
-        is_resolved: whether the result is there.
-        on_cancelled: called when who awaited it was cancelled before it was there.
+        is_resolved: whether it has its result.
+        on_cancelled: called when the awaiting coroutine is cancelled before it has its result.
     """
 
     __slots__ = ("_listener", "_make", "_value", "is_resolved", "on_cancelled")
@@ -34,39 +34,39 @@ class Deferred(Generic[Result]):
 
     @classmethod
     def resolved(cls, result: Result) -> "Deferred[Result]":
-        """Return one whose result is there."""
+        """Return one that has its result."""
         deferred = cls()
         deferred.resolve(result)
         return deferred
 
     def resolve(self, result: Result) -> None:
         """Give the result."""
-        assert not self.is_resolved, f"settled twice, now with {result!r}"
+        assert not self.is_resolved, f"resolved twice, now with {result!r}"
         self._value = result
         self.is_resolved = True
         if self._listener is not None:
-            # Who listens often holds this: without the next line both wait for the collector.
+            # A listener often refers to this object: the next line breaks the cycle.
             listener, self._listener = self._listener, None
             listener()
 
     def when_resolved(self, listener: Callable[[], None]) -> None:
-        """Call `listener` once the result is there, which it is not yet."""
-        assert not self.is_resolved, "there is nothing to wait for"
-        assert self._listener is None, "somebody listens already"
+        """Call `listener` when it is resolved; it must not be resolved yet, nor have a listener."""
+        assert not self.is_resolved, "it is resolved already"
+        assert self._listener is None, "it has a listener already"
         self._listener = listener
 
     def mapped(self, make: Callable[[Result], Other]) -> "Deferred[Other]":
-        """Be what `make` makes of the result, and no longer the result itself.
+        """Replace the result by what `make` returns for it.
 
-        It is made when it is asked for: whoever settles this cannot suffer from what `make` does.
+        `result` calls `make`, so that an exception of it never reaches the caller of `resolve`.
         """
         assert self._make is None, "mapped twice"
         self._make = make
         return cast("Deferred[Other]", self)
 
     def result(self) -> Result:
-        """Return the result, which is there."""
-        assert self.is_resolved, "the result is not there yet"
+        """Return the result; it must be resolved."""
+        assert self.is_resolved, "it is not resolved yet"
         value = self._value if self._make is None else self._make(self._value)
         return cast(Result, value)
 

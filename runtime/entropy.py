@@ -1,6 +1,6 @@
 """Entropy: the only source of ids and jitter.
 
-Rule: what is random comes from an `Entropy` that is handed in, so that a seed replays a run.
+Rule: random values come from an `Entropy` that is an argument, so that a seed replays a run.
 Must not know: what the numbers are used for.
 """
 
@@ -32,11 +32,11 @@ class SystemEntropy:
     __slots__ = ()
 
     def token(self, size: int) -> bytes:
-        """Return bytes that nobody can guess."""
+        """Return bytes that cannot be guessed."""
         return os.urandom(size)
 
     def uuid4(self) -> uuid.UUID:
-        """Return a UUID that nobody can guess."""
+        """Return a UUID that cannot be guessed."""
         return uuid.uuid4()
 
     def below(self, limit: int) -> int:

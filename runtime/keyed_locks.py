@@ -1,7 +1,7 @@
-"""Keyed locks: one lock for each key that somebody works on, and nothing for all others.
+"""Keyed locks: one lock for each key in use, and no memory for all others.
 
-Rule: a lock is there while somebody holds it or waits for it. Who waits for a key gets it in the
-order of asking.
+Rule: a lock exists while a task holds it or waits for it. Tasks get the lock of a key in the order
+in which they asked for it.
 Must not know: what a key stands for.
 """
 
@@ -14,13 +14,13 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class _Lock(asyncio.Lock):
-    """A lock and how many hold it or wait for it."""
+    """A lock and the number of tasks that hold it or wait for it."""
 
     users = 0
 
 
 class KeyedLocks(Generic[Key]):
-    """Locks by key, for one event loop. Keys that nobody uses take no memory."""
+    """Locks by key, for one event loop."""
 
     __slots__ = ("_locks",)
 
@@ -51,7 +51,7 @@ class KeyedLocks(Generic[Key]):
                     self._locks.clear()  # an emptied dict keeps its table
 
     async def settle(self) -> None:
-        """Wait until nobody holds a lock that is held now."""
+        """Wait until every lock that is held now was released."""
         for key in list(self._locks):
             async with self.holding(key):
                 pass

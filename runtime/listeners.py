@@ -1,7 +1,7 @@
-"""Listeners: callbacks of those who want to know that something has changed.
+"""Listeners: callbacks for a change of one object.
 
-Rule: a listener belongs to a unit of failure. One that raises closes its own unit; the others hear
-all the same, and so does whoever caused the change.
+Rule: a listener belongs to a unit of failure. One that raises closes its own unit; the others are
+called all the same, and the code that made the change gets no exception.
 Must not know: what has changed.
 """
 
@@ -13,7 +13,7 @@ Listener = Callable[[], None]
 
 
 class Listeners:
-    """The listeners of one thing, called in the order in which they were added."""
+    """The listeners of one object, called in the order in which they were added."""
 
     __slots__ = ("_containment", "_listeners")
 
@@ -25,11 +25,11 @@ class Listeners:
         return len(self._listeners)
 
     def has_others(self, unit: FaultUnit) -> bool:
-        """Whether somebody listens who does not belong to that unit."""
+        """Whether a listener belongs to another unit, or to none."""
         return any(each is not unit for each in self._listeners.values())
 
     def add(self, listener: Listener, unit: FaultUnit | None = None) -> None:
-        """Call back from now on; a listener that is here already stays where it is.
+        """Call back from now on; a listener that was added before keeps its position.
 
         Args:
             listener: called on the loop, without arguments.
@@ -38,18 +38,18 @@ class Listeners:
         self._listeners[listener] = unit
 
     def remove(self, listener: Listener) -> None:
-        """Stop calling back; nothing if it was not there."""
+        """Stop calling back; an unknown listener is ignored."""
         self._listeners.pop(listener, None)
 
     def listen(self, listener: Listener, unit: FaultUnit | None = None) -> Callable[[], None]:
-        """Add a listener, and return what removes it."""
+        """Add a listener; return a function that removes it."""
         self.add(listener, unit)
         return lambda: self.remove(listener)
 
     def notify(self) -> None:
-        """Call everyone who is here now."""
+        """Call every listener that is added now."""
         for listener, unit in tuple(self._listeners.items()):
             try:
                 listener()
-            except Exception as error:  # noqa: BLE001 - it ends where the listener belongs to
+            except Exception as error:  # noqa: BLE001 - it closes the listener's unit
                 self._containment.failed(unit or unit_of(listener, "listener"), error)

@@ -1,7 +1,7 @@
-"""RateLimitedLog: lines that a peer can cause, without letting it fill the disk.
+"""RateLimitedLog: log lines that a peer can cause, too few to fill the disk.
 
-Rule: at most `per_second` lines leave in a second, with as many in reserve; the next line that does
-leave says how many were left out. A line with a traceback counts as one.
+Rule: at most `per_second` lines are written in a second, with as many in reserve; the next line
+that is written says how many were left out. A line with a traceback counts as one.
 Must not know: what the messages are about.
 """
 

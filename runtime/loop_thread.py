@@ -16,16 +16,16 @@ Result = TypeVar("Result")
 
 
 def call_at_exit(call: Callable[[], None]) -> None:
-    """Call back when the process ends, while pools of threads still take work.
+    """Call back when the process ends, while thread pools still accept work.
 
-    Callbacks of `atexit` come too late for that. Source: concurrent.futures.thread, whose own
-    callback is registered so; the last one that was registered is called first.
+    Callbacks of `atexit` run too late for that. Source: concurrent.futures.thread, whose own
+    callback is registered like this; the last one that was registered is called first.
     """
     threading._register_atexit(call)  # type: ignore[attr-defined]  # not in the stubs
 
 
 class LoopStopped(RuntimeError):
-    """The loop does not run any more: the coroutine did not run to its end."""
+    """The loop was stopped before the coroutine had ended."""
 
 
 class LoopThread:
@@ -120,7 +120,7 @@ class _Call(Generic[Result]):
             self._task.add_done_callback(self._ended)
 
     def abandon(self) -> None:
-        """Nobody waits any more: cancel it, or never begin."""
+        """Cancel it, or do not begin it: its caller has stopped waiting."""
         work, self._work = self._work, None
         if work is not None:
             work.close()

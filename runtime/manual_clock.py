@@ -38,7 +38,7 @@ class ManualClock:
             return sum(not future.done() for _, _, future in self._sleepers)
 
     def advance(self, ms: int) -> None:
-        """Move both times on by `ms` and wake who is due. The woken run on the next loop turn."""
+        """Move both times on by `ms` and wake the sleepers that are due, for the next tick."""
         assert ms >= 0, f"time cannot go back by {-ms} ms"
         due: list[asyncio.Future[None]] = []
         with self._lock:
@@ -51,7 +51,7 @@ class ManualClock:
             if loop is _running_loop() or not loop.is_running():
                 _wake(future)
             else:
-                with suppress(RuntimeError):  # the loop ended just now, and its sleepers with it
+                with suppress(RuntimeError):  # the loop has just ended, and its sleepers with it
                     loop.call_soon_threadsafe(_wake, future)
 
     def jump_wall(self, ms: int) -> None:

@@ -1,9 +1,9 @@
 """Metrics: named whole numbers that any part may count and the admin listener shows.
 
-Rule: counting costs one addition to an attribute; whoever wants a view asks for it. A name is words
-joined by underscores, its unit last: `received_bytes`, `request_ms`. Several numbers of one kind
-share a name and differ by their labels.
-Must not know: who looks, or in which format it is shown.
+Rule: counting costs one addition to an attribute; a view is computed when it is requested. A name
+is words joined by underscores, its unit last: `received_bytes`, `request_ms`. Several numbers of
+one kind share a name and differ by their labels.
+Must not know: the formats in which numbers are shown.
 """
 
 from collections.abc import Callable, Mapping
@@ -58,7 +58,7 @@ class Metrics:
         return self._counters.setdefault(key, Counter(about))
 
     def show(self, name: str, counter: Counter, labels: Mapping[str, str] = _NO_LABELS) -> None:
-        """Show a counter that somebody else keeps, in place of the one of that name and labels."""
+        """Show a counter that its owner made; it replaces the one of that name and labels."""
         key = _key(name, labels)
         assert key not in self._gauges, f"{name} is a gauge"
         self._counters[key] = counter
@@ -70,13 +70,13 @@ class Metrics:
         about: str = "",
         labels: Mapping[str, str] = _NO_LABELS,
     ) -> None:
-        """Show what `read` returns at the time of a view under `name`."""
+        """Show under `name` what `read` returns when a view is requested."""
         key = _key(name, labels)
         assert key not in self._counters, f"{name} is a counter"
         self._gauges[key] = about, read
 
     def drop(self, name: str, labels: Mapping[str, str] = _NO_LABELS) -> None:
-        """Show nothing under that name and labels any more; nothing if there was none."""
+        """Stop showing the number of that name and labels; an unknown one is ignored."""
         key = _key(name, labels)
         self._counters.pop(key, None)
         self._gauges.pop(key, None)
@@ -92,7 +92,7 @@ class Metrics:
         return list(families.values())
 
     def snapshot(self) -> dict[str, int]:
-        """Return the same in one level: labels stand behind the name, as in `labelled`."""
+        """Return the same as one flat dict, with labels in the key, as in `labelled`."""
         return {
             labelled(family.name, labels): value
             for family in self.families()

@@ -1,8 +1,8 @@
-"""Signal: "something changed, look again" for any number of waiters, with no lost wake-up.
+"""Signal: "the state has changed" for any number of waiters, with no lost wake-up.
 
-Rule: a waiter reads `version` first, then looks at the state, then waits beyond that version; what
-happens between looking and waiting ends the wait at once. Who waited first is woken first. A signal
-carries no data.
+Rule: a waiter reads `version` first, then reads the state, then waits beyond that version; a change
+between reading and waiting ends the wait at once. Waiters are woken in the order in which they
+began to wait. A signal carries no data.
 Must not know: what changed.
 """
 
@@ -20,7 +20,7 @@ class Signal:
 
     @property
     def waiter_count(self) -> int:
-        """How many wait at this moment."""
+        """How many coroutines wait now."""
         return len(self._waiters)
 
     def notify(self) -> None:

@@ -1,7 +1,7 @@
-"""SwitchInterval: how long a thread may keep the interpreter from others, shorter when need be.
+"""SwitchInterval: how long a thread may keep the interpreter's lock, shortened while needed.
 
-Rule: it is the interpreter's only one, so it is shortened only while something computes in another
-thread, and is afterwards what it was before.
+Rule: the interpreter has only one, so it is shortened only while another thread computes, and
+restored afterwards.
 Must not know: what computes.
 """
 
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from threading import Lock
 
 SHORT_S = 0.001
-"""Python's own is 5 ms: so long the event loop waits when it has lost the race for the interpreter
-against a thread that let go of it for a moment (`BlockingPool.give_way`)."""
+"""Python's default is 5 ms: the event loop waits so long when it has lost the race for the lock
+against a thread that released it for a moment (`BlockingPool.yield_gil`)."""
 
 
 class SwitchInterval:
-    """Counts those who need it short; they may be in different threads."""
+    """Counts the blocks that need it short, in any threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()

@@ -1,8 +1,8 @@
 """Supervisor: the owner of every background task.
 
-Rule: no task is forgotten. One that ends with an exception closes the unit of failure that it was
-started for, before anything else runs on the loop; without a unit it is reported to `on_crash`, and
-the server stops on that. One that still runs when the supervisor closes is cancelled and awaited.
+Rule: every task has an owner. A task that ends with an exception closes the unit of failure that it
+was started for, before any other callback runs; without a unit it is reported to `on_crash`, and
+the server stops. Tasks that still run when the supervisor closes are cancelled and awaited.
 Must not know: what the tasks do.
 """
 
@@ -24,7 +24,7 @@ class Supervisor:
     """Starts tasks, keeps them alive, contains or reports crashes, ends them together.
 
     Attributes:
-        containment: where faults of units end; for all who work beside these tasks, too.
+        containment: handles the faults of units, those outside of these tasks too.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Supervisor:
 
         Args:
             on_crash: called on the loop, once per crashed task without a unit, after it was logged.
-            containment: where the faults of the others end.
+            containment: handles the faults of tasks with a unit.
         """
         self.containment = containment or Containment(SystemClock())
         self._on_crash = on_crash
-        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their beginning
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in the order of their start
         self._closed = False
 
     @property
@@ -50,7 +50,7 @@ class Supervisor:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called: nothing can be spawned any more."""
+        """Whether `close` was called: `spawn` then raises."""
         return self._closed
 
     def spawn(
@@ -60,12 +60,12 @@ class Supervisor:
 
         Args:
             work: what it does.
-            name: stands in the log if it crashes.
+            name: for the log line of a crash.
             unit: what a crash closes, in the step in which the task crashes: no other callback sees
                 the unit half changed. None: the server cannot go on without this task.
 
         Returns:
-            The task; who awaits it gets what `work` returns or raises, contained or not.
+            The task; awaiting it returns or raises what `work` does, contained or not.
 
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
@@ -82,8 +82,8 @@ class Supervisor:
     async def finish(self, work: Coroutine[Any, Any, Result], name: str) -> Result:
         """Wait for `work` that must not stop halfway; return or raise what it does.
 
-        When the caller is cancelled, the work goes on to its end without it. What it raises is the
-        caller's to hear of, and no crash.
+        When the caller is cancelled, the work continues to its end. What it raises goes to the
+        caller and is no crash.
 
         Raises:
             RuntimeError: the supervisor is closed; `work` was closed too and never runs.
@@ -101,8 +101,8 @@ class Supervisor:
             for task in remaining:
                 task.cancel()
             await asyncio.wait(remaining)
-            # Done callbacks run one loop turn after the task ended; without this turn the same
-            # finished tasks would be seen again.
+            # Done callbacks run one tick after the end of a task; without this tick the loop would
+            # find the same finished tasks again.
             await asyncio.sleep(0)
 
     def _check_open(self, work: Coroutine[Any, Any, Any], name: str) -> None:
@@ -118,7 +118,7 @@ class Supervisor:
     def _work_finished(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
         if not task.cancelled():
-            task.exception()  # a caller that was cancelled does not come for it
+            task.exception()  # marks it as retrieved: a cancelled caller never does
 
     async def _contained(self, work: Coroutine[Any, Any, Result], unit: FaultUnit) -> Result:
         try:

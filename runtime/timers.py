@@ -1,9 +1,9 @@
 """Timers: many deadlines, at most one sleeping task.
 
 Rule: `TimerTable` only knows deadlines and is plain data, for pure states and simulations; `Timers`
-sleeps until the nearest one and calls back on the loop, never earlier than asked, in order of
-deadlines. Setting or cancelling costs a heap entry, not a task or a loop timer. A callback that
-raises closes the unit of failure that it belongs to, and all other deadlines are kept.
+sleeps until the nearest one and calls back on the loop, never early, in the order of deadlines.
+Setting or cancelling costs a heap entry, not a task or a timer of the loop. A callback that raises
+closes the unit of failure that it belongs to; all other deadlines stay.
 Must not know: what a key or a callback is for.
 """
 
@@ -40,7 +40,7 @@ class TimerTable(Generic[Key]):
         return key in self._live
 
     def set(self, key: Key, deadline_ms: int) -> None:
-        """Give `key` this deadline in place of the one it may have."""
+        """Set the deadline of `key`; an older one is replaced."""
         order = next(self._order)
         self._live[key] = (deadline_ms, order)
         heapq.heappush(self._heap, (deadline_ms, order, key))
@@ -78,7 +78,7 @@ class TimerTable(Generic[Key]):
 
 
 class TimerHandle:
-    """One pending call; good for nothing but cancelling it."""
+    """One pending call, to cancel it."""
 
     __slots__ = ("_callback", "_table", "_unit")
 
@@ -94,13 +94,13 @@ class TimerHandle:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the call is still to come."""
+        """Whether the call was neither made nor cancelled."""
         return self in self._table
 
     def cancel(self) -> None:
-        """Make sure that the call does not happen; nothing if it has, or was cancelled."""
+        """Cancel the call; does nothing if it was made or cancelled."""
         self._table.cancel(self)
-        self.release()  # its place in the heap may stay for long
+        self.release()  # its heap entry may stay for long
 
     @property
     def unit(self) -> FaultUnit:
@@ -112,12 +112,12 @@ class TimerHandle:
         self._callback()
 
     def release(self) -> None:
-        """Let go of the callback: who made the call, or called it off, may keep the handle."""
+        """Drop the reference to the callback, as the owner may keep the handle."""
         self._callback, self._unit = _no_callback, None
 
 
 def _no_callback() -> None:
-    """The call was made, or cancelled."""
+    """Do nothing: the call was made, or cancelled."""
 
 
 class Timers:
@@ -140,8 +140,9 @@ class Timers:
 
         Args:
             deadline_ms: the time.
-            callback: what to call; who wants to be called again and again asks for the next call
-                before it does anything that may raise.
+            callback: what to call; a periodic one must set its next call before it does anything
+                that
+                may raise.
             unit: what a fault of the callback closes; None when there is nothing to close.
         """
         handle = TimerHandle(self._table, callback, unit)
@@ -169,12 +170,12 @@ class Timers:
             delay_ms = deadline_ms - self._clock.monotonic_ms()
             if delay_ms > 0:
                 await self._clock.sleep(delay_ms)
-            # While callbacks run, a new deadline must not cancel this task: it looks again anyway.
+            # While callbacks run, a new deadline must not cancel this task: it re-reads the table.
             self._alarm_ms = -1
             for handle in self._table.pop_due(self._clock.monotonic_ms()):
                 try:
                     handle.fire()
-                except Exception as error:  # noqa: BLE001 - it ends where the timer belongs to
+                except Exception as error:  # noqa: BLE001 - it closes the timer's unit
                     self._supervisor.containment.failed(handle.unit, error)
                 handle.release()
         self._alarm = None

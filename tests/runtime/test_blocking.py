@@ -31,7 +31,7 @@ async def test_run_after_close_is_refused(pool: BlockingRunner) -> None:
         await pool.run(pow, 2, 2)
 
 
-async def test_a_call_may_give_way(pool: BlockingRunner) -> None:
+async def test_a_call_may_yield_the_gil(pool: BlockingRunner) -> None:
     await pool.run(pool.yield_gil)
     pool.yield_gil()
 

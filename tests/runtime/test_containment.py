@@ -38,7 +38,7 @@ def test_call_that_does_not_fail_closes_nothing() -> None:
     assert ([7, 8], {}) == (seen, counted(containment))
 
 
-def test_unit_that_cannot_be_closed_is_logged_too_and_stops_nobody(contained: Contained) -> None:
+def test_unit_that_cannot_be_closed_is_logged_and_stops_no_other(contained: Contained) -> None:
     Containment(ManualClock()).run(NamedUnit("partition", "orders-0", fails), fails)
     assert [
         "a fault here closes partition orders-0",

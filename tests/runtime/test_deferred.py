@@ -1,4 +1,4 @@
-"""A result that may come later: heard once, awaited, made into another one."""
+"""A result that may come later: one listener, awaiting, mapping."""
 
 import asyncio
 import gc
@@ -9,19 +9,19 @@ import pytest
 from kledger.runtime.deferred import Deferred
 
 
-def test_listener_hears_once_of_the_result() -> None:
-    deferred, heard = Deferred[str](), list[str]()
-    deferred.when_resolved(lambda: heard.append(deferred.result()))
-    assert (False, []) == (deferred.is_resolved, heard)
+def test_listener_is_called_once() -> None:
+    deferred, results = Deferred[str](), list[str]()
+    deferred.when_resolved(lambda: results.append(deferred.result()))
+    assert (False, []) == (deferred.is_resolved, results)
 
     deferred.resolve("there")
 
-    assert (True, ["there"]) == (deferred.is_resolved, heard)
-    with pytest.raises(AssertionError, match="settled twice"):
+    assert (True, ["there"]) == (deferred.is_resolved, results)
+    with pytest.raises(AssertionError, match="resolved twice"):
         deferred.resolve("again")
 
 
-def test_what_is_made_of_the_result_is_made_when_it_is_asked_for() -> None:
+def test_mapping_runs_when_the_result_is_read() -> None:
     deferred = Deferred[int]()
     made = deferred.mapped(lambda number: 10 // number)
 
@@ -36,21 +36,21 @@ def test_one_listener_and_one_mapping_are_the_limit() -> None:
     deferred.when_resolved(lambda: None)
     deferred.mapped(str)
 
-    with pytest.raises(AssertionError, match="somebody listens"):
+    with pytest.raises(AssertionError, match="has a listener"):
         deferred.when_resolved(lambda: None)
     with pytest.raises(AssertionError, match="mapped twice"):
         deferred.mapped(str)
-    with pytest.raises(AssertionError, match="not there yet"):
+    with pytest.raises(AssertionError, match="not resolved yet"):
         deferred.result()
 
 
-def test_settled_result_and_its_listener_leave_nothing_to_the_collector() -> None:
+def test_resolved_result_and_its_listener_form_no_cycle() -> None:
     class Listener:
         def __init__(self) -> None:
             self.deferred = Deferred[str]()
-            self.deferred.when_resolved(self.heard)
+            self.deferred.when_resolved(self.resolved)
 
-        def heard(self) -> None:
+        def resolved(self) -> None:
             pass
 
     listener = Listener()
@@ -64,14 +64,14 @@ def test_settled_result_and_its_listener_leave_nothing_to_the_collector() -> Non
         gc.enable()
 
 
-async def test_result_that_is_there_is_awaited_without_a_turn_of_the_loop() -> None:
+async def test_resolved_result_is_awaited_without_a_tick() -> None:
     with pytest.raises(StopIteration) as ended:
         next(Deferred.resolved("there").mapped(str.upper).__await__())
 
     assert ended.value.value == "THERE"
 
 
-async def test_coroutine_goes_on_with_the_result() -> None:
+async def test_coroutine_continues_with_the_result() -> None:
     deferred = Deferred[int]()
     waiting = asyncio.ensure_future(deferred.mapped(str))
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_coroutine_goes_on_with_the_result() -> None:
     assert await waiting == "7"
 
 
-async def test_abandoned_only_while_the_result_is_not_there() -> None:
+async def test_cancelling_is_reported_only_before_the_result() -> None:
     abandoned = list[str]()
     for name, is_settled_first in (("early", False), ("late", True)):
         deferred = Deferred[str]()

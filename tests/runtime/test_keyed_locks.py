@@ -26,7 +26,7 @@ async def test_holders_of_one_key_follow_each_other() -> None:
     assert ["another key", "first", "second"] == steps
 
 
-async def test_a_key_that_nobody_uses_takes_no_memory() -> None:
+async def test_an_unused_key_takes_no_memory() -> None:
     locks: KeyedLocks[int] = KeyedLocks()
     empty = locks._locks.__sizeof__()
     for key in range(100):

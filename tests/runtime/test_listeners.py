@@ -10,7 +10,7 @@ def fails() -> None:
     raise ValueError("broken")
 
 
-def test_everybody_hears_once_in_the_order_of_being_added() -> None:
+def test_listeners_are_called_once_in_the_order_of_adding() -> None:
     listeners, heard = Listeners(Containment(ManualClock())), list[str]()
 
     def first() -> None:
@@ -29,7 +29,7 @@ def test_everybody_hears_once_in_the_order_of_being_added() -> None:
     assert 1 == len(listeners)
 
 
-def test_those_of_a_unit_are_told_from_others() -> None:
+def test_listeners_of_a_unit_are_distinguished_from_others() -> None:
     listeners, own = Listeners(Containment(ManualClock())), NamedUnit("partition", "orders-0")
     assert not listeners.has_others(own)
     listeners.add(fails, own)
@@ -38,7 +38,7 @@ def test_those_of_a_unit_are_told_from_others() -> None:
     assert listeners.has_others(own)
 
 
-def test_listener_that_raises_closes_its_unit_and_others_hear(contained: Contained) -> None:
+def test_listener_that_raises_closes_its_unit_and_others_are_called(contained: Contained) -> None:
     containment, heard = Containment(ManualClock()), list[str]()
     listeners = Listeners(containment)
     unit = NamedUnit("connection", "of 10.0.0.1", lambda: listeners.remove(fails))

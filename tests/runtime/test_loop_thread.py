@@ -66,7 +66,7 @@ def test_caller_gets_what_the_coroutine_returns_or_raises(thread: LoopThread) ->
         thread.run(echo(-1))
 
 
-def test_any_number_of_threads_may_ask(thread: LoopThread) -> None:
+def test_any_number_of_threads_may_run_work(thread: LoopThread) -> None:
     found: list[int] = []
     threads = [
         threading.Thread(target=lambda n=n: found.append(thread.run(echo(n)))) for n in range(20)
@@ -78,7 +78,7 @@ def test_any_number_of_threads_may_ask(thread: LoopThread) -> None:
     assert list(range(20)) == sorted(found)
 
 
-def test_who_waits_when_it_is_stopped_hears_so(thread: LoopThread) -> None:
+def test_stop_raises_in_waiting_threads(thread: LoopThread) -> None:
     runs, problems = threading.Event(), list[type[BaseException]]()
 
     async def wait() -> None:
@@ -99,7 +99,7 @@ def test_who_waits_when_it_is_stopped_hears_so(thread: LoopThread) -> None:
     assert [LoopStopped] == problems
 
 
-def test_nothing_runs_behind_the_end(thread: LoopThread) -> None:
+def test_nothing_runs_after_stop(thread: LoopThread) -> None:
     thread.stop()
     thread.stop()
     with pytest.raises(LoopStopped):

@@ -36,7 +36,7 @@ async def test_advance_moves_wall_and_monotonic_time_together() -> None:
     assert (5_007, 7) == (clock.now_ms(), clock.monotonic_ms())
 
 
-async def test_jump_of_the_wall_time_wakes_nobody() -> None:
+async def test_jump_of_the_wall_time_wakes_no_sleeper() -> None:
     clock, woken = ManualClock(now_ms=5_000), list[int]()
     task = asyncio.ensure_future(sleeper(clock, 10, woken))
     await turn()

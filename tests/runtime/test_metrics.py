@@ -40,7 +40,7 @@ def test_numbers_of_one_kind_differ_by_their_labels() -> None:
     assert {"connections": 3, 'requests{api="produce"}': 7} == metrics.snapshot()
 
 
-def test_a_counter_that_somebody_else_keeps_goes_on_where_it_was() -> None:
+def test_a_shown_counter_keeps_its_value() -> None:
     metrics, kept = Metrics(), Counter("revisions")
     for expected in (1, 2):
         metrics.show("hits", kept, {"a": "1"})
@@ -54,7 +54,7 @@ def test_labels_are_written_as_prometheus_does() -> None:
     assert 'hits{a="1",b="x\\"y\\\\z\\n"}' == labelled("hits", {"a": "1", "b": 'x"y\\z\n'})
 
 
-def test_what_is_dropped_is_not_shown_and_can_come_again() -> None:
+def test_a_dropped_name_is_not_shown_and_can_be_used_again() -> None:
     metrics = Metrics()
     metrics.gauge("size", lambda: 1)
     metrics.counter("hits").add()

@@ -22,7 +22,7 @@ async def test_notify_wakes_every_waiter() -> None:
     assert 0 == signal.waiter_count
 
 
-async def test_who_waited_first_is_woken_first() -> None:
+async def test_waiters_are_woken_in_order() -> None:
     """A set of futures had the order of their addresses, another one in every process."""
     signal, woken = Signal(), list[int]()
 

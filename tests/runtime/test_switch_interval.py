@@ -16,7 +16,7 @@ def _kept() -> Iterator[None]:
     sys.setswitchinterval(before_s)
 
 
-def test_it_is_short_until_the_last_one_is_through() -> None:
+def test_it_is_short_until_the_last_block_ends() -> None:
     interval = SwitchInterval()
     with interval.shortened():
         with interval.shortened():
@@ -25,7 +25,7 @@ def test_it_is_short_until_the_last_one_is_through() -> None:
     assert 0.005 == pytest.approx(sys.getswitchinterval())
 
 
-def test_it_is_what_it_was_after_an_error() -> None:
+def test_it_is_restored_after_an_error() -> None:
     with pytest.raises(ValueError, match="broken"), SwitchInterval().shortened():
         raise ValueError("broken")
     assert 0.005 == pytest.approx(sys.getswitchinterval())

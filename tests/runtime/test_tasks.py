@@ -24,7 +24,7 @@ async def crashes() -> None:
     raise ValueError("broken")
 
 
-async def test_spawned_task_returns_its_result_and_is_let_go() -> None:
+async def test_spawned_task_returns_its_result_and_is_released() -> None:
     supervisor = Supervisor()
     assert 7 == await supervisor.spawn(returns(7), "seven")
     await turn()
@@ -136,7 +136,7 @@ async def test_finished_work_returns_and_raises_to_its_caller_alone() -> None:
     assert ([], 0) == (crashed, supervisor.task_count)
 
 
-async def test_work_to_be_finished_goes_on_when_its_caller_is_cancelled() -> None:
+async def test_finish_continues_when_its_caller_is_cancelled() -> None:
     supervisor, going, ended = Supervisor(), asyncio.Event(), list[str]()
 
     async def work() -> None:
@@ -156,7 +156,7 @@ async def test_work_to_be_finished_goes_on_when_its_caller_is_cancelled() -> Non
         await supervisor.finish(returns(7), "late")
 
 
-async def test_what_finished_work_raises_without_its_caller_is_reported_to_nobody() -> None:
+async def test_error_of_finish_after_a_cancelled_caller_is_no_crash() -> None:
     """The event loop would report it, at some odd moment, as an exception never retrieved."""
     supervisor, going, reported = Supervisor(), asyncio.Event(), list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))

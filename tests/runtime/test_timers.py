@@ -43,7 +43,7 @@ def test_table_set_again_moves_the_deadline_both_ways() -> None:
     assert [] == table.pop_due(100)
 
 
-def test_table_cancel_tells_whether_there_was_a_deadline() -> None:
+def test_table_cancel_returns_whether_there_was_a_deadline() -> None:
     table: TimerTable[str] = TimerTable()
     table.set("a", 10)
     assert (True, False) == (table.cancel("a"), table.cancel("a"))
@@ -135,7 +135,7 @@ async def test_callback_may_set_an_earlier_timer_than_all_others() -> None:
     assert ["first", "nested", "last"] == called
 
 
-async def test_callback_set_in_the_past_is_called_on_the_next_turn() -> None:
+async def test_callback_set_in_the_past_is_called_on_the_next_tick() -> None:
     clock, supervisor, called = ManualClock(), Supervisor(), list[str]()
     timers = Timers(clock, supervisor)
     clock.advance(100)
@@ -183,7 +183,7 @@ async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
     await supervisor.close()
 
 
-async def test_a_timer_that_is_over_lets_go_of_what_it_called() -> None:
+async def test_a_timer_that_has_fired_releases_its_callback() -> None:
     """Whoever set it keeps the handle often, and was in a cycle with it."""
 
     class Setter:
