@@ -191,7 +191,7 @@ def _xerial_blocks(data: memoryview, pause: Pause) -> list[memoryview]:
 
 
 def _snappy_size(block: memoryview) -> int:
-    """Return how many bytes a block claims to hold, capped at what its size allows."""
+    """Return how many bytes a block claims to hold; CorruptBatch if its size rules that out."""
     try:
         size = int(cramjam.snappy.decompress_raw_len(block))
     except cramjam.DecompressionError as error:

@@ -219,7 +219,7 @@ def _check_slowly(buffer: Buffer, size_max: int) -> BatchHeader:
 def _first_size(buffer: Buffer) -> int | None:
     """Size of the batch at the start, or None when no whole batch is there.
 
-    Bytes that cannot begin a batch are damage, even when they are too few for a header.
+    Even an incomplete batch must begin like one; if it does not, the bytes are damaged.
     """
     if len(buffer) < LENGTH_FIELD_END:
         return None

@@ -1,7 +1,7 @@
 """Topics: names, partitions and configuration, and a partition as a log of record batches.
 
-Rule: both façades append and read here, so offsets are given out, producers admitted and time
-rules kept in one place. What stands here is the face that the façades use.
+Rule: both façades append and read through this package, so one implementation assigns offsets,
+admits producers and enforces time rules. These names are its face.
 Must not know: wire formats, connections, committed offsets of groups.
 """
 

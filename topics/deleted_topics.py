@@ -1,8 +1,8 @@
-"""Topic remains: what deleted topics have left in the store, and its removal in the background.
+"""Deleted topics: removes in the background what deleted topics have left in the store.
 
-Rule: a deletion is a durable row before anything is removed, and that row goes last; so whatever a
-crash or a failure leaves is found again. The partitions of many topics go together, and no deletion
-looks at what belongs to another. What cannot be removed keeps nothing else from being removed.
+Rule: a deletion is a durable row before anything is removed, and that row is removed last, so the
+next start finds what a crash or a failure has left. Partitions of many topics are removed together.
+A topic that cannot be removed does not keep others from being removed.
 Must not know: topics that exist.
 """
 
@@ -37,31 +37,31 @@ class DeletedTopics:
         self._removing = asyncio.Lock()
 
     def load(self) -> None:
-        """Take over what the deletions before the start have left."""
+        """Read the deletions that were not completed before the start."""
         self.add(records.decode_topic(row) for _, row in self._store.scan_rows(DELETION_PREFIX))
 
     def add(self, topics: Iterable[TopicRecord]) -> None:
-        """Remember topics whose deletion is durable, and begin to remove what they have left."""
+        """Add topics whose deletion is durable, and start to remove what they have left."""
         self._remaining |= {record.topic_id: record for record in topics}
         if self._remaining and not self._removing.locked() and not self._supervisor.is_closed:
             self._supervisor.spawn(self.remove(), "removal of deleted topics")
 
     async def remove(self) -> None:
-        """Remove all of it; what fails is tried again the next time."""
+        """Remove all of it; the next call tries again what failed."""
         async with self._removing:
             failed: set[UUID] = set()
             try:
                 while some := self._next(failed):
                     if await self._try(some):
                         continue
-                    if len(some) > 1:  # one that cannot be read must not keep the others here
+                    if len(some) > 1:  # one unreadable topic must not stop the others
                         some = [each for each in some if not await self._try([each])]
                     failed |= {each.topic_id for each in some}
             except (AlreadyClosed, Fenced):
-                return  # the next start goes on with it
+                return  # the next start continues
 
     def _next(self, failed: Set[UUID]) -> list[TopicRecord]:
-        """Return the next topics, as many as have no more partitions than may go together."""
+        """Return the next topics, up to the limit of partitions that are removed together."""
         some: list[TopicRecord] = []
         partitions = 0
         for record in self._remaining.values():
@@ -105,7 +105,7 @@ class DeletedTopics:
     def _stored(self, record: TopicRecord) -> list[str]:
         """Return the managed ledgers that a topic has.
 
-        Those behind its partitions belong to an addition that did not come to its end.
+        Those beyond its partition count are left from an addition that was not completed.
         """
         names: list[str] = []
         for index in count():

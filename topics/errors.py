@@ -1,8 +1,8 @@
 """What can go wrong with a topic or a partition; one class for each answer of Kafka's protocol.
 
-Rule: the class decides the answer, the message says what, which, got and expected. Errors of one
-partition travel as values inside results; they are raised only where one thing was asked for.
-Must not know: error numbers; the gateway maps classes to them.
+Rule: the class decides the answer; the message says what, which, expected and got. Errors of one
+partition are values in results; a call that has one outcome raises them.
+Must not know: error codes; the gateway maps the classes to them.
 """
 
 from kledger.batches import errors as batch_errors
@@ -67,7 +67,7 @@ class InvalidRecord(TopicsError):
 
 
 class TopicAlreadyExists(TopicsError):
-    """A topic of that name is there already."""
+    """A topic of that name exists."""
 
 
 class InvalidPartitions(TopicsError):
@@ -87,7 +87,7 @@ class OutOfOrderSequence(TopicsError):
 
 
 class DuplicateSequence(TopicsError):
-    """The batch was appended before; answered only where its offset is not known any more."""
+    """The batch was appended before, and its offset is no longer known."""
 
 
 class InvalidProducerEpoch(TopicsError):
@@ -103,11 +103,11 @@ class UnsupportedCompressionType(TopicsError):
 
 
 class PartitionTerminated(TopicsError):
-    """The partition takes no records any more."""
+    """The partition was terminated: it refuses records for good."""
 
 
 class TopicStorageFailed(TopicsError):
-    """The storage did not take the change; nothing of it is there. It may be sent again."""
+    """The storage did not accept the change, and nothing of it was stored; a retry is safe."""
 
 
 class UnreadableRow(TopicStorageFailed):
@@ -115,7 +115,7 @@ class UnreadableRow(TopicStorageFailed):
 
 
 def from_batch_error(error: batch_errors.BatchError) -> TopicsError:
-    """Say in this room's words what `batches` found wrong."""
+    """Translate an error of `batches`."""
     match error:
         case batch_errors.InvalidBatch():
             return InvalidRecord(str(error), error.record_errors)

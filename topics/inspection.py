@@ -1,8 +1,7 @@
 """Inspection of topics: what names, rows and entries of a stopped store mean.
 
-Rule: it only reads, and believes of a row no more than it must: a row narrows a search down, the
-batches that are found decide.
-Must not know: where rows and entries come from, what is done with them.
+Rule: it only reads. A row narrows a search down; the batches that are found decide.
+Must not know: how rows and entries are read, what the caller does with them.
 """
 
 import re
@@ -32,7 +31,7 @@ class Rows(Protocol):
         ...
 
     def scan_rows(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the rows whose keys begin so, in the order of the keys."""
+        """Return the rows whose keys begin with a prefix, in the order of the keys."""
         ...
 
 
@@ -88,7 +87,7 @@ class StoredTopics:
         return effective_config(configs, TopicDefaults()).segment_bytes
 
     def log_start(self, partition: PartitionName) -> int:
-        """The offset before which records were deleted, 0 when none was set or it is lost."""
+        """The offset before which records were deleted, 0 if none was set or it is unreadable."""
         row = self._rows.get_row(_keys(partition).log_start)
         try:
             return records.decode_log_start(row) if row is not None else 0
@@ -98,7 +97,7 @@ class StoredTopics:
     def position_before(
         self, partition: PartitionName, offset: int, ledger_ids: Sequence[int]
     ) -> Position:
-        """Return where to begin to read for an offset: at its batch, or not far before.
+        """Return where to begin to read for an offset: at its batch, or shortly before.
 
         Args:
             partition: the partition.
@@ -107,9 +106,9 @@ class StoredTopics:
         """
         keys = _keys(partition)
         ends = self._ends(keys)
-        # A ledger without a row is the newest, or not described: the search goes no further.
-        behind = (each for each in ledger_ids if not ends.get(each, offset + 1) <= offset)
-        ledger_id = next(behind, ledger_ids[-1])
+        # A ledger without a row may hold any offset: the search ends at it.
+        candidates = (each for each in ledger_ids if not ends.get(each, offset + 1) <= offset)
+        ledger_id = next(candidates, ledger_ids[-1])
         entry = 0
         for each in self._intervals(keys, ledger_id):
             if each.first_offset <= offset:
@@ -117,7 +116,7 @@ class StoredTopics:
         return Position(ledger_id, entry)
 
     def _ends(self, keys: PartitionKeys) -> dict[int, int]:
-        """Return the offset behind each closed ledger."""
+        """Return the offset after the last record of each closed ledger."""
         ends = {}
         for key, row in self._rows.scan_rows(keys.ledger_summaries):
             (ledger_id,) = ids_after(key, keys.ledger_summaries)
@@ -147,7 +146,7 @@ class BatchCheck:
     def __call__(self, managed_ledger: str, position: Position, data: bytes | None) -> str | None:
         """Return what is wrong with an entry; entries of other managed ledgers may be anything."""
         if data is None:
-            self._ends.pop(managed_ledger, None)  # the next one has nothing to be held against
+            self._ends.pop(managed_ledger, None)  # the next one has no predecessor to compare with
             return None
         if partition_of(managed_ledger) is None:
             return None
@@ -159,7 +158,7 @@ class BatchCheck:
         before, expected = self._ends.get(managed_ledger, (position, header.base_offset))
         self._ends[managed_ledger] = position, header.last_offset + 1
         if position.entry_id not in (0, before.entry_id + 1):
-            return None  # the entry before could not be read, which was told already
+            return None  # the entry before could not be read, and was reported
         if header.base_offset != expected:
             return f"the record batch begins at offset {header.base_offset}, expected {expected}"
         return None

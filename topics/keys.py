@@ -1,7 +1,7 @@
-"""Keys of the rows that this room keeps in the store.
+"""Keys of the rows that topics have in the store.
 
 Rule: fixed widths and big-endian numbers, so that rows of one partition, and within it of one
-ledger, lie side by side in their natural order; ids are never negative. First byte: the kind.
+ledger, are adjacent and in their natural order; ids are never negative. First byte: the kind.
 Must not know: what the rows hold (records.py).
 
 =====================  =========================================================
@@ -11,7 +11,7 @@ T name                 a topic
 D topic id             a topic whose partitions are still being deleted
 P id index C           checkpoint of the partition's producers
 P id index L           log start offset that was set
-P id index S ledger    what is known of a closed ledger as a whole
+P id index S ledger    summary of a closed ledger
 P id index X ledger e  one interval of a ledger, beginning at entry e
 P id index A offset    an aborted transaction, by the offset of its marker
 =====================  =========================================================

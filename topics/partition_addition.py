@@ -1,9 +1,9 @@
-"""Adding partitions to a topic: what the new ones have before they are there.
+"""Partition addition: the cursors of new partitions, made before the partitions are visible.
 
-Rule: a durable cursor that any partition has stands at the beginning of every new one before
-anything can be written there; so whoever reads the whole topic misses nothing of it. What an
-addition that did not come to its end has left is nobody's, and goes first.
-Must not know: whose cursors they are, how the topic gets its new count.
+Rule: every durable cursor of an old partition is made at the beginning of every new one before
+records can be appended to it, so a subscription to the whole topic misses none. What an addition
+that was not completed has left is deleted first.
+Must not know: the subscriptions of cursors, how the topic gets its new count.
 """
 
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionAddition:
-    """One growth of one topic: prepare, let the new count hold, settle."""
+    """One addition to one topic: `prepare`, then the caller stores the new count, then `settle`."""
 
     def __init__(self, topic: Topic, store: LedgerStore, total: int) -> None:
-        """Args: total: how many partitions there will be."""
+        """Args: total: the new partition count."""
         self._topic = topic
         self._store = store
         self._old = range(topic.partition_count)
@@ -33,11 +33,11 @@ class PartitionAddition:
         """Make the new partitions' cursors, durably.
 
         Raises:
-            TopicsError: it cannot be done; the topic is as before.
+            TopicsError: a cursor cannot be made; nothing has changed.
         """
         stored = set(self._store.managed_ledger_names())
         for index in self._old:
-            if self._topic.ledger_name(index) in stored:  # else nobody has been there
+            if self._topic.ledger_name(index) in stored:  # else it has no cursors
                 await self._topic.open_partition(index)
         self._prepared = self._names()
         try:
@@ -52,22 +52,25 @@ class PartitionAddition:
             raise from_ledger_error(error) from error
 
     async def undo(self) -> None:
-        """Remove what was made; what stays goes with the next addition, or with the topic."""
+        """Delete what was made; the next addition, or deleting the topic, deletes the rest."""
         if self._prepared:
             for index in reversed(self._new):
                 with suppress(LedgerError):
                     await self._store.delete_managed_ledger(self._topic.ledger_name(index))
 
     async def settle(self) -> None:
-        """Follow what happened to cursors since; call it in the step that made the count hold."""
+        """Make and delete cursors as on the old partitions since `prepare`.
+
+        Call it in the same tick in which the new count becomes visible.
+        """
         names = self._names()
-        missing, gone = names - self._prepared, self._prepared - names
-        if not missing and not gone:
+        missing, deleted = names - self._prepared, self._prepared - names
+        if not missing and not deleted:
             return
         for index in self._new:
             try:
                 ledger = (await self._topic.open_partition(index)).managed_ledger
-                await ledger.change_cursors(added=missing, removed=gone - self._names())
+                await ledger.change_cursors(added=missing, removed=deleted - self._names())
             except (LedgerError, TopicsError) as error:
                 logger.warning("cursors of new partition %s-%d: %s", self._topic.name, index, error)
 

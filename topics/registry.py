@@ -1,8 +1,8 @@
 """Topic registry: which topics exist, under which names and ids, with which settings.
 
-Rule: a topic exists when its row is durable, and has gone when the row is deleted; each change is
-one atomic group of rows, and memory follows it. Changes are made one at a time. What a deleted
-topic leaves behind is remembered durably until it is removed, whenever that succeeds.
+Rule: a topic exists from the moment its row is durable until the row is deleted; each change is one
+atomic group of rows, and memory follows it. Changes are made one at a time. A deleted topic has a
+row until everything it has left is removed.
 Must not know: requests, records.
 """
 
@@ -67,7 +67,7 @@ class TopicRegistry:
         self._supervisor = Supervisor(containment=store.containment)
         self._deleted_topics = DeletedTopics(store, self._supervisor)
         self.idle_closed = Listeners(store.containment)
-        """Called after idle partitions were closed, so that a cache of logs lets go of them."""
+        """Called after idle partitions were closed, so that caches of logs drop them."""
 
     @classmethod
     async def open(
@@ -315,13 +315,13 @@ class TopicRegistry:
         """How many partitions are open."""
         return sum(topic.open_partition_count for topic in self._topics.values())
 
-    # Housekeeping
+    # Background work
 
     async def enforce_retention(self, committed_offset: LowestCommittedOffset = no_group) -> None:
-        """Remove what may go in every topic; what fails is tried again the next time.
+        """Apply retention to every topic; the next call tries again what failed.
 
         Args:
-            committed_offset: tells the lowest offset that a consumer group has committed of a
+            committed_offset: returns the lowest offset that a consumer group has committed of a
                 partition, for topics that wait for groups.
         """
         await self.finish_deletions()
@@ -350,7 +350,7 @@ class TopicRegistry:
         return len(idle)
 
     async def finish_deletions(self) -> None:
-        """Remove what deleted topics have left; what fails is tried again the next time."""
+        """Remove what deleted topics have left; the next call tries again what failed."""
         await self._deleted_topics.remove()
 
     async def close(self) -> None:

@@ -1,9 +1,8 @@
-"""Retention: removes from a topic what its settings let go.
+"""Retention: removes from a topic's partitions what its settings release.
 
-Rule: a partition that is closed is opened for it only if its rows say that something may go; so
-what nobody uses stays closed. Groups are asked for their offsets only where the topic waits for
-them.
-Must not know: groups, when it is time.
+Rule: a closed partition is opened only if its rows say that a ledger may be removed, so unused
+partitions stay closed. The offsets of groups are read only if the topic waits for groups.
+Must not know: groups, when retention runs.
 """
 
 import logging
@@ -22,11 +21,11 @@ from kledger.topics.topic import Topic
 
 logger = logging.getLogger(__name__)
 
-CLOSED_LOOKED_AT_MAX = 64
+CLOSED_PER_CALL_MAX = 64
 """Closed partitions whose rows are read in one call of a thread."""
 
 LowestCommittedOffset: TypeAlias = Callable[[str, UUID, int], int | None]
-"""Answers for a partition of a topic, by name and id; None when no group has committed one."""
+"""Called with topic name, topic id and partition; returns None if no group has committed."""
 
 
 def no_group(topic: str, topic_id: UUID, partition: int) -> None:
@@ -36,7 +35,7 @@ def no_group(topic: str, topic_id: UUID, partition: int) -> None:
 async def enforce_retention(
     topic: Topic, store: LedgerStore, clock: Clock, committed_offset: LowestCommittedOffset
 ) -> None:
-    """Remove what may go in every partition; what fails is tried again the next time."""
+    """Remove what retention releases in every partition; the next call tries again what failed."""
 
     def committed(index: int) -> int | None:
         if not topic.config.waits_for_groups:
@@ -52,8 +51,8 @@ async def enforce_retention(
         for index in range(topic.partition_count)
         if not topic.is_open(index) and store.has_managed_ledger(topic.ledger_name(index))
     ]
-    for start in range(0, len(closed), CLOSED_LOOKED_AT_MAX):
-        some = {index: committed(index) for index in closed[start : start + CLOSED_LOOKED_AT_MAX]}
+    for start in range(0, len(closed), CLOSED_PER_CALL_MAX):
+        some = {index: committed(index) for index in closed[start : start + CLOSED_PER_CALL_MAX]}
         for index in await store.run_blocking(_due, topic, store, some, clock.now_ms()):
             if topic.is_deleted:
                 return
@@ -65,7 +64,7 @@ async def enforce_retention(
 
 async def _enforce(topic: Topic, log: PartitionLog, committed_offset: int | None) -> None:
     if log.is_closed:
-        return  # since it was looked up
+        return  # it was closed meanwhile
     try:
         await log.enforce_retention(committed_offset)
     except TopicsError as error:
@@ -75,9 +74,9 @@ async def _enforce(topic: Topic, log: PartitionLog, committed_offset: int | None
 def _due(
     topic: Topic, store: LedgerStore, committed: Mapping[int, int | None], now_ms: int
 ) -> list[int]:
-    """Return the closed partitions of which something may go; for a thread.
+    """Return the closed partitions from which a ledger may be removed; for a thread.
 
-    Whatever cannot be read is among them: its opening says what is wrong.
+    Partitions with unreadable rows are among them: opening one logs what is wrong.
     """
     due = []
     for index, committed_offset in committed.items():

@@ -1,17 +1,17 @@
-"""Segment export: the batches of a partition as the folder that an Apache Kafka broker keeps of it.
+"""Segment export: the batches of a partition as the folder that an Apache Kafka broker has of it.
 
 Rule: batches are written as they are stored, in the order of their offsets; a segment ends before
-the batch with which it would become too large. A folder that holds something is never touched.
-Must not know: where batches come from, what is damaged there.
+the batch with which it would become too large. A folder that is not empty is never changed.
+Must not know: how batches are read, which of them are damaged.
 
 | name                           | what                                                       |
 |--------------------------------|------------------------------------------------------------|
-| OFFSET.log                     | batches behind each other; OFFSET is that of the first     |
+| OFFSET.log                     | batches in a row; OFFSET is that of the first record       |
 | OFFSET.index, OFFSET.timeindex | `batches.segment_index`                                    |
 | leader-epoch-checkpoint        | text: version, number of epochs, epoch and its first offset |
 
-What is not there: `partition.metadata`, since the cluster that takes the folder gives the topic its
-id; snapshots of producers, which a broker makes anew from the batches.
+Left out: `partition.metadata`, since the cluster that imports the folder gives the topic its id;
+snapshots of producers, which a broker rebuilds from the batches.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ class SegmentExport:
         """Make the folder.
 
         Raises:
-            FileExistsError: it is there and holds something.
+            FileExistsError: the folder exists and is not empty.
             OSError: it cannot be made.
         """
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class SegmentExport:
         self._log: IO[bytes] | None = None
 
     def append(self, batch: Buffer, header: BatchHeader) -> None:
-        """Write a batch whose offsets lie behind all written before.
+        """Write a batch whose offsets are higher than all written before.
 
         Raises:
             OSError: it cannot be written.

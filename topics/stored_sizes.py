@@ -1,8 +1,8 @@
-"""Stored sizes: what closed partitions take, told by their rows.
+"""Stored sizes: the bytes of closed partitions, from their rows.
 
-Rule: nothing is opened for it. Whatever the rows cannot tell, because a partition was not closed
-well or a row cannot be read, is unknown: its opening tells, or says what is wrong.
-Must not know: who asks.
+Rule: no partition is opened for it. Without a usable row, because a partition was not closed
+cleanly or the row is unreadable, the size is unknown; opening the partition finds it.
+Must not know: requests.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """Topic: one topic that exists, and those of its partitions that are open.
 
-Rule: a partition is opened once, when it is first wanted; whoever waits for that gets the same
-log. `epoch` changes whenever what others may have cached about the topic would.
+Rule: a partition is opened once, by its first use; calls that wait for that get the same log.
+`epoch` changes with everything about the topic that callers may cache.
 Must not know: other topics, how topics are stored.
 """
 
@@ -30,7 +30,7 @@ from kledger.topics.partition.results import translated_errors
 
 
 class Topic:
-    """A topic; made by the registry, and changed by nobody else."""
+    """A topic; the registry makes it, and alone changes it."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Topic:
         self.epoch = 0
         self.is_deleted = False
         self.keeps_open = False
-        """Whether idle partitions stay open for now."""
+        """Whether idle partitions stay open."""
         self.config: TopicConfig = effective_config(record.configs, defaults)
         self._store = store
         self._defaults = defaults
@@ -68,14 +68,14 @@ class Topic:
         return self.record.configs
 
     def partition(self, index: int) -> PartitionLog | None:
-        """A partition that is open already, for somebody who uses it; plain, for the hot path."""
+        """An open partition, which counts as used; plain, for the hot path."""
         found = self._partitions.get(index)
         if found is not None:
             found.idle.is_used = True
         return found
 
     def is_open(self, index: int) -> bool:
-        """Whether a partition is open; asking is no use of it."""
+        """Whether a partition is open; it does not count as used."""
         return index in self._partitions
 
     @property
@@ -88,16 +88,16 @@ class Topic:
         return list(self._partitions.values())
 
     def partition_for_append(self, index: int) -> PartitionLog | None:
-        """A partition that is open, or can be made at once; plain, for the hot path."""
+        """A partition that is open, or can be created at once; plain, for the hot path."""
         return self.partition(index) or self.create_partition(index)
 
     def create_partition(self, index: int) -> PartitionLog | None:
         """Make the log of a partition of which nothing is stored; plain, for the first record.
 
-        The log is as durable as what is appended first; it ends if that could not be stored.
+        The log is durable with its first record, and closes if that cannot be stored.
 
         Returns:
-            None if it is there already, or cannot be made at once: see `open_partition`.
+            None if it exists, or cannot be made at once: see `open_partition`.
         """
         if self.is_deleted or not 0 <= index < self.partition_count or index in self._changing:
             return None
@@ -111,7 +111,7 @@ class Topic:
         try:
             found = create_partition(self._context(index), lost)
         except TopicStorageFailed:
-            return None  # who opens it hears why
+            return None  # `open_partition` raises it
         if found is None:
             return None
         created = self._partitions[index] = found
@@ -119,7 +119,7 @@ class Topic:
         return created
 
     async def open_partition(self, index: int) -> PartitionLog:
-        """A partition, opened if it was not yet.
+        """Return a partition; open it if it is closed.
 
         Raises:
             UnknownPartition: the topic has no such partition, or was deleted.
@@ -164,13 +164,13 @@ class Topic:
         return managed_ledger_name(self.name, self.id, index)
 
     def apply(self, record: TopicRecord) -> None:
-        """Let a stored change hold."""
+        """Apply a stored change."""
         self.record = record
         self.epoch += 1
         self._reconfigure()
 
     def change_defaults(self, defaults: TopicDefaults) -> None:
-        """Let other defaults hold, for the settings that the topic does not have itself."""
+        """Use other defaults for the settings that the topic does not have itself."""
         self._defaults = defaults
         self._reconfigure()
 
@@ -182,7 +182,7 @@ class Topic:
                 partition.reconfigure(config)
 
     def mark_deleted(self) -> None:
-        """Refuse everything from now on; those who wait on a partition are told."""
+        """Refuse everything from now on; listeners of partitions are called."""
         self.is_deleted = True
         self.epoch += 1
         for partition in self._partitions.values():
@@ -190,7 +190,7 @@ class Topic:
         self._partitions.clear()
 
     def _release_closed(self, closed: PartitionLog) -> None:
-        """Open a partition anew when it is wanted again: it is idle, or a fault has closed it."""
+        """Forget a closed partition, so that its next use opens it again."""
         partitions = self._partitions
         if partitions.get(closed.index) is closed:
             del partitions[closed.index]
@@ -198,7 +198,7 @@ class Topic:
                 partitions.clear()  # an emptied dict keeps its table
 
     def idle_partitions(self, rounds: int) -> list[int]:
-        """End a round; return the partitions that nobody has used for so many."""
+        """Begin the next round; return the partitions that were not used for so many rounds."""
         idle = [
             index
             for index, log in self._partitions.items()
@@ -207,14 +207,14 @@ class Topic:
         return [] if self.keeps_open else idle
 
     async def close_partition(self, index: int, *, only_if_idle: bool = False) -> None:
-        """Close a partition if it is open; who wants it again waits, and opens it.
+        """Close a partition if it is open; a call that needs it waits, and opens it again.
 
         Args:
             index: which one.
-            only_if_idle: leave it open if somebody has begun to use it.
+            only_if_idle: leave it open if it was used since the last round.
 
         Raises:
-            TopicStorageFailed: it is closed, but not all of it was written down.
+            TopicStorageFailed: it is closed, but its checkpoint was not stored.
         """
         async with self._changing.holding(index):
             log = self._partitions.get(index)
@@ -233,7 +233,7 @@ class Topic:
             log.managed_ledger.evict_cached()
 
     async def settle(self) -> None:
-        """Wait until no partition is being opened or closed any more."""
+        """Wait until no partition is being opened or closed."""
         await self._changing.settle()
 
     async def close(self) -> None:
@@ -253,5 +253,5 @@ class Topic:
 
 
 def unknown_topic(name: str) -> UnknownTopic:
-    """The error for a name that nothing has."""
+    """The error for a name that no topic has."""
     return UnknownTopic(f"no topic is called {name!r}")

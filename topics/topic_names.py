@@ -1,7 +1,7 @@
 """Names of topics: Kafka's rules, and the longer spellings of Pulsar for the same topic.
 
-Rule: one topic has one name; every spelling resolves to it, and two names that metric systems
-cannot tell apart ('.' and '_') do not live side by side.
+Rule: one topic has one name; every spelling resolves to it. Two names that metric systems cannot
+distinguish ('.' and '_') do not exist at the same time.
 Must not know: which topics exist.
 """
 

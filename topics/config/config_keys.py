@@ -1,9 +1,9 @@
-"""Every configuration name that a topic of Apache Kafka 4.3 has, and what only ours have.
+"""Every configuration name that a topic of Apache Kafka 4.3 has, and kledger's own.
 
 Rule: names, types, defaults, allowed values and broker-level synonyms are Kafka's; the sentences
-are ours and say what the setting does *here*. A setting that Kafka does not have is called
-`kledger.…`. A name that is not in the table is refused.
-Must not know: which values are in force anywhere.
+say what the setting does in kledger. A setting that Kafka does not have is called `kledger.…`. A
+name that is not in the table is refused.
+Must not know: the values of any topic.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ DAY_MS = 24 * HOUR_MS
 WAITS_FOR = "kledger.retention.waits.for"
 SUBSCRIPTIONS, GROUPS = "subscriptions", "groups"
 NO_EFFECT = "Accepted and reported; it changes nothing here, because "
-"""How the sentence about a setting begins that is kept and nothing else."""
+"""Begins the sentence about a setting that is stored and changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +113,9 @@ _RETENTION = (
     ),
     _key(
         WAITS_FOR, LIST, SUBSCRIPTIONS,
-        "For whom records stay that are old or many enough to go: subscriptions, until each durable"
-        " one has acknowledged them; groups, until each that has committed an offset has committed"
-        " one behind them; empty: for nobody, as in Apache Kafka. Deleted records wait for nobody.",
+        "What retention waits for before it removes records: subscriptions, until each durable one"
+        " has acknowledged them; groups, until each that has committed an offset has committed a"
+        " higher one; empty: nothing, as in Apache Kafka. Deleted records never wait.",
         allowed=some_of(SUBSCRIPTIONS, GROUPS), broker=WAITS_FOR,
     ),
     _key(

@@ -1,7 +1,7 @@
 """Kinds of configuration value: how a text becomes a value, and which values are allowed.
 
 Rule: parsing is as lenient as Apache Kafka's (blanks around, any case for booleans), refusing is
-as strict; every refusal names the setting, what was expected and what came, in Kafka's words.
+as strict; every refusal names the setting, the expected and the actual value, in Kafka's words.
 Must not know: which settings exist.
 """
 
@@ -19,7 +19,7 @@ LONG_MAX = (1 << 63) - 1
 DIGITS_MAX = 20
 """Of a number, with its sign."""
 SHOWN_MAX = 200
-"""Characters of a bad value that its refusal repeats."""
+"""Characters of a bad value that the error message repeats."""
 
 
 class ConfigType(Enum):
@@ -38,11 +38,11 @@ class ConfigType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Which values pass, and how that is said to people.
+    """Which values are allowed, and the texts about that.
 
     Attributes:
-        description: for pages.
-        requirement: for refusals; a sentence in Kafka's words, without its full stop.
+        description: for documentation.
+        requirement: for error messages; a sentence in Kafka's words, without its full stop.
     """
 
     description: str
@@ -51,7 +51,7 @@ class Allowed:
 
     @property
     def refusal(self) -> str:
-        """What a value that does not pass was expected to be."""
+        """The error message for a value that is not allowed."""
         return self.requirement or f"Value must be {self.description}"
 
 

@@ -1,8 +1,8 @@
-"""The configuration of one topic: what was set, what holds, and where each value comes from.
+"""The configuration of one topic: values that were set, values in force and their sources.
 
 Rule: texts are checked when they are set, against the table of names; afterwards only typed,
-effective values are used. Topic value before broker value before Kafka's default.
-Must not know: how configurations are stored or asked for on the wire.
+effective values are used. A topic value precedes a broker value, that precedes Kafka's default.
+Must not know: how configurations are stored or sent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from kledger.topics.config.config_values import ConfigType, ConfigValue, normal_
 from kledger.topics.errors import InvalidConfig
 
 KEPT_MAX = 256
-"""Different sets of settings whose outcome is kept; topics with the same ones share it."""
+"""Sets of settings whose typed values are cached; topics with equal settings share them."""
 TIMESTAMP_MIN = -(1 << 63)
 TIMESTAMP_MAX = (1 << 63) - 1
 
@@ -37,7 +37,7 @@ class ConfigSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A place that sets, or could set, a value; the first one in a list is in force."""
+    """A name that sets, or could set, a value; the first one in a list is in force."""
 
     name: str
     value: str
@@ -46,7 +46,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One setting of a topic, as it is shown to people and tools."""
+    """One setting of a topic, as clients and tools see it."""
 
     name: str
     value: str
@@ -85,13 +85,13 @@ class TopicDefaults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The typed values in force that the room acts upon; read on the hot path.
+    """The typed values in force; read on the hot path.
 
     Attributes:
         is_log_append_time: records get the time of the append.
         is_compacted, is_deleted_by_age: the parts of cleanup.policy.
         is_walked: records of every batch are checked one by one.
-        waits_for_subscriptions, waits_for_groups: retention leaves alone what these are owed.
+        waits_for_subscriptions, waits_for_groups: retention keeps what these have not consumed.
         producer_id_expiration_ms: how long an idle producer is remembered.
     """
 
@@ -146,9 +146,9 @@ def check_configs(configs: Mapping[str, str]) -> None:
 
 
 def effective_config(configs: Mapping[str, str], defaults: TopicDefaults) -> TopicConfig:
-    """Work out what holds for a topic with these settings.
+    """Compute the values in force for a topic with these settings.
 
-    Most topics of a server have the same ones, and there may be thousands.
+    Cached: most topics of a server have the same settings, and there may be thousands.
 
     Raises:
         InvalidConfig: two values contradict each other.
@@ -220,22 +220,22 @@ def _entries(
 
 
 def _entry(key: ConfigKey, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigEntry:
-    """Show one setting; a default that has several broker-level names, or none, is no place."""
-    places = []
+    """Show one setting; a default that has several broker-level names, or none, is no synonym."""
+    synonyms = []
     if key.name in configs:
         text = normal_text(_value(key.name, configs, broker))
-        places.append(ConfigSynonym(key.name, text, ConfigSource.TOPIC))
+        synonyms.append(ConfigSynonym(key.name, text, ConfigSource.TOPIC))
     for synonym in key.synonyms:
         if synonym.name in broker:
             text = broker[synonym.name].strip()
-            places.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
+            synonyms.append(ConfigSynonym(synonym.name, text, ConfigSource.BROKER))
     if len(key.synonyms) == 1:
-        places.append(ConfigSynonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT))
-    source = places[0].source if places else ConfigSource.DEFAULT
-    value = places[0].value if source is ConfigSource.TOPIC else key.default
+        synonyms.append(ConfigSynonym(key.synonyms[0].name, key.default, ConfigSource.DEFAULT))
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    value = synonyms[0].value if source is ConfigSource.TOPIC else key.default
     if source is ConfigSource.BROKER:
         value = _broker_value(key, broker) or key.default
-    return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(places))
+    return ConfigEntry(key.name, value, key.type, source, key.documentation, tuple(synonyms))
 
 
 def _value(name: str, configs: Mapping[str, str], broker: Mapping[str, str]) -> ConfigValue:

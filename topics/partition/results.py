@@ -1,6 +1,6 @@
-"""Results of appending to and reading from a partition, and the ledger's errors in our words.
+"""Results of appending to and reading from a partition, and the translation of ledger errors.
 
-Rule: an error of one partition is a value in its result; no offset is stated beside an error.
+Rule: an error of one partition is a value in its result; a result with an error has no offsets.
 Must not know: how results come about.
 """
 
@@ -69,13 +69,13 @@ def rejected(error: TopicsError, log_start_offset: int) -> AppendResult:
 
 
 def failed_read(error: TopicsError) -> ReadResult:
-    """The result of a read that found nothing out about the partition."""
+    """The result of a read that failed."""
     return ReadResult(error, [], 0, NO_OFFSET, NO_OFFSET, NO_OFFSET)
 
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Let the errors of ledger and batches leave a block in this room's words."""
+    """Translate the errors that ledger and batches raise in a block."""
     try:
         yield
     except LedgerError as error:
@@ -85,7 +85,7 @@ def translated_errors() -> Iterator[None]:
 
 
 def from_ledger_error(error: LedgerError) -> TopicsError:
-    """Say in this room's words what the ledger refused."""
+    """Translate an error of the ledger."""
     if isinstance(error, AlreadyClosed):
         return UnknownPartition(str(error))
     if isinstance(error, Terminated):
