@@ -1,10 +1,9 @@
-"""Admission plan: whether a batch may enter a topic, and what has to change in it before.
+"""Admission plan: whether a topic accepts a batch, and what changes in it first.
 
-Rule: the header is always checked; the records are walked only where the topic's configuration
-says so, which by default is on compacted topics alone, or when the header states times that are
-not allowed: otherwise a large batch costs no more than a small one, and the time rules hold for
-what the header states. The walk itself is somebody else's, before. Changes that touch the checksum
-redo it.
+Rule: the header is always checked. The records are walked only if the topic's configuration says
+so, by default for compacted topics, or if the header has times that are not allowed; otherwise a
+large batch costs no more than a small one, and the time rules apply to the header. The caller walks
+(`record_walk`) and passes the result. A change that the checksum covers computes it again.
 Must not know: offsets, producers, clocks.
 """
 
@@ -25,20 +24,20 @@ from kledger.topics.partition.record_walk import RecordWalk, WalkNeeded, WalkRes
 def admit(
     batch: memoryview, config: TopicConfig, now_ms: int, walked: WalkResult | None = None
 ) -> BatchHeader:
-    """Check a produced batch against its topic and make its time the topic's.
+    """Check a produced batch against its topic's rules and apply the topic's timestamp type.
 
     Args:
         batch: the records field of one partition; writable, and it may be written to.
-        config: what holds in the topic.
+        config: of the topic.
         now_ms: the time of the append.
-        walked: what a walk over its records has found, if one was needed.
+        walked: the result of a walk over its records, if one was needed.
 
     Returns:
-        The header as it is after the changes, but for the checksum.
+        The header after the changes, but with the old checksum.
 
     Raises:
-        BatchError: what is wrong with it.
-        WalkNeeded: that can be told only after a walk; the batch is as it was.
+        BatchError: the batch breaks a rule.
+        WalkNeeded: only a walk can decide; the batch was not changed.
     """
     header = check(batch, config.size_max)
     attributes = header.attributes
@@ -77,7 +76,7 @@ def _largest_timestamp(
     now_ms: int,
     walked: WalkResult | None,
 ) -> int:
-    """Return what a walk under this configuration has found; raise what is wrong."""
+    """Return the largest timestamp of a walk under this configuration; raise its error."""
     if walked is None or walked.config is not config:
         raise WalkNeeded(RecordWalk(batch, header, config, now_ms))
     if walked.error is not None:
@@ -86,7 +85,7 @@ def _largest_timestamp(
 
 
 def _type_error(header: BatchHeader) -> TimestampNotAllowed:
-    """A producer must not say that its times are those of the log; every record is at fault."""
+    """The error for a producer that sets LogAppendTime itself; every record is at fault."""
     message = (
         "One or more records have been rejected due to invalid timestamp: "
         "Producer should not set timestamp type to LogAppendTime"

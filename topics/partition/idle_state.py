@@ -1,7 +1,7 @@
-"""Idle state: for how many rounds a partition was of no use to anybody.
+"""Idle state: for how many rounds a partition was not used.
 
-Rule: who reads a partition or looks it up notes the use, which costs an assignment; an append moves
-the end of the log, and notes nothing. Who waits for something keeps the partition in use.
+Rule: a read or a lookup sets `is_used`, one assignment; an append moves the end of the log and sets
+nothing. A partition with waiting calls counts as used.
 Must not know: clocks, what a round is.
 """
 
@@ -10,8 +10,8 @@ class IdleState:
     """The rounds of one open partition.
 
     Attributes:
-        is_used: whether somebody used it in this round.
-        is_held: whether somebody who does nothing now needs it open.
+        is_used: whether it was used in this round.
+        is_held: whether it must stay open without being used.
     """
 
     __slots__ = ("_end_offset", "_rounds", "is_held", "is_used")
@@ -23,11 +23,11 @@ class IdleState:
         self._rounds = 0
 
     def end_round(self, end_offset: int, *, is_awaited: bool) -> int:
-        """Begin the next round; return how many in a row nobody used it.
+        """Begin the next round; return for how many in a row it was not used.
 
         Args:
-            end_offset: where its log ends now.
-            is_awaited: whether somebody waits for something to happen in it.
+            end_offset: of its log, now.
+            is_awaited: whether calls wait for it.
         """
         is_idle = not (self.is_used or is_awaited or end_offset != self._end_offset)
         self._rounds = self._rounds + 1 if is_idle else 0

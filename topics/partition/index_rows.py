@@ -1,10 +1,9 @@
 """Index rows: the stored intervals of a partition, found one by one. A shell.
 
-Rule: a row is true by itself, whichever of its neighbours are there; entries that no row describes
-are left to who asks. A search within a ledger halves and looks at one row per step, so it costs the
-logarithm of the ledger's entries, and nothing is kept in memory for it. Rows may have to come from
-a disk, so searches and walks read them in a thread.
-Must not know: entries, what is searched for.
+Rule: a row is true without its neighbours; entries that no row describes are the caller's to read.
+A binary search within a ledger reads one row per step and needs no memory. Rows may come from a
+disk, so searches and walks read them in a thread.
+Must not know: entries, offsets and times.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -16,14 +15,14 @@ from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval
 
 WALK_ROWS = 16
-"""Rows fetched at once where they are looked at one after the other."""
+"""Rows that a walk reads at once."""
 
 
 class Neighbours(NamedTuple):
-    """The last interval before some place and the first at or behind it, as far as they exist."""
+    """The last interval before the target of a search and the first at or after it, if any."""
 
     before: Interval | None
-    behind: Interval | None
+    after: Interval | None
 
 
 class IndexRows:
@@ -40,8 +39,8 @@ class IndexRows:
 
         Args:
             ledger_id: the ledger.
-            end_entry: the entry behind its last one.
-            is_before: whether an interval lies before the place that is searched for; called in a
+            end_entry: the entry after its last one.
+            is_before: whether an interval lies before the target; called in a
                 thread.
 
         Raises:
@@ -52,8 +51,8 @@ class IndexRows:
     def _around(
         self, ledger_id: int, end_entry: int, is_before: Callable[[Interval], bool]
     ) -> Neighbours:
-        before = behind = None
-        low, high = 0, end_entry  # where the row that is searched for may begin
+        before = after = None
+        low, high = 0, end_entry  # where the target may begin
         while low < high:
             middle = (low + high) // 2
             row = self.last_from(ledger_id, middle)
@@ -62,8 +61,8 @@ class IndexRows:
             elif is_before(row):
                 before, low = row, max(row.end_entry, middle + 1)
             else:
-                behind, high = row, row.first_entry
-        return Neighbours(before, behind)
+                after, high = row, row.first_entry
+        return Neighbours(before, after)
 
     def last_from(self, ledger_id: int, entry_id: int) -> Interval | None:
         """The last interval that begins at an entry or before it."""
@@ -73,7 +72,7 @@ class IndexRows:
         return self._decode(ledger_id, *rows[0]) if rows else None
 
     async def walk(self, ledger_id: int, first_entry: int) -> AsyncIterator[Interval]:
-        """The intervals that begin at an entry or behind it, in order."""
+        """The intervals that begin at an entry or after it, in order."""
         while True:
             found = await self._store.run_blocking(self._next_rows, ledger_id, first_entry)
             for row in found:

@@ -1,10 +1,10 @@
-"""Offset index: where in the managed ledger an offset or a time is to be looked for.
+"""Offset index: the part of the managed ledger in which to search for an offset or a time.
 
-Rule: only confirmed entries are described, and only behind them in the log, so the index is never
-ahead of the log. It narrows a search down to a run of entries and never answers by itself: a
-batch's header is what counts. Every ledger is cut into intervals of entries; an interval is
-complete, and gets a row, when it holds enough bytes or its ledger ends. What is kept here is one
-span per ledger; the intervals are looked up in their rows (index_rows.py).
+Rule: only confirmed entries are described, and their rows are written after them, so the index is
+never ahead of the log. It narrows a search down to a range of entries; the headers of the batches
+decide. Every ledger is cut into intervals of entries; an interval is complete, and gets a row, when
+it holds enough bytes or its ledger ends. In memory is one summary per ledger; intervals are read
+from their rows (`index_rows`).
 Must not know: storage, entries' bytes.
 """
 
@@ -26,10 +26,10 @@ _next_offset = attrgetter("next_offset")
 
 
 class Interval(NamedTuple):
-    """A run of entries of one ledger.
+    """A range of entries of one ledger.
 
     Attributes:
-        end_entry: the entry behind the last one.
+        end_entry: the entry after the last one.
         max_timestamp: the largest that the headers of its batches state.
         max_timestamp_so_far: the largest in the ledger up to its end; it never falls from one
             interval to the next, so a search by time can halve.
@@ -53,7 +53,7 @@ class LedgerSummary(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """What is to be stored: a complete interval of a ledger, or the span of one that ended."""
+    """A row to be stored: a complete interval of a ledger, or the summary of a closed one."""
 
     ledger_id: int
     content: Interval | LedgerSummary
@@ -74,7 +74,7 @@ class OffsetIndex:
     def __init__(self, interval_size: int) -> None:
         self.interval_size = interval_size
         self._summaries: list[LedgerSummary] = []
-        self._peaks: list[int] = []  # per span: the largest time up to its end
+        self._peaks: list[int] = []  # per summary: the largest time up to its end
         self._ledger_id = NO_LEDGER
         self._ledger_first_offset = 0
         self._ledger_max = TIMESTAMP_NONE
@@ -95,7 +95,7 @@ class OffsetIndex:
         size: int,
         max_timestamp: int,
     ) -> Sequence[IndexRow]:
-        """Take in the next confirmed entry; return what is to be stored now, mostly nothing."""
+        """Add the next confirmed entry; return the rows that it completes, mostly none."""
         rows: Sequence[IndexRow] = NO_ROWS
         if ledger_id != self._ledger_id:
             rows = self._begin_ledger(ledger_id, entry_id, base_offset)
@@ -110,13 +110,13 @@ class OffsetIndex:
         return rows
 
     def add_summary(self, ledger_summary: LedgerSummary) -> None:
-        """Take in a ledger that has ended, behind those known."""
+        """Add a closed ledger after the known ones."""
         self._summaries.append(ledger_summary)
         peak = self._peaks[-1] if self._peaks else TIMESTAMP_NONE
         self._peaks.append(max(peak, ledger_summary.max_timestamp))
 
     def resume(self, ledger_id: int, first_offset: int, newest: Interval) -> None:
-        """Continue a ledger that has rows already; entries behind `newest` are noted next."""
+        """Continue a ledger that has rows; `note` adds the entries after `newest` next."""
         self._ledger_id = ledger_id
         self._ledger_first_offset = first_offset
         self._ledger_max = newest.max_timestamp_so_far
@@ -138,7 +138,7 @@ class OffsetIndex:
             self._ledger_max = self._part_max = TIMESTAMP_NONE
 
     def all_summaries(self) -> list[LedgerSummary]:
-        """Every ledger that has entries, the one written to included."""
+        """Every ledger that has entries, the open one included."""
         return [*self._summaries, *self._open_summary()]
 
     def find_ledger(self, offset: int) -> int | None:
@@ -149,7 +149,7 @@ class OffsetIndex:
         return self._summaries[at].ledger_id if at >= 0 else None
 
     def summaries_since(self, timestamp: int, start_offset: int) -> Iterator[LedgerSummary]:
-        """Ledgers that may hold a record that new at or behind an offset, oldest first."""
+        """Ledgers that may hold a record that new at or after an offset, oldest first."""
         ledger_summaries = self._summaries
         begin = max(
             bisect_left(self._peaks, timestamp),

@@ -1,11 +1,11 @@
 """Offset lookup: finds the entry of an offset, and the record of a time, in the stored log.
 
-Rule: the offset index says where to look, the headers and records found there decide. The answer
-to a time is the first record in offset order that is not older, with its own timestamp, also inside
-a compressed batch and when times are out of order. A batch whose header states a smaller max
-timestamp than its records have is taken at its word: it is looked into by that time only.
-What is read does not grow with the log: one interval of entries, of which one batch is opened.
-Must not know: appends, who asks.
+Rule: the offset index narrows the search, the headers and records that are read decide. The result
+for a time is the first record in offset order that is not older, with its own timestamp, also
+inside a compressed batch and when times are out of order. The max timestamp of a header is trusted
+even if it is smaller than those of its records. Reading does not grow with the log: a search reads
+one interval of entries and opens one batch.
+Must not know: appends, requests.
 """
 
 from collections.abc import AsyncIterator, Callable, Generator
@@ -35,7 +35,7 @@ class TimestampedOffset(NamedTuple):
 
 
 class SearchRange(NamedTuple):
-    """Entries to look at, and the largest time that they may have."""
+    """Entries to search, and the largest time that they may have."""
 
     ledger_id: int
     first_entry: int
@@ -55,10 +55,10 @@ class OffsetLookup:
         self._index = index
 
     async def find(self, offset: int) -> Position:
-        """Position of the first entry that ends at or behind the offset.
+        """Position of the first entry that ends at or after the offset.
 
         Raises:
-            LedgerError: the entries to look at cannot be read.
+            LedgerError: the entries cannot be read.
         """
         ledger_id = self._index.find_ledger(offset)
         if ledger_id is None:
@@ -69,8 +69,8 @@ class OffsetLookup:
         if found.before is not None:
             is_inside = offset < found.before.next_offset
             first = found.before.first_entry if is_inside else found.before.end_entry
-        if found.behind is not None:
-            end = found.behind.first_entry
+        if found.after is not None:
+            end = found.after.first_entry
         async for entry, header in self._headers(SearchRange(ledger_id, first, end, UNKNOWN)):
             if header.last_offset >= offset:
                 return entry.position
@@ -149,7 +149,7 @@ class OffsetLookup:
         header: BatchHeader,
         look: Callable[[Pause], TimestampedOffset | None],
     ) -> TimestampedOffset | None:
-        """Walk the records of one batch where it does not hold up the loop."""
+        """Walk the records of one batch, in a thread unless it is cheap."""
         compute_pool = self._store.compute_pool
         if not header.codec and compute_pool.fits_in_tick(len(entry.buffer)):
             return look(no_pause)
@@ -165,18 +165,18 @@ class OffsetLookup:
     async def _ranges_since(
         self, ledger_id: int, timestamp: int, start_offset: int
     ) -> AsyncIterator[SearchRange]:
-        """What may hold a record that new at or behind an offset, in order.
+        """The ranges that may hold a record that new at or after an offset, in order.
 
         Mostly the first one does. It does not where a newer record lies before `start_offset`: then
-        the rows from there on are looked at one by one.
+        the rows from that one on are read one by one.
         """
         rows, end = self._rows, self._entries_in(ledger_id)
         found = await rows.around(ledger_id, end, lambda row: row.max_timestamp_so_far < timestamp)
-        if found.behind is not None and found.behind.next_offset <= start_offset:
+        if found.after is not None and found.after.next_offset <= start_offset:
             found = await rows.around(ledger_id, end, lambda row: row.next_offset <= start_offset)
         at = 0 if found.before is None else found.before.end_entry
         async for row in rows.walk(ledger_id, at):
-            if row.first_entry > at:  # nothing is known of these entries
+            if row.first_entry > at:  # no row describes these entries
                 yield SearchRange(ledger_id, at, row.first_entry, UNKNOWN)
             if row.max_timestamp >= timestamp:
                 yield SearchRange(ledger_id, row.first_entry, row.end_entry, row.max_timestamp)
@@ -184,10 +184,10 @@ class OffsetLookup:
         if at < end:
             yield SearchRange(ledger_id, at, end, UNKNOWN)
 
-    async def _headers(self, run: SearchRange) -> AsyncIterator[tuple[Entry, BatchHeader]]:
-        """Read the entries of a run, a piece at a time."""
-        position = Position(run.ledger_id, run.first_entry)
-        last = Position(run.ledger_id, run.end_entry - 1)
+    async def _headers(self, searched: SearchRange) -> AsyncIterator[tuple[Entry, BatchHeader]]:
+        """Read the entries of a range, chunk by chunk."""
+        position = Position(searched.ledger_id, searched.first_entry)
+        last = Position(searched.ledger_id, searched.end_entry - 1)
         while position <= last:
             entries = await self._ledger.read_entries(
                 position, SEARCH_ENTRIES, last, bytes_max=SEARCH_BYTES
@@ -225,6 +225,6 @@ def _newest_since(entry: Entry, start_offset: int, pause: Pause) -> TimestampedO
 def _newer(
     one: TimestampedOffset | None, other: TimestampedOffset | None
 ) -> TimestampedOffset | None:
-    """The newer of two, or the first when they are of one time."""
+    """The newer of two; the first if their times are equal."""
     found = [each for each in (one, other) if each is not None]
     return max(found, key=lambda each: (each.timestamp, -each.offset), default=None)

@@ -16,6 +16,8 @@ from kledger.ledger import (
     ManagedLedger,
     ManagedLedgerConfig,
     Position,
+    Row,
+    RowsDone,
 )
 from kledger.runtime.blocking import PoolClosed
 from kledger.runtime.tasks import Supervisor
@@ -31,7 +33,6 @@ from kledger.topics.partition.offset_index import (
 from kledger.topics.partition.partition_state import PartitionState
 from kledger.topics.partition.transaction_state import AbortedTransaction
 
-Row = tuple[bytes, bytes | None]
 CHECKPOINT_ENTRIES_MIN = 1000
 CHECKPOINT_ENTRIES_PER_PRODUCER = 4
 CHECKPOINT_BYTES = 32 << 20
@@ -40,7 +41,7 @@ ENCODED_INLINE_MAX = 64
 ENTRIES_PER_LEDGER = 1_000_000
 NO_POSITION = Position(-1, -1)
 PendingRow = IndexRow | AbortedTransaction
-RowsDone = Callable[[LedgerError | None], None]
+
 AppendRows = Callable[[Sequence[Row], RowsDone], None]
 
 
@@ -243,7 +244,7 @@ class PartitionCheckpointer:
             finished(error)
 
     def _encoded(self, pending_rows: Sequence[PendingRow]) -> list[Row]:
-        """Encode those whose ledger, or end offset, the log still has."""
+        """Encode the rows whose ledger, or end offset, was not removed."""
         oldest, log_start = self._oldest_ledger_id, self._state.log_start_offset
         return [
             self._encode(row)

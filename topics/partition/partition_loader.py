@@ -1,7 +1,7 @@
-"""Opening a partition: works out from log and rows what was known when it was last written to.
+"""Partition loader: opens a partition and rebuilds its state from log and rows.
 
 Rule: the log decides. The log end is the end of its last batch; rows only say where reading may
-begin, and what they claim beyond the log is not believed. Reading is bounded by the distance of
+begin, and rows about entries beyond the log are ignored. Reading is bounded by the distance of
 checkpoints and index intervals.
 Must not know: why the partition was closed.
 """
@@ -48,17 +48,17 @@ REPLAY_BYTES = 4 << 20
 
 
 def managed_ledger_name(topic: str, topic_id: UUID, index: int) -> str:
-    """Name of a partition's managed ledger; a topic made again under its name gets new ones."""
+    """Name of a partition's managed ledger; a topic that is created again gets new ones."""
     return f"{topic}-{index}/{topic_id.hex}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionContext:
-    """Which partition is opened, and what it works with.
+    """The partition to open, and what its log is made of.
 
     Attributes:
-        config: what holds in the topic now.
-        supervisor: keeps what goes on when the one who asked for it does not wait any more.
+        config: of the topic.
+        supervisor: owns work that continues after its caller was cancelled.
     """
 
     store: LedgerStore
@@ -84,14 +84,14 @@ class PartitionContext:
 def create_partition(
     context: PartitionContext, lost: Callable[[LedgerError], None]
 ) -> PartitionLog | None:
-    """Make the log of a partition of which nothing is stored; it waits for nothing.
+    """Make the log of a partition of which nothing is stored, without waiting.
 
     Args:
-        context: which one.
-        lost: called if the log could not be stored, before those hear of it who appended.
+        context: of the partition.
+        lost: called if the log could not be stored, before the callers of its appends are.
 
     Returns:
-        None if something is stored, or is just being changed: `open_partition` waits for that.
+        None if something is stored, or is being changed: `open_partition` waits for that.
 
     Raises:
         TopicStorageFailed: the store has stopped.
@@ -136,7 +136,7 @@ async def _move_cursors_to_log_start(trimmer: LogTrimmer, log: PartitionLog, nam
 
 
 class _PartitionLoader:
-    """What is found step by step."""
+    """Collects the state step by step."""
 
     def __init__(self, context: PartitionContext, ledger: ManagedLedger) -> None:
         config, defaults = context.config, context.defaults
@@ -161,7 +161,7 @@ class _PartitionLoader:
         self.trimmer: LogTrimmer
 
     def load_rows(self) -> None:
-        """Take from the rows what the log confirms."""
+        """Read the rows, as far as the log confirms them."""
         checkpoint = self._load_checkpoint()
         log_start_row = self.store.get_row(self.keys.log_start)
         log_start = records.decode_log_start(log_start_row) if log_start_row else 0
@@ -180,9 +180,9 @@ class _PartitionLoader:
             self._load_aborted(checkpoint.next_offset)
 
     def _load_aborted(self, end_offset: int) -> None:
-        """Take over the aborted transactions whose markers lie before an offset.
+        """Read the aborted transactions whose markers lie before an offset.
 
-        In a log that is over some have none, and stand behind its end.
+        In a terminated log some have no marker; their offsets lie after its end.
         """
         for key, row in self.store.scan_rows(self.keys.aborted):
             (last_offset,) = ids_after(key, self.keys.aborted)
@@ -198,7 +198,7 @@ class _PartitionLoader:
         position = Position(checkpoint.ledger_id, checkpoint.entry_id)
         if position > self.ledger.last_confirmed_entry:
             logger.warning(
-                "checkpoint of %s at %s lies beyond its log end %s; the log is read instead",
+                "checkpoint of %s at %s is beyond its log end %s; the log is read instead",
                 self.ledger.name, position, self.ledger.last_confirmed_entry,
             )  # fmt: skip
             return None
@@ -206,7 +206,7 @@ class _PartitionLoader:
         return checkpoint
 
     def _load_index(self) -> None:
-        """Take over the spans up to the first ledger without one, and where its intervals end."""
+        """Read the summaries up to the first ledger without one, and where its intervals end."""
         ledger_summaries = {}
         for key, row in self.store.scan_rows(self.keys.ledger_summaries):
             (ledger_id,) = ids_after(key, self.keys.ledger_summaries)
@@ -222,7 +222,7 @@ class _PartitionLoader:
             self.indexed_from = Position(info.ledger_id + 1, 0)
 
     def _resume_index(self, info: LedgerInfo) -> None:
-        """Go on behind the last interval of a ledger that lies within what the ledger has."""
+        """Continue after the last interval that lies within the ledger's entries."""
         ledger_id, entries = info.ledger_id, info.entries
         first = self.rows.last_from(ledger_id, 0)
         newest = self.rows.last_from(ledger_id, entries)
@@ -271,10 +271,10 @@ class _PartitionLoader:
             self.last = at
 
     def make_log(self) -> PartitionLog:
-        """Hand over to what keeps log and rows from now on."""
+        """Make the log, with what writes and removes its rows."""
         context, state = self.context, self.state
         ledger_summaries = self.index.all_summaries()
-        # Without entries the log begins where it ends; else not before its first entry.
+        # The log begins at its first entry or later; without entries, where it ends.
         first = ledger_summaries[0].first_offset if ledger_summaries else state.next_offset
         state.log_start_offset = min(max(state.log_start_offset, first), state.next_offset)
         checkpointer = PartitionCheckpointer(

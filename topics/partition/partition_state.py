@@ -1,10 +1,11 @@
 """Partition state: what may be appended, and which offsets it gets.
 
-Rule: offsets are given out when an append begins and taken back when it fails, so a failed append
+Rule: an append gets its offsets when it begins and returns them when it fails, so a failed append
 consumes none. The high watermark moves only when an append is confirmed; appends are confirmed in
-the order in which they began, and when one fails, all later ones fail with it. A transaction
-begins with a batch whose place in it somebody has verified, and ends with a marker.
-Must not know: storage, callbacks, clocks; it says what was pending, the shell tells who waits.
+the order in which they began, and when one fails, all later ones fail with it. A transaction begins
+with a batch that its coordinator has verified, and ends with a marker. `TailState` maps the newest
+offsets to entries; the offset index has the older ones.
+Must not know: storage, callbacks, clocks.
 """
 
 from array import array
@@ -27,11 +28,12 @@ from kledger.topics.partition.transaction_state import AbortedTransaction, Trans
 
 _new_tuple = tuple.__new__  # a third of the cost of a class's own constructor
 TAIL_ENTRIES_MAX = 4096
+"""With more rows than this the tail drops its oldest ones, down to `TAIL_ENTRIES_KEPT`."""
 TAIL_ENTRIES_KEPT = 2048
 
 
 class PendingAppend(NamedTuple):
-    """An append whose outcome is not known yet, with what it takes to undo it."""
+    """An append that is neither confirmed nor failed, and the producer's entry before it."""
 
     base_offset: int
     next_offset: int
@@ -66,13 +68,13 @@ class PartitionState:
     def last_stable_offset(self) -> int:
         """The offset up to which every transaction has ended, and everything is durable.
 
-        It is never below the log start: of what was removed, nothing is waited for.
+        It is never below the log start: removed transactions hold back nothing.
         """
         stable = self.transactions.stable_offset(self.high_watermark)
         return max(self.log_start_offset, stable)
 
     def has_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of that producer is open here: its batches may be appended."""
+        """Whether the producer has an open transaction, so that its batches may be appended."""
         entry = self.producers.get(producer_id)
         return entry is not None and entry.epoch == epoch and self.transactions.is_open(producer_id)
 
@@ -87,12 +89,13 @@ class PartitionState:
             is_verified: its producer's transaction is known to include this partition.
 
         Returns:
-            None: append it. A range: it is there, or on its way there, already.
+            None to append it; the range of its first copy, durable or pending, if it is a
+            duplicate.
 
         Raises:
             InvalidProducerEpoch, OutOfOrderSequence: see `ProducerTable.admit`.
-            InvalidTransactionState: it belongs to no transaction that is open here, or does not
-                belong to the one that is.
+            InvalidTransactionState: it is transactional and its producer has no open transaction in
+                the partition, or the other way round.
         """
         producer_id = header.producer_id
         if producer_id < 0:
@@ -112,7 +115,7 @@ class PartitionState:
         return duplicate
 
     def begin(self, header: BatchHeader, log_append_time_ms: int, now_ms: int) -> int:
-        """Give out offsets for an admitted batch and remember it.
+        """Assign offsets to an admitted batch and remember it.
 
         Returns:
             The offset of its first record.
@@ -141,7 +144,7 @@ class PartitionState:
         return base_offset
 
     def begin_marker(self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool) -> int:
-        """Give out the offset for the marker that ends a producer's transaction.
+        """Assign the offset of the marker that ends a producer's transaction.
 
         Raises:
             InvalidProducerEpoch: a newer epoch has written; nothing has changed.
@@ -157,7 +160,7 @@ class PartitionState:
     def end_without_marker(
         self, producer_id: int, epoch: int, now_ms: int, *, is_commit: bool
     ) -> AbortedTransaction | None:
-        """End a producer's transaction in a log that takes no marker any more.
+        """End a producer's transaction in a terminated log, which takes no marker.
 
         Returns:
             The transaction that was aborted by it.
@@ -165,7 +168,7 @@ class PartitionState:
         Raises:
             InvalidProducerEpoch: a newer epoch has written; nothing has changed.
         """
-        assert not self.pending, "appends are on their way into a log that is over"
+        assert not self.pending, "appends are pending in a terminated log"
         self.producers.admit_marker(producer_id, epoch)
         self.producers.end_transaction(producer_id, epoch, now_ms)
         return self.transactions.end_without_marker(
@@ -173,7 +176,7 @@ class PartitionState:
         )
 
     def confirm(self) -> AbortedTransaction | None:
-        """The oldest pending append is durable: it becomes visible.
+        """Make the oldest pending append visible: it is durable.
 
         Returns:
             The transaction that it has aborted, if it was the marker of one.
@@ -201,7 +204,7 @@ class PartitionState:
         return count
 
     def is_pending(self, base_offset: int) -> bool:
-        """Whether the append at that offset waits for its outcome."""
+        """Whether the append at that offset is neither confirmed nor failed."""
         return base_offset >= self.high_watermark
 
     def raise_log_start(self, offset: int) -> bool:
@@ -213,7 +216,7 @@ class PartitionState:
         return True
 
     def replay(self, header: BatchHeader, now_ms: int) -> None:
-        """Take in a batch that was found in the log at the start, whatever it says."""
+        """Apply a batch that the opening has read from the log, without checks."""
         next_offset = header.last_offset + 1
         producer_id = header.producer_id
         if producer_id >= 0 and header.base_sequence >= 0:
@@ -234,21 +237,21 @@ class PartitionState:
     def replay_marker(
         self, header: BatchHeader, now_ms: int, *, is_commit: bool
     ) -> AbortedTransaction | None:
-        """Take in a marker that was found in the log; return the transaction that it aborted."""
+        """Apply a marker that was read from the log; return the transaction that it aborted."""
         self.transactions.end(header.producer_id, header.base_offset, is_commit=is_commit)
         self.producers.end_transaction(header.producer_id, header.producer_epoch, now_ms)
         self.next_offset = self.high_watermark = header.base_offset + 1
         return self.transactions.confirm(self.high_watermark)
 
     def restore(self, producers: Iterable[tuple[int, ProducerEntry]]) -> None:
-        """Take over the producers of a checkpoint, with their open transactions."""
+        """Restore the producers of a checkpoint, with their open transactions."""
         for producer_id, entry in producers:
             self.producers.restore(producer_id, entry)
             if entry.transaction_start != NO_TRANSACTION:
                 self.transactions.begin(producer_id, entry.transaction_start)
 
     def confirmed_producers(self) -> dict[int, ProducerEntry]:
-        """The producers as they are in the durable part of the log."""
+        """The producers without the pending appends."""
         entries = dict(self.producers.items())
         for append in reversed(self.pending):
             if append.producer_id < 0:
@@ -261,7 +264,11 @@ class PartitionState:
 
 
 class TailState:
-    """Parallel arrays over the newest entries; 40 bytes a row."""
+    """Where the newest entries are, and how many bytes lie between offsets.
+
+    One row per entry in parallel arrays, 40 bytes a row, oldest first, pending appends last. The
+    number of rows is bounded.
+    """
 
     __slots__ = ("_bytes", "bases", "entry_ids", "ledger_ids", "max_timestamps")
 

@@ -1,11 +1,10 @@
 """Producer state: which batches of which producers a partition has seen.
 
-Rule: a producer's entry is a value; appending replaces it and hands back the one before, so that a
-failed append is undone by putting that one back, newest append first. What is not known is let in:
-a producer whose entry expired or never was may begin at any sequence number.
-A marker that ends a transaction under a new epoch makes the producer begin at 0 again.
-Must not know: logs, clocks; the time is handed in. Source: Kafka's ProducerStateManager and
-ProducerAppendInfo.
+Rule: a producer's entry is a value; appending replaces it and returns the one before, so that a
+failed append is undone by restoring that one, newest append first. An unknown producer is admitted
+at any sequence number: its entry may have expired. A marker that ends a transaction under a new
+epoch makes the producer begin at 0 again.
+Must not know: logs, clocks. Source: Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from collections.abc import Iterable
@@ -24,7 +23,7 @@ class BatchRange(NamedTuple):
     """One batch of a producer that was appended.
 
     Attributes:
-        log_append_time_ms: time that was answered for it, -1 under CreateTime.
+        log_append_time_ms: the time in its result, -1 under CreateTime.
     """
 
     first_sequence: int
@@ -38,7 +37,7 @@ class ProducerEntry(NamedTuple):
     """What is remembered of one producer: its epoch and its last five batches, oldest first.
 
     Attributes:
-        batches: none behind a marker that has raised the epoch.
+        batches: none after a marker that has raised the epoch.
         transaction_start: the first offset of its open transaction, NO_TRANSACTION without one.
     """
 
@@ -49,7 +48,7 @@ class ProducerEntry(NamedTuple):
 
 
 def last_sequence(first_sequence: int, count: int) -> int:
-    """Sequence number of the last of `count` records; behind 2^31-1 comes 0."""
+    """Sequence number of the last of `count` records; 2^31-1 is followed by 0."""
     return (first_sequence + count - 1) & SEQUENCE_MASK
 
 
@@ -70,11 +69,11 @@ class ProducerTable:
 
     @property
     def may_have_evicted(self) -> bool:
-        """Whether a producer may be missing that wrote lately, because others needed its room."""
+        """Whether a producer may be missing before it has expired, because the table was full."""
         return self._has_evicted or len(self._entries) >= self._count_max - self._evicted_count
 
     def get(self, producer_id: int) -> ProducerEntry | None:
-        """What is remembered of a producer, expired or not."""
+        """The entry of a producer, expired or not."""
         return self._entries.get(producer_id)
 
     def items(self) -> Iterable[tuple[int, ProducerEntry]]:
@@ -131,7 +130,7 @@ class ProducerTable:
         """Remember an admitted batch.
 
         Args:
-            producer_id: whose.
+            producer_id: of the batch.
             epoch: its epoch.
             batch: what was appended.
             now_ms: wall time.
@@ -148,7 +147,7 @@ class ProducerTable:
                 self._evict()
         elif previous.epoch == epoch:
             batches = previous.batches
-            # Only batches that join up are kept: behind a gap the producer had been forgotten.
+            # Only consecutive batches are kept: a gap means that the producer had expired.
             if batches and batch[0] == (batches[-1][1] + 1) & SEQUENCE_MASK:
                 window = (*batches[1 - WINDOW_BATCHES :], batch)
         entries[producer_id] = _new_tuple(ProducerEntry, (epoch, window, now_ms, transaction_start))

@@ -1,9 +1,9 @@
-"""Record walk: the look at every record of a produced batch that its header does not spare.
+"""Record walk: the check of every record of a produced batch, where the header is not enough.
 
-Rule: it needs nothing but what it was given, so it may run in a thread; its outcome is good for the
-configuration under which it ran. What is compressed may hold a thousand times its size: only a walk
-that is bounded before it begins is done at once.
-Must not know: offsets, producers, who waits.
+Rule: it uses its arguments alone, so it may run in a thread; its result is valid for the
+configuration under which it ran. A compressed body may hold a thousand times its size: only a walk
+that is bounded before it begins runs on the event loop.
+Must not know: offsets, producers, callers.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from kledger.batches.validation import NO_TIMESTAMP, check_records
 from kledger.topics.config.topic_config import TopicConfig
 
 INLINE_BYTES_MAX = 4096
-"""A body that is no larger, uncompressed, is walked where the append is: the way to a thread and
-back costs more. Measured: docs/decisions/0018."""
+"""An uncompressed body up to this size is walked on the event loop: a call in a thread costs more.
+Measured: docs/decisions/0018."""
 
 
 class WalkResult(NamedTuple):
-    """What a walk has found.
+    """The result of a walk.
 
     Attributes:
-        config: what held in the topic.
-        largest_timestamp: of all records, if nothing is wrong.
-        error: what is wrong.
+        config: of the topic, during the walk.
+        largest_timestamp: of all records, without an error.
+        error: the rule that the records break.
     """
 
     config: TopicConfig
@@ -38,12 +38,12 @@ class WalkResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordWalk:
-    """A walk that is to be done.
+    """A walk that is needed.
 
     Attributes:
-        batch: exactly one; nobody may change it until the walk has ended.
-        header: of it.
-        config: what holds in its topic.
+        batch: exactly one; it must not change until the walk has ended.
+        header: of the batch.
+        config: of its topic.
         now_ms: wall time, for the rules about times.
     """
 
@@ -54,13 +54,13 @@ class RecordWalk:
 
     @property
     def cost(self) -> int:
-        """Bytes that are looked at; of what is compressed as many as `run_inline` would."""
+        """Bytes that the walk reads; for a compressed body the most that `run_inline` reads."""
         if self.header.codec == Codec.NONE:
             return self.header.size - BATCH_OVERHEAD
         return INLINE_BYTES_MAX
 
     def run(self, pause: Pause = no_pause) -> WalkResult:
-        """Look at every record."""
+        """Check every record."""
         rules = self.config.record_rules(self.now_ms)
         try:
             return WalkResult(self.config, check_records(self.batch, self.header, rules, pause))
@@ -68,7 +68,7 @@ class RecordWalk:
             return WalkResult(self.config, error=error)
 
     def run_inline(self) -> WalkResult | None:
-        """Look at every record of a body that is not too large; else return None."""
+        """Check every record; None if the body turns out to be too large for the event loop."""
         rules = self.config.record_rules(self.now_ms)._replace(size_max=INLINE_BYTES_MAX)
         try:
             return WalkResult(self.config, check_records(self.batch, self.header, rules))
@@ -81,7 +81,7 @@ class RecordWalk:
 class WalkNeeded(Exception):
     """The records have to be walked before the batch can be admitted; nothing has changed.
 
-    It is no error: the append is to be repeated with the outcome.
+    It is no error: the caller repeats the append with the result of the walk.
     """
 
     def __init__(self, walk: RecordWalk) -> None:
@@ -90,11 +90,11 @@ class WalkNeeded(Exception):
 
 
 def walk_inline(needed: WalkNeeded, fits_in_tick: Callable[[int], bool]) -> WalkResult:
-    """Return the outcome of a short walk; raise what asks for a long one.
+    """Return the result of a short walk; raise `needed` for a long one.
 
     Args:
-        needed: what asks for it.
-        fits_in_tick: tells whether a call of some cost may be made now; see `runtime.compute_pool`.
+        needed: the walk that `admit` requires.
+        fits_in_tick: see `ComputePool.fits_in_tick`.
     """
     walk = needed.walk
     walked = walk.run_inline() if fits_in_tick(walk.cost) else None

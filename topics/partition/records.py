@@ -1,8 +1,7 @@
-"""Contents of the rows that this room keeps; the keys are in keys.py.
+"""Contents of the rows that topics have in the store; their keys are in `topics.keys`.
 
-Rule: every row begins with a version byte; a version that this code does not know is refused, not
-guessed at. Numbers are big-endian.
-Must not know: when rows are written, where they are kept.
+Rule: every row begins with a version byte; an unknown version is refused. Numbers are big-endian.
+Must not know: when rows are written, how they are stored.
 """
 
 import json
@@ -42,10 +41,10 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a partition knew up to an entry.
+    """The state of a partition up to an entry.
 
     Attributes:
-        next_offset: the offset behind that entry.
+        next_offset: the offset after that entry.
         ledger_id, entry_id: the entry; both -1 before the first one.
         producers: by producer id.
     """
@@ -57,7 +56,7 @@ class Checkpoint:
 
 
 def encode_topic(record: TopicRecord) -> bytes:
-    """Row of a topic: names of settings come and go, so it is JSON behind the version byte."""
+    """Row of a topic: JSON after the version byte, because the names of settings change."""
     fields = {
         "name": record.name,
         "id": record.topic_id.hex,

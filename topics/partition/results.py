@@ -1,7 +1,7 @@
 """Results of appending to and reading from a partition, and the translation of ledger errors.
 
 Rule: an error of one partition is a value in its result; a result with an error has no offsets.
-Must not know: how results come about.
+Must not know: appends, reads.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,10 @@
-"""Retention plan: how much of a partition's beginning may go.
+"""Retention plan: which ledgers at the beginning of a partition may be removed.
 
-Rule: whole ledgers go, oldest first, up to the first that must stay. By age when the newest record
-in it is older than retention.ms; by size when at least retention.bytes remain without it; neither
-while somebody is owed something of it for whom the topic waits; always when the log start was moved
-behind it. Only age and size can reach the ledger being written to, which is closed for it first.
+Rule: whole ledgers are removed, oldest first, up to the first that must stay. By age, when the
+newest record in it is older than retention.ms; by size, when at least retention.bytes remain
+without it; by neither while a subscription or group that the topic waits for has not consumed it;
+always when the log start lies after it. Only age and size can reach the open ledger, which is
+closed first.
 Must not know: storage, clocks. Source: Kafka's UnifiedLog.deleteOldSegments.
 """
 
@@ -19,9 +20,9 @@ class KeptLedger(NamedTuple):
     """A ledger that has entries.
 
     Attributes:
-        max_timestamp: the largest in it; its time of closing where the records have none.
-        is_open: it is the one written to.
-        is_unconsumed: somebody for whom the topic waits has not read it to its end.
+        max_timestamp: the largest in it; its time of closing if the records have none.
+        is_open: appends go to it.
+        is_unconsumed: a subscription or group that the topic waits for has not consumed all of it.
     """
 
     ledger_id: int
@@ -33,7 +34,7 @@ class KeptLedger(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What goes: all ledgers up to, and with, this one."""
+    """All ledgers up to this one, included, are to be removed."""
 
     ledger_id: int
     next_offset: int
@@ -47,12 +48,12 @@ def plan_removal(
     log_start_offset: int,
     now_ms: int,
 ) -> Removal | None:
-    """Decide which ledgers go; None when all stay.
+    """Decide which ledgers are removed; None if all stay.
 
     Args:
         ledgers: oldest first.
-        config: what holds in the topic; None: only what lies before the log start may go.
-        log_start_offset: where the log begins for readers.
+        config: of the topic; None: remove only what lies before the log start.
+        log_start_offset: the first offset that can be read.
         now_ms: wall time.
     """
     remaining = sum(ledger.size for ledger in ledgers)
@@ -76,16 +77,16 @@ def is_any_due(
     committed_offset: int | None,
     now_ms: int,
 ) -> bool:
-    """Tell from what is stored of a closed partition whether `plan_removal` may find something.
+    """Decide from the rows of a closed partition whether `plan_removal` may find a ledger.
 
-    It is never wrong in saying no, but for subscriptions it does not ask who has read what.
+    False is certain; True is not, because the cursors of subscriptions are not read.
 
     Args:
         ledgers: oldest first.
-        ledger_summaries: what is known of them as a whole, by id; of the last one nothing.
-        config: what holds in the topic.
-        log_start_offset: where the log begins for readers.
-        committed_offset: the lowest that a group has committed; None if none has.
+        ledger_summaries: by ledger id; the last ledger has none.
+        config: of the topic.
+        log_start_offset: the first offset that can be read.
+        committed_offset: the lowest that a group has committed; None if no group has committed.
         now_ms: wall time.
     """
     kept = []

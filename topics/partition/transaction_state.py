@@ -1,9 +1,9 @@
 """Transaction state: the open and the aborted transactions of one partition.
 
 Rule: a transaction is open from its first batch until its marker is durable; the first offset of
-the oldest one holds back the last stable offset. What failed to be stored is undone, newest first.
-Aborted ones are remembered with where they began and where their marker stands.
-Must not know: sequences, who coordinates, rows. Source: Kafka's ProducerStateManager and
+the oldest one holds back the last stable offset. Failed appends are undone, newest first. Aborted
+transactions are remembered with their first offset and the offset of their marker.
+Must not know: sequences, coordinators, rows. Source: Kafka's ProducerStateManager and
 TransactionIndex.
 """
 
@@ -18,12 +18,12 @@ _NO_COLUMN = array("q")
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction whose records nobody may see under read_committed.
+    """A transaction whose records are invisible under read_committed.
 
     Attributes:
         last_offset: of its marker.
-        last_stable_offset: as it was when the marker was there; every transaction that is aborted
-            later begins at or behind it.
+        last_stable_offset: when the marker became durable; every transaction that is aborted later
+            begins at or after it.
     """
 
     producer_id: int
@@ -33,7 +33,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """A transaction whose marker is on its way."""
+    """A transaction whose marker is not durable yet."""
 
     marker_offset: int
     producer_id: int
@@ -47,7 +47,7 @@ class AbortedIndex:
     __slots__ = ("_first", "_last", "_producers", "_stable")
 
     def __init__(self) -> None:
-        # Most partitions never have one: they share what is empty.
+        # Most partitions never have one: they share an empty array.
         self._producers = self._first = self._last = self._stable = _NO_COLUMN
 
     def __len__(self) -> int:
@@ -55,11 +55,11 @@ class AbortedIndex:
 
     @property
     def next_free(self) -> int:
-        """The offset behind the last marker."""
+        """The offset after the last marker."""
         return self._last[-1] + 1 if self._last else 0
 
     def add(self, one: AbortedTransaction) -> None:
-        """Add the newest one; nothing if it is there."""
+        """Add the newest one; ignored if it was added before."""
         if self._last and one.last_offset <= self._last[-1]:
             return
         if self._last is _NO_COLUMN:
@@ -100,7 +100,7 @@ class TransactionState:
     """The transactions of one partition.
 
     Attributes:
-        aborted: those that are over and were not committed.
+        aborted: those that have ended without a commit.
     """
 
     __slots__ = ("_ending", "_first_unstable", "_open", "aborted")
@@ -117,7 +117,7 @@ class TransactionState:
         return high_watermark if first == NONE_OPEN else min(first, high_watermark)
 
     def is_open(self, producer_id: int) -> bool:
-        """Whether the producer has a transaction to whose end nothing was written."""
+        """Whether the producer has a transaction without a marker, durable or pending."""
         return producer_id in self._open
 
     def open(self) -> Iterator[tuple[int, int]]:
@@ -125,7 +125,7 @@ class TransactionState:
         return iter(self._open.items())
 
     def begin(self, producer_id: int, offset: int) -> int:
-        """A batch of a transaction is appended; return the first offset of the transaction."""
+        """Append a batch of a transaction; return the first offset of the transaction."""
         first_offset = self._open.get(producer_id)
         if first_offset is None:
             first_offset = self._open[producer_id] = offset
@@ -134,7 +134,7 @@ class TransactionState:
         return first_offset
 
     def end(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
-        """A marker is appended; without an open transaction it means nothing."""
+        """Append a marker; without an open transaction it changes nothing."""
         first_offset = self._open.pop(producer_id, NONE_OPEN)
         if first_offset != NONE_OPEN:
             self._ending.append(_Ending(marker_offset, producer_id, first_offset, is_commit))
@@ -142,7 +142,7 @@ class TransactionState:
     def end_without_marker(
         self, producer_id: int, end_offset: int, *, is_commit: bool
     ) -> AbortedTransaction | None:
-        """End a transaction in a log that is over, as if a marker stood behind its end.
+        """End a transaction in a terminated log, as if a marker followed its end.
 
         Returns:
             The transaction, if it was open and is aborted by it.
@@ -158,7 +158,7 @@ class TransactionState:
         return aborted
 
     def confirm(self, high_watermark: int) -> AbortedTransaction | None:
-        """The log is durable up to here: return the transaction that is aborted by it."""
+        """Confirm the log up to an offset; return the transaction that this has aborted."""
         if not self._ending or self._ending[0].marker_offset >= high_watermark:
             return None
         ended = self._ending.pop(0)
@@ -176,7 +176,7 @@ class TransactionState:
         return aborted
 
     def undo(self, producer_id: int, base_offset: int) -> None:
-        """The append at an offset failed, and everything behind it."""
+        """Undo the append at an offset, which failed with all later ones."""
         if self._ending and self._ending[-1].marker_offset == base_offset:
             ended = self._ending.pop()
             self._open[producer_id] = ended.first_offset
