@@ -1,1 +1,1 @@
-"""Cursors: places in a managed ledger at which somebody stands, with all that was acknowledged."""
+"""Cursors: positions of subscribers in a managed ledger, with everything they acknowledged."""

@@ -1,8 +1,10 @@
-"""Cursor: a place in a managed ledger that belongs to one subscriber. A shell.
+"""Cursor: the position of one subscriber in a managed ledger, and its reads. A shell.
 
-Rule: `CursorState` decides, the revision controller is the door for whoever sets positions,
-`CursorReads` reads and `CursorWriter` makes durable. A call that acknowledges returns when that is
-as durable as an append. What is set by a revision is durable first and true in memory afterwards.
+Rule: `CursorState` decides, `CursorRevisions` is the only way to set positions, `CursorReads` reads
+and `CursorWriter` makes durable. An acknowledging call returns when that is as durable as an
+append. A revision is durable before it is applied in memory. A read carries the revision that it
+began with; if that is outdated when the storage answers, the entries are dropped and no position
+has moved. One sequential read runs at a time, and one waits.
 Must not know: consumers, what entries mean. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
@@ -34,7 +36,7 @@ from kledger.runtime.metrics import Counter
 from kledger.runtime.signal import Signal
 
 ACTIVE_BACKLOG_MAX = 1_000
-"""With more behind it a cursor does not keep up; as in Pulsar."""
+"""A cursor with a larger backlog is not active; as in Pulsar."""
 TimeOf: TypeAlias = Callable[[Entry], int]
 
 
@@ -50,16 +52,16 @@ class CursorStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorHost:
-    """What a cursor knows of its managed ledger.
+    """What a cursor needs of its managed ledger.
 
     Attributes:
         name: of the managed ledger.
-        ledgers: what is confirmed.
+        ledgers: its confirmed entries.
         reader: reads entries.
         services: of the store.
         check: raises when the handle was fenced or closed.
-        listen: calls back after every change, until what it returns is called.
-        time_of: tells the time of an entry whose bytes nobody understands.
+        listen: adds a listener for every change; returns a function that removes it.
+        time_of: returns the time at which an entry was added.
         forget: called when a cursor was closed.
     """
 
@@ -74,12 +76,15 @@ class CursorHost:
 
 
 class CursorRevisions(CursorStateRevisionController[CursorState]):
-    """The door of one cursor.
+    """The revisions of one cursor, also over several openings.
+
+    A revision that runs while the cursor is closed and opened again ends in the new opening, and
+    outdates what that has read meanwhile.
 
     Attributes:
         on_ended: called after every revision.
-        target: what the revision under way will set.
-        count: how many revisions have ended, of this cursor and of its openings before.
+        target: the state that the running revision will set.
+        count: how many revisions have ended, in all openings.
     """
 
     __slots__ = ("count", "on_ended", "target")
@@ -91,7 +96,7 @@ class CursorRevisions(CursorStateRevisionController[CursorState]):
         self.count = Counter()
 
     def acknowledge_before(self, last: Position, part: EntryPart) -> None:
-        """Owe nothing up to `last`, nor that part of an entry; also when the revision has ended."""
+        """Acknowledge all up to `last` and a part of an entry, also in the running revision."""
         for state in (self._state, self.target):
             if state is not None:
                 state.acknowledge_removed(last)
@@ -99,7 +104,7 @@ class CursorRevisions(CursorStateRevisionController[CursorState]):
                     state.delete_batch_index(part.position, part.indexes, part.batch_size)
 
     def end(self, editor: Callable[[CursorState], object]) -> int:
-        """Do as any controller, and tell the shell."""
+        """End the revision as the controller does, then call `on_ended`."""
         before = self.number
         try:
             return super().end(editor)
@@ -120,7 +125,7 @@ class Cursor:
         writer: CursorWriter | None,
         revisions: CursorRevisions | None = None,
     ) -> None:
-        """Args: writer: None for a cursor that is not durable. door: of the opening before."""
+        """Args: writer: None for a non-durable cursor. revisions: of the last opening."""
         self.name = name
         self.state = state
         self.writer = writer
@@ -138,7 +143,7 @@ class Cursor:
         )
         self._is_finding = False
 
-    # Looking
+    # Properties
 
     @property
     def mark_delete_position(self) -> Position:
@@ -152,11 +157,11 @@ class Cursor:
 
     @property
     def individually_deleted(self) -> tuple[tuple[Position, Position], ...]:
-        """What is acknowledged behind the mark-delete position: (after, upto), open-closed."""
+        """What is acknowledged after the mark-delete position: (after, upto), open-closed."""
         return self.state.individually_deleted
 
     def batch_indexes(self, position: Position) -> frozenset[int] | None:
-        """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
+        """Return the unacknowledged records of a batch; None unless only some are acknowledged."""
         return self.state.batch_indexes(position)
 
     @property
@@ -166,7 +171,7 @@ class Cursor:
 
     @property
     def properties(self) -> Mapping[str, int]:
-        """What was given with the last mark-delete."""
+        """The properties of the last mark-delete that had some."""
         return dict(self.state.properties)
 
     @property
@@ -176,26 +181,26 @@ class Cursor:
 
     @property
     def is_durable(self) -> bool:
-        """Whether it survives a restart, and holds back trimming."""
+        """Whether it survives a restart and holds back trimming."""
         return self.writer is not None
 
     @property
     def is_active(self) -> bool:
-        """Whether it is open and keeps up with the end."""
+        """Whether it is open with a small backlog."""
         return not self.is_closed and self.backlog <= ACTIVE_BACKLOG_MAX
 
     @property
     def revision(self) -> CursorRevisions:
-        """The door through which positions are set; what it sets becomes durable soon after.
+        """The way to set positions in memory; they become durable soon afterwards.
 
-        Whoever hands on what was read compares the revision's number from before the read with
-        the one just before handing on.
+        A caller that dispatches entries compares the revision number from before the read with the
+        one just before dispatching.
         """
         return self._revision
 
     @property
     def stats(self) -> CursorStats:
-        """What the cursor counts."""
+        """The numbers of the cursor."""
         return CursorStats(
             backlog=self.backlog,
             hole_count=self.state.hole_count,
@@ -215,17 +220,17 @@ class Cursor:
         """Acknowledge everything up to a position.
 
         Args:
-            position: where the mark-delete position goes.
-            properties: replace those of before; None leaves them.
-            revision: the number under which the entries were read; when it is outdated, nothing
+            position: the new mark-delete position.
+            properties: replace the old ones; None keeps them.
+            revision: the number under which the entries were read; if it is outdated, nothing
                 happens.
 
         Raises:
             InvalidPosition: it is beyond the last confirmed entry.
             AlreadyMarkDeleted: it is before the mark-delete position.
             ResetInProgress: a revision runs.
-            Fenced, AlreadyClosed: the cursor cannot be used any more.
-            StorageFailed: it is true in memory, but not durable yet.
+            Fenced, AlreadyClosed: the cursor is unusable.
+            StorageFailed: it is acknowledged in memory, but not durable yet.
         """
         if self._admits(position, revision=revision):
             self.state.mark_delete(position, properties)
@@ -262,15 +267,15 @@ class Cursor:
     ) -> bool:
         """Acknowledge entries and parts of entries at once, all or none, in memory.
 
-        It becomes durable by `wait_durable`, for which the caller must call.
+        The caller must call `wait_durable` to make it durable.
 
         Args:
-            parts: what is acknowledged alone.
-            upto: everything up to there, too; before the mark-delete position it means nothing.
+            parts: entries and parts of entries.
+            upto: also everything up to this; ignored before the mark-delete position.
             revision: as for `mark_delete`.
 
         Returns:
-            False when the revision is outdated.
+            False if the revision is outdated.
 
         Raises:
             InvalidArgument: a record is not within its batch.
@@ -285,7 +290,7 @@ class Cursor:
         return True
 
     async def wait_durable(self) -> None:
-        """Return when what is acknowledged so far is as durable as after `mark_delete`.
+        """Return when everything acknowledged so far is as durable as after `mark_delete`.
 
         Raises:
             Fenced, StorageFailed: it is not.
@@ -298,15 +303,15 @@ class Cursor:
     async def read(
         self, count: int, *, max_bytes: int | None = None, max_position: Position = LATEST
     ) -> list[Entry]:
-        """Read what is owed from the read position on, and move that; never waits for entries.
+        """Read unacknowledged entries from the read position on, and move it; never wait.
 
         Returns:
-            Entries in order; none at the end, and none when a revision came in between.
+            Entries in order; none at the end, and none if a revision ended meanwhile.
 
         Raises:
             ResetInProgress: a revision runs.
-            Fenced, AlreadyClosed: the cursor cannot be used any more.
-            InvalidArgument: a limit makes no sense.
+            Fenced, AlreadyClosed: the cursor is unusable.
+            InvalidArgument: a limit is not positive.
             NonRecoverable, Corrupt, StorageFailed, TooManyRequests: the first entry cannot be read.
         """
         limits = ReadLimits(count=count, bytes_max=max_bytes, max_position=max_position)
@@ -315,13 +320,13 @@ class Cursor:
     async def read_or_wait(
         self, count: int, *, max_bytes: int | None = None, max_position: Position = LATEST
     ) -> list[Entry]:
-        """Read, or wait until there is something to be read; goes on over revisions.
+        """Read, or wait until there is an entry to read; revisions do not end the wait.
 
         Returns:
-            At least one entry; none if it was cancelled by `cancel_pending_read`.
+            At least one entry; none after `cancel_pending_read`.
 
         Raises:
-            ConcurrentWait: another call waits already.
+            ConcurrentWait: another call waits.
             NoMoreEntries: the managed ledger is terminated, and everything was read.
             ResetInProgress and others: as for `read`.
         """
@@ -329,15 +334,15 @@ class Cursor:
         return await self._reads.read_or_wait(limits)
 
     def cancel_pending_read(self) -> bool:
-        """Let the call that waits return nothing; False if none waits."""
+        """Make the waiting call return no entries; False if no call waits."""
         return self._reads.cancel_pending_read()
 
     async def replay(self, positions: Iterable[Position]) -> tuple[list[Entry], set[Position]]:
-        """Read entries again, whatever the read position; that stays.
+        """Read given entries again; the read position stays.
 
         Returns:
             The entries in order, and the positions that are acknowledged, which are not read; both
-            empty when a revision came in between.
+            empty if a revision ended meanwhile.
 
         Raises:
             InvalidPosition: there is no such entry.
@@ -348,21 +353,22 @@ class Cursor:
     # Setting positions
 
     async def rewind(self) -> None:
-        """Read everything again that is not acknowledged. Raises ResetInProgress."""
+        """Move the read position back to the first unacknowledged entry. Raises ResetInProgress."""
         self._start_revision()
         self._revision.end(CursorState.rewind)
 
     async def seek(self, position: Position, *, force: bool = False) -> None:
-        """Read on from there, or from the next entry; behind what is owed only by force.
+        """Move the read position to a position, or to the next entry.
 
-        Nothing is acknowledged by it, and nothing made durable. Raises ResetInProgress.
+        It moves before the first unacknowledged entry only by force. Nothing is acknowledged, and
+        nothing becomes durable. Raises ResetInProgress.
         """
         _check_position(position)
         self._start_revision()
         self._revision.end(lambda state: state.seek(position, force=force))
 
     async def skip(self, count: int) -> None:
-        """Acknowledge the next so many entries that are owed.
+        """Acknowledge the next so many unacknowledged entries.
 
         Raises:
             ResetInProgress: another revision runs.
@@ -371,7 +377,7 @@ class Cursor:
         await self.revise(lambda state: state.mark_delete(state.nth_unacknowledged(count)))
 
     async def clear_backlog(self) -> None:
-        """Acknowledge everything that is there. Raises as `skip`."""
+        """Acknowledge everything up to the last confirmed entry. Raises as `skip`."""
         await self.revise(
             lambda state: state.mark_delete(max(state.last_confirmed, state.mark_delete_position))
         )
@@ -384,13 +390,13 @@ class Cursor:
         acknowledged: Collection[int] = (),
         batch_size: int = 0,
     ) -> None:
-        """Owe everything from a position on, whatever was acknowledged, and nothing before it.
+        """Make everything from a position on unacknowledged, and everything before it acknowledged.
 
         Args:
-            position: the next entry to be read; EARLIEST is the first, LATEST the next to come.
-                One that does not exist goes on to the next.
+            position: the next entry to be read; EARLIEST is the first, LATEST the next to be added.
+                If it does not exist, the next one that does.
             force: keep it even if it does not exist.
-            acknowledged: records of that entry that are not owed either.
+            acknowledged: records of that entry that stay acknowledged.
             batch_size: how many records it has.
 
         Raises:
@@ -406,15 +412,15 @@ class Cursor:
         )
 
     async def reset_to_time(self, timestamp_ms: int, *, time_of: TimeOf | None = None) -> None:
-        """Reset to the entry behind the newest one of before a time.
+        """Reset to the entry after the newest one from before a time.
 
         Args:
-            timestamp_ms: entries of this time and later are owed.
-            time_of: tells an entry's time; without it that is the time given when it was added,
-                as far as known.
+            timestamp_ms: entries of this time and later become unacknowledged.
+            time_of: returns an entry's time; the default is the time when it was added, or the
+                latest possible one if that is unknown.
 
         Raises:
-            ConcurrentFind: such a search runs already.
+            ConcurrentFind: another search runs.
             ResetInProgress, StorageFailed: as for `reset`.
         """
         self._check_open()
@@ -434,17 +440,17 @@ class Cursor:
         *,
         alongside: Callable[[], None] | None = None,
     ) -> None:
-        """Set positions, and what is acknowledged, in one revision that is durable first.
+        """Set positions and acknowledgements in one revision that is durable before it is applied.
 
         A caller that is cancelled does not stop it halfway.
 
         Args:
-            edit: changes a copy of the state, at once; what it raises goes to the caller.
-            alongside: called in the step in which the change becomes true; plain, must not raise.
+            edit: changes a copy of the state; its exception goes to the caller.
+            alongside: called in the tick in which the change is applied; plain, must not raise.
 
         Raises:
             ResetInProgress: another revision runs.
-            StorageFailed: nothing was changed, though what was read before is outdated.
+            StorageFailed: nothing has changed, but earlier reads are outdated.
         """
         target = self.state.copy()
         edit(target)
@@ -454,10 +460,10 @@ class Cursor:
         await self._host.services.supervisor.finish(work, f"revise cursor {self.name}")
 
     async def close(self) -> None:
-        """Make durable what is not yet, and let go. Raises Fenced, StorageFailed.
+        """Close; what is not durable yet is written first. Raises Fenced, StorageFailed.
 
-        A durable cursor stays, holds back trimming, and can be opened again. May be repeated; a
-        close behind one that failed writes what that could not.
+        A durable cursor still exists, holds back trimming, and can be opened again. May be
+        repeated; a close after a failed one writes what that could not.
         """
         if self.is_closed:
             if self.writer is not None:
@@ -466,14 +472,14 @@ class Cursor:
         try:
             self._check_open()
         except LedgerError:
-            self.end()  # what it has belongs to somebody else already
+            self.end()  # another process owns the cursor, or it is closed
             return
         await submitted(self.submit_close)
 
     # For the registry
 
     def submit_close(self, done: RowsDone) -> None:
-        """Close, and call `done` when what remains to be written is durable."""
+        """Close, and call `done` when the last rows are durable or have failed."""
         self.end()
         if self.writer is not None:
             self.writer.close(done)
@@ -481,13 +487,13 @@ class Cursor:
             self._host.services.committer.submit_rows([], done)
 
     def successor(self) -> "Cursor":
-        """Return a new opening; a revision under way goes on in it."""
+        """Return a new opening; a running revision ends in it."""
         return Cursor(self.name, self.state, self._host, self.writer, self._revision)
 
     def end(self) -> None:
-        """Refuse everything from now on; who waits hears of it."""
+        """Refuse everything from now on; a waiting read gets AlreadyClosed."""
         self._revision.on_ended = (
-            _no_listener  # a revision under way ends without it, or in a successor
+            _no_listener  # a running revision ends without it, or in a successor
         )
         self._reads.end()
         self._host.forget(self)
@@ -498,7 +504,7 @@ class Cursor:
         self._reads.check_open()
 
     def _admits(self, *positions: Position, revision: int | None) -> bool:
-        """Tell whether an acknowledgement counts."""
+        """Whether the revision of an acknowledgement is current; raise if the cursor refuses it."""
         for position in positions:
             _check_position(position)
         self._check_open()
@@ -534,7 +540,7 @@ class Cursor:
             raise ResetInProgress(f"reset already in progress for cursor {self.name}")
 
     def _revised(self) -> None:
-        """Positions were set: who waits looks again, and a new mark-delete position is written."""
+        """Wake a waiting read and write a new mark-delete position: positions were set."""
         self._reads.wake()
         if self.writer is not None:
             self.writer.mark_changed()
@@ -547,7 +553,7 @@ class ReadLimits:
     Attributes:
         count: entries.
         bytes_max: of their data, but at least one entry; None is no limit.
-        max_position: none behind this.
+        max_position: none after this.
     """
 
     count: int
@@ -566,7 +572,11 @@ class ReadLimits:
 
 
 class CursorReads:
-    """The reading half of a cursor."""
+    """Sequential, waiting and repeated reads of one cursor.
+
+    A waiting read notes the signal's version before it reads the state, so that it misses no change
+    in between.
+    """
 
     def __init__(
         self,
@@ -583,12 +593,12 @@ class CursorReads:
 
         Args:
             name: of the cursor.
-            state: where the cursor stands.
-            revision: its door.
-            ledgers: tells the end.
+            state: of the cursor.
+            revision: of the cursor.
+            ledgers: the confirmed entries.
             reader: reads entries.
-            check: raises when the managed ledger cannot be used any more.
-            listen: calls back when there may be new entries, until what it returns is called.
+            check: raises when the managed ledger is unusable.
+            listen: adds a listener for new entries; returns a function that removes it.
         """
         self.is_closed = False
         self._name = name
@@ -605,27 +615,27 @@ class CursorReads:
         self._stop_listening = _no_listener
 
     def wake(self) -> None:
-        """Something changed: whoever waits looks again."""
+        """Make a waiting read try again."""
         self._signal.notify()
 
     def check_open(self) -> None:
-        """Raise when the cursor cannot be used any more."""
+        """Raise when the cursor is closed or its managed ledger unusable."""
         self._check()
         if self.is_closed:
             raise AlreadyClosed(f"cursor {self._name} is closed")
 
     def end(self) -> None:
-        """Refuse everything from now on; who waits hears of it."""
+        """Refuse everything from now on; a waiting read raises."""
         self.is_closed = True
         self.wake()
 
     async def read(self, limits: ReadLimits) -> list[Entry]:
-        """Read on from the read position; see `Cursor.read`."""
+        """Read from the read position on; see `Cursor.read`."""
         self._check_admitted()
         return await self._read(limits)
 
     async def read_or_wait(self, limits: ReadLimits) -> list[Entry]:
-        """Read on, or wait until there is something; see `Cursor.read_or_wait`."""
+        """Read, or wait until there is an entry; see `Cursor.read_or_wait`."""
         self._check_admitted()
         self._begin_listening()
         try:
@@ -644,7 +654,7 @@ class CursorReads:
             self._end_listening()
 
     def cancel_pending_read(self) -> bool:
-        """Let the read that waits return nothing; False if none waits."""
+        """Make the waiting read return no entries; False if none waits."""
         if self._waiter is None:
             return False
         self._waiter.is_cancelled = True
@@ -666,11 +676,9 @@ class CursorReads:
             if self._revision.is_outdated(number):
                 return [], set()
         self.check_open()
-        # Acknowledged, or trimmed, while it was read: then it is no longer owed either.
+        # Some may have been acknowledged, or trimmed, while they were read.
         kept = [entry for entry in entries if not state.is_acknowledged(entry.position)]
         return kept, {each for each in wanted if state.is_acknowledged(each)}
-
-    # Inside
 
     def _begin_listening(self) -> None:
         if not self._listening_count:
@@ -712,7 +720,7 @@ class CursorReads:
         return waiter.is_cancelled
 
     async def _read(self, limits: ReadLimits) -> list[Entry]:
-        """Read on; move the read position unless a revision came in between."""
+        """Read, and move the read position unless a revision ended meanwhile."""
         number, state = self._revision.number, self._state
         async with self._read_lock:
             if self._revision.is_outdated(number):
@@ -734,7 +742,7 @@ class CursorReads:
     async def _collect(
         self, limits: ReadLimits, number: int
     ) -> tuple[list[Entry], Position | None]:
-        """Return entries that are owed, and the last position that was looked at."""
+        """Return unacknowledged entries, and the last position that was read."""
         state, end = self._state, limits.max_position
         entries: list[Entry] = []
         bytes_left = limits.bytes_max
@@ -746,14 +754,14 @@ class CursorReads:
             try:
                 found = await self._reader.read_entries(position, count, bytes_left, upto)
             except LedgerError:
-                # What was read is returned, the error comes to whoever wants the rest; and the
-                # failure of a read that does not count does not count.
+                # The entries so far are returned, and the next read raises the error. A read that
+                # is outdated returns nothing, so its error is dropped too.
                 if entries or self._revision.is_outdated(number):
                     break
                 raise
             if self._revision.is_outdated(number):
                 break
-            if not found:  # it was removed meanwhile; what is behind it may not be
+            if not found:  # it was removed meanwhile; later entries may exist
                 before, position = position, state.next_unacknowledged(position)
                 if position == before:
                     break
@@ -772,7 +780,7 @@ class CursorReads:
         return entries, last
 
     async def _read_range(self, first: Position, last: Position, number: int) -> list[Entry]:
-        """Read entries in a row; those that are trimmed meanwhile are left out."""
+        """Read consecutive entries; those that are trimmed meanwhile are left out."""
         entries: list[Entry] = []
         position = first
         while position <= last:
@@ -800,7 +808,7 @@ class _WaitingRead:
 
 
 def _unbroken_ranges(positions: list[Position]) -> list[tuple[Position, Position]]:
-    """Return first and last of every row of neighbours."""
+    """Return first and last of every group of consecutive positions."""
     rows: list[tuple[Position, Position]] = []
     for position in positions:
         if rows and rows[-1][1].successor == position:
@@ -816,4 +824,4 @@ def _check_position(position: object) -> None:
 
 
 def _no_listener() -> None:
-    """Nobody looks any more."""
+    """Do nothing."""

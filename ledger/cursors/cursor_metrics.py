@@ -1,8 +1,8 @@
-"""Cursor metrics: what PIP-269 wants to be seen of a cursor, its backlog, what its user adds.
+"""Cursor metrics: PIP-269's metrics of a cursor, its backlog, and those that its user adds.
 
 Rule: names and labels are Pulsar's. A managed ledger whose name has slashes is a topic in a
 namespace, any other one a topic of the default namespace. All of it is shown while the cursor is
-open; what is counted goes on where it was when the cursor is opened again.
+open; a counter continues when the cursor is opened again.
 Must not know: how metrics are shown. For operators: README.md, "Watch it".
 """
 
@@ -43,7 +43,7 @@ class CursorMetrics:
         }
 
     def show(self, cursor: Cursor) -> None:
-        """Show how often a cursor was revised, whether it is being revised, and what it owes."""
+        """Show how often a cursor was revised, whether a revision runs, and its backlog."""
         if cursor.is_durable:
             cursor.revision.count = self._counts.of(self._managed_ledger, cursor.name)
         else:
@@ -68,7 +68,7 @@ class CursorMetrics:
         self._metrics.gauge(metric, read, about, self._labels_of(cursor))
 
     def hide(self, cursor: Cursor) -> None:
-        """Show nothing of a cursor any more."""
+        """Stop showing a cursor."""
         labels = self._labels_of(cursor)
         for name in self._names:
             self._metrics.drop(name, labels)
@@ -76,7 +76,7 @@ class CursorMetrics:
             self._counts.closed(self._managed_ledger, cursor.name)
 
     def forget(self, name: str) -> None:
-        """A durable cursor was deleted: one of the same name counts from the beginning."""
+        """Drop the counters of a deleted cursor, so that a new one of its name begins at zero."""
         self._counts.forget(self._managed_ledger, name)
 
     def _labels_of(self, cursor: Cursor) -> dict[str, str]:

@@ -1,8 +1,8 @@
-"""Cursor records: what a cursor keeps durably, and how it is written as bytes.
+"""Cursor records: the durable state of a cursor, as bytes.
 
-Rule: a record begins with its format's version and its checksum; nothing of one that does not agree
-gets further. Integers are big-endian; bitmaps are in Roaring's portable format.
-A change row has the same layout and holds only what is new: see `cursor_rows_state`.
+Rule: a record begins with its format's version and its checksum; one that does not match is
+Corrupt. Integers are big-endian; bitmaps are in Roaring's portable format. A change row has the
+same layout and holds only the changes: see `cursor_rows_state`.
 Must not know: keys, engines, when records are written.
 
 Cursor, version 2
@@ -15,7 +15,7 @@ Cursor, version 2
 | 29     | 12   | three counts: properties, ledgers, batches                          |
 | 41     | ...  | per property: 4 length, key, 8 value (signed)                       |
 |        | ...  | per ledger: 8 id, 4 length, bitmap of acknowledged entries          |
-|        | ...  | per batch: 16 position, 4 length, bitmap of indexes still owed      |
+|        | ...  | per batch: 16 position, 4 length, bitmap of unacknowledged indexes  |
 """
 
 import struct
@@ -45,7 +45,7 @@ class CursorRecord:
         mark_delete_position: everything up to it is acknowledged.
         properties: whole numbers that were given with the mark-delete position.
         deleted: per ledger the bitmap of entries acknowledged one by one, ascending.
-        batches: per entry the bitmap of indexes that are still owed, ascending.
+        batches: per entry the bitmap of unacknowledged indexes, ascending.
     """
 
     mark_delete_position: Position
@@ -91,7 +91,7 @@ def decode_cursor(row: bytes) -> CursorRecord:
     if crc32c(row[_GUARD.size :]) != checksum:
         raise Corrupt("cursor record: its checksum does not agree")
     # What agrees with its checksum was written by us, so everything below is whole.
-    generation, *place, property_count, ledger_count, batch_count = _HEAD.unpack_from(
+    generation, *mark_delete, property_count, ledger_count, batch_count = _HEAD.unpack_from(
         row, _GUARD.size
     )
     at = _GUARD.size + _HEAD.size
@@ -112,7 +112,7 @@ def decode_cursor(row: bytes) -> CursorRecord:
         at += _BATCH.size + length
         batches.append((Position(*position), row[at - length : at]))
     return CursorRecord(
-        mark_delete_position=Position(*place),
+        mark_delete_position=Position(*mark_delete),
         properties=properties,
         deleted=tuple(deleted),
         batches=tuple(batches),

@@ -1,11 +1,10 @@
-"""Cursor recovery: which of a cursor's rows say where it stands.
+"""Cursor recovery: the state of a cursor from its rows.
 
-Rule: the progress row is newer than the snapshot and wins, with those of the change rows that go on
-from it. A change that cannot be read is left out; where the progress row cannot be read, the
-snapshot holds, without changes, as nobody knows which of them go on from what; where that cannot be
-read either, the cursor begins at the first entry. What is owed twice is a nuisance, what is not
-owed any more is a loss.
-Must not know: engines, cursors that are open.
+Rule: the progress row is newer than the snapshot and wins, together with the change rows of its
+generation. An unreadable change is left out; if the progress row is unreadable, the snapshot is
+used without changes, since they may belong to either; if that is unreadable too, the cursor begins
+at the first entry. Redelivering is a nuisance, not delivering is a loss.
+Must not know: engines, open cursors.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,14 +18,14 @@ from kledger.ledger.errors import Corrupt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCursor:
-    """A cursor as the storage has it.
+    """A cursor as it is stored.
 
     Attributes:
-        record: None when nothing could be read.
+        record: None if no row was readable.
         has_progress: whether there is a progress row, readable or not.
-        generation: the highest of all rows that can be read.
-        change_rows: change rows have lower numbers than this.
-        problems: what could not be read, in words.
+        generation: the highest of all readable rows.
+        change_rows: the numbers of change rows are lower than this.
+        problems: messages about unreadable rows.
     """
 
     name: str
@@ -40,7 +39,7 @@ class StoredCursor:
 def recover_cursor(
     name: str, snapshot: bytes | None, progress: bytes | None, changes: Mapping[int, bytes]
 ) -> StoredCursor:
-    """Return what the rows of a cursor say, as far as they can be read.
+    """Return the cursor that the readable rows describe.
 
     Args:
         name: of the cursor.

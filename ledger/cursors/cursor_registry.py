@@ -1,7 +1,7 @@
 """Cursor registry: the cursors of one managed ledger, by name. A shell.
 
-Rule: a durable cursor is here from the moment it is durable until its removal is; the slowest of
-them holds back trimming, by what a crash cannot take back from it. Others are here while they are
+Rule: a durable cursor is registered from the moment it is durable until its removal is; the durable
+position of the slowest one holds back trimming. Non-durable cursors are registered while they are
 open and hold back nothing.
 Must not know: appends, retention.
 """
@@ -31,7 +31,7 @@ from kledger.ledger.store_services import StoreServices
 
 logger = logging.getLogger(__name__)
 STEPS_MAX = 100_000
-"""Beyond so many steps the oldest ledgers are forgotten."""
+"""With more steps the oldest ledgers are forgotten."""
 UNKNOWN_MS = (1 << 63) - 1
 
 
@@ -54,13 +54,13 @@ class CursorRegistry:
 
         Args:
             name: of the managed ledger.
-            shown_as: what metrics and messages call it.
-            ledgers: what is confirmed of it.
+            shown_as: its name in metrics and messages.
+            ledgers: its confirmed entries.
             reader: reads its entries.
             services: of the store.
-            check: raises when the handle cannot be used any more.
-            listen: calls back after every change, until what it returns is called.
-            on_progress: called when the slowest durable cursor may let a ledger go.
+            check: raises when the handle is unusable.
+            listen: adds a listener for every change; returns a function that removes it.
+            on_progress: called when the slowest durable cursor may release a ledger.
         """
         self.times = times = EntryTimes(ledgers.latest_time)
         """When entries were added."""
@@ -73,7 +73,7 @@ class CursorRegistry:
             managed_ledger=name,
             shown_as=shown_as,
         )
-        """What is shown of the cursors."""
+        """Of the cursors."""
         self._host = CursorHost(
             name=shown_as,
             ledgers=ledgers,
@@ -100,7 +100,7 @@ class CursorRegistry:
         return await self.open_at(name, EntryPart(initial, ()))
 
     async def open_at(self, name: str, start: EntryPart) -> Cursor:
-        """The same, with any place; what `start` names of its entry a new cursor is not owed."""
+        """Open a cursor; a new one begins at `start`, whose records are acknowledged."""
         _check_name(name)
         if not isinstance(start.position, Position):
             raise InvalidArgument(f"position: expected a Position, got {start.position!r}")
@@ -109,13 +109,13 @@ class CursorRegistry:
         return await self._services.supervisor.finish(work, f"open cursor {name}")
 
     async def delete(self, name: str) -> None:
-        """Remove a durable cursor; what it has not read may go."""
+        """Remove a durable cursor; it no longer holds back trimming."""
         _check_name(name)
         self._check()
         await self._services.supervisor.finish(self._delete(name), f"delete cursor {name}")
 
     def make_non_durable(self, start: Position | None) -> Cursor:
-        """Return a cursor in memory alone, with `start` as its mark-delete position."""
+        """Return a non-durable cursor with `start` as its mark-delete position."""
         self._check()
         start_position = self._ledgers.lac if start is None else start
         if not isinstance(start_position, Position):
@@ -143,7 +143,7 @@ class CursorRegistry:
     # For the managed ledger
 
     def recover(self, stored: Iterable[StoredCursor]) -> None:
-        """Take over the durable cursors as the storage has them."""
+        """Register the durable cursors that are stored."""
         for each in stored:
             self._recover(each)
 
@@ -155,7 +155,7 @@ class CursorRegistry:
         return min(durable_positions, default=None)
 
     def acknowledge_removed(self, ledger_ids: Sequence[int]) -> None:
-        """These ledgers are about to leave the list: nobody is owed what is in them."""
+        """Acknowledge for every cursor the entries of ledgers that are about to be removed."""
         last = max(
             (
                 Position(ledger_id, entries - 1)
@@ -174,7 +174,7 @@ class CursorRegistry:
                 cursor.writer.acknowledge_removed(last)
 
     def acknowledge_before(self, position: Position, records: int, batch_size: int) -> None:
-        """Owe nobody what lies before a position, nor the first records of its entry."""
+        """Acknowledge for every cursor all before a position and the first records of its entry."""
         last = self._ledgers.previous(position)
         part = EntryPart(position, range(records), batch_size)
         for cursor in self._known():
@@ -183,21 +183,21 @@ class CursorRegistry:
                 cursor.writer.mark_changed()
 
     def close(self) -> None:
-        """Close all cursors; what they leave is on its way when this returns."""
+        """Close all cursors; their last rows are submitted when this returns."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):
-            # A close before may have failed.
+            # An earlier close may have failed.
             has_unwritten = cursor.writer is not None and cursor.writer.has_unwritten
             if has_unwritten or not cursor.is_closed:
-                # The handle waits for the stream; what is not stored is not acknowledged.
+                # The handle waits for the committer; what is not stored is not acknowledged.
                 cursor.submit_close(ignore_outcome)
 
     def end(self) -> None:
-        """The managed ledger was deleted: nothing is left of any cursor."""
+        """End all cursors without a write: the managed ledger was deleted."""
         for cursor in (*self._durable.values(), *self._non_durable.values()):
             cursor.end()
 
     def unlink(self) -> None:
-        """The handle is over: let go of what it was told by; cursors stay as they are."""
+        """Drop the references to the closed handle; cursors stay as they are."""
         self._on_progress = _no_listener
         for cursor in self._known():
             if cursor.writer is not None:
@@ -206,7 +206,7 @@ class CursorRegistry:
     # Inside
 
     def _known(self) -> list[Cursor]:
-        """Return all cursors, and the one that is about to be."""
+        """Return all cursors, and the one that is being made."""
         making = () if self._in_making is None else (self._in_making,)
         return [*self._durable.values(), *self._non_durable.values(), *making]
 
@@ -242,7 +242,7 @@ class CursorRegistry:
             self._in_making = None
         self._check()
         if start.position == LATEST and state.has_unread:
-            state.reset_to(LATEST)  # what was appended meanwhile is before it
+            state.reset_to(LATEST)  # acknowledges what was appended meanwhile
         writer.mark_changed()
         return cursor
 
@@ -269,7 +269,7 @@ class CursorRegistry:
     def _recover(self, stored: StoredCursor) -> None:
         for problem in stored.problems:
             logger.warning(
-                "cursor %s of %s: %s; it owes more than it did",
+                "cursor %s of %s: %s; acknowledged entries will be redelivered",
                 stored.name,
                 self._host.name,
                 problem,
@@ -314,9 +314,9 @@ class CursorRegistry:
         )
 
     def _progressed(self) -> None:
-        """A durable position moved: ledgers may go when the slowest one stands at a ledger's end.
+        """Call `on_progress` when the slowest durable position has reached the end of a ledger.
 
-        It is asked for each group of acknowledgements, so it must be cheap.
+        Called for each group of acknowledgements, so it must be cheap.
         """
         slowest, ledgers = self.slowest, self._ledgers
         if slowest is None or not ledgers.ledger_ids:
@@ -332,18 +332,23 @@ class CursorRegistry:
 
 
 class EntryTimes:
-    """Times of the entries of one managed ledger."""
+    """When the entries of one managed ledger were added, for a search by time in opaque entries.
+
+    Only changes of the time are kept, and only the newest ones; an entry without, as after a
+    restart, has the latest time of its ledger. A search may take too few entries for old, never too
+    many.
+    """
 
     __slots__ = ("_latest_of", "_step_count", "_steps")
 
     def __init__(self, latest_of: Callable[[int], int | None]) -> None:
-        """Args: latest_of: tells the latest time of a closed ledger, None if it is not known."""
+        """Args: latest_of: returns the latest time of a closed ledger, None if it is unknown."""
         self._latest_of = latest_of
         self._steps: dict[int, tuple[array[int], array[int]]] = {}
         self._step_count = 0
 
     def record(self, position: Position, time_ms: int) -> None:
-        """An entry behind all noted before was added."""
+        """Note the time of an added entry, after all noted before."""
         ledger_id, entry_id = position
         steps = self._steps.get(ledger_id)
         if steps is None:
@@ -357,7 +362,7 @@ class EntryTimes:
             self.forget(next(iter(self._steps)))
 
     def forget(self, ledger_id: int) -> None:
-        """A ledger is gone."""
+        """Forget a removed ledger."""
         if steps := self._steps.pop(ledger_id, None):
             self._step_count -= len(steps[0])
 
@@ -373,14 +378,14 @@ class EntryTimes:
 
 
 def _forget(non_durable: dict[str, Cursor], metrics: CursorMetrics, cursor: Cursor) -> None:
-    """A cursor was closed; its registry may be gone already."""
+    """Unregister a closed cursor; the registry itself may not exist any longer."""
     if not cursor.is_durable:
         non_durable.pop(cursor.name, None)
     metrics.hide(cursor)
 
 
 def _no_listener() -> None:
-    """Nobody wants to hear of progress any more."""
+    """Do nothing."""
 
 
 def _check_name(name: object) -> None:

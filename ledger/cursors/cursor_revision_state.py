@@ -1,9 +1,9 @@
-"""Cursor revision state: the one door through which a cursor's positions are set from outside.
+"""Cursor revision state: the only way to set a cursor's positions from outside.
 
 Rule: read position, mark-delete position, number and flag change together. A read carries the
-number that it began with and counts only while that is not outdated, when it completes and again
-just before what it read is handed on. Nobody edits without having started; one revision at a time.
-Must not know: reads, storage, who edits. Theory: PIP-269, CursorStateRevisionController.
+number that it began with; its entries are valid only while that is not outdated, when it completes
+and again just before they are dispatched. `end` edits only after `start`; one revision at a time.
+Must not know: reads, storage, editors. Theory: PIP-269, CursorStateRevisionController.
 """
 
 from collections.abc import Callable
@@ -16,17 +16,17 @@ NOT_POSSIBLE = -1
 
 
 class RevisableState(Protocol):
-    """A cursor's state, as far as a revision is concerned."""
+    """What a revision needs of a cursor's state."""
 
     read_position: Position
     mark_delete_position: Position
 
     def revised(self) -> None:
-        """Both positions were set; everything else follows them."""
+        """Make everything else follow both positions, which were set."""
         ...
 
     def checkpoint(self) -> Callable[[], None]:
-        """Return what sets everything that an editor can reach back to how it is now."""
+        """Return a function that restores everything that an editor can change."""
         ...
 
 
@@ -34,7 +34,7 @@ State = TypeVar("State", bound=RevisableState)
 
 
 class CursorStateRevisionController(Generic[State]):
-    """Counts the revisions of one cursor; plain, for one event loop."""
+    """The revisions of one cursor; plain, for one event loop."""
 
     __slots__ = ("_is_running", "_number", "_state")
 
@@ -63,9 +63,9 @@ class CursorStateRevisionController(Generic[State]):
     def end(self, editor: Callable[[State], object]) -> int:
         """Let `editor` set the positions and end the revision, in one step.
 
-        An editor that raises has changed nothing: positions, holes, batches in parts and
-        properties are as before. So it is when what an editor set cannot be followed. The revision
-        is over, what was read before it is outdated, and the error goes to the caller.
+        An editor that raises changes nothing: positions, holes, partial batches and properties are
+        restored, also if `revised` raises. The revision has ended nevertheless, earlier reads are
+        outdated, and the caller gets the error.
 
         Returns:
             The new number, or -1 if no revision is running; then nothing is edited.
@@ -75,12 +75,12 @@ class CursorStateRevisionController(Generic[State]):
         if not self._is_running:
             return NOT_POSSIBLE
         state = self._state
-        set_back = state.checkpoint()
+        restore = state.checkpoint()
         try:
             editor(state)
             state.revised()
         except BaseException:
-            set_back()
+            restore()
             raise
         finally:
             self._number += 1
@@ -88,7 +88,7 @@ class CursorStateRevisionController(Generic[State]):
         return self._number
 
     def is_outdated(self, number: int) -> bool:
-        """Tell whether what began with that number must be dropped.
+        """Whether a read that began with that number must be dropped.
 
         Source: PIP-269, isRevisionNumOutdated, as its example uses it; its comment says the
         opposite.

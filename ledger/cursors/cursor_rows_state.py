@@ -1,13 +1,13 @@
 """Cursor rows: whether the next row of a cursor is a whole one or a change to the one before.
 
-Rule: each whole row has a generation higher than any before, and the change rows behind it carry
-that: those of another generation say nothing any more and are written over. What was acknowledged
-in a generation is never owed again in it, so any of its changes may be missing and the others still
-hold. A whole row is written when there is none to go on from, when there is little to write anyway,
-and when the changes have grown as large as the row that they go on from: so a change costs what it
-is, and twice that on average with the whole rows. What was left out of a whole row above the limit
-must not be wanted before the next one: such a row has room to spare, and its changes end with it.
-Must not know: keys, what is acknowledged.
+Rule: each whole row has a higher generation than any before, and its change rows repeat it; change
+rows of another generation are void and are overwritten. Within a generation entries are only
+acknowledged, never the reverse, so any of its changes may be missing and the others still hold. A
+whole row is written when the storage has none of this opening, when it is small anyway, and when
+the changes since the last one have grown as large as it: so the whole rows at most double the bytes
+of the changes. A whole row above the limit leaves acknowledgements out; its changes end before
+those could matter, which is why such a row has room to spare.
+Must not know: keys, acknowledgements.
 """
 
 from collections.abc import Sized
@@ -15,22 +15,22 @@ from collections.abc import Sized
 from kledger.ledger.position import Position
 
 SMALL_PARTS_MAX = 64
-"""A cursor with so many entries and batches acknowledged alone is written as a whole each time."""
+"""Up to so many individually acknowledged entries and batches the whole cursor is written."""
 CHANGE_ROWS_MAX = 256
-"""More change rows than this behind a whole one are not written."""
+"""Change rows after one whole row, at most."""
 SPARE_PARTS = 4
-"""A whole row may go beyond the limit of ranges, and of batches, by this part of it."""
+"""A whole row may exceed the limit of ranges, and of batches, by one part in so many."""
 CHANGE_BYTES_MIN = 4 * 1024
-"""Changes of so few bytes in all are no reason for a whole row, however small that was."""
+"""Changes of fewer bytes in all do not cause a whole row, however small the last one was."""
 
 
 class CursorRowsState:
     """The rows of one cursor.
 
     Attributes:
-        generation: of the newest whole row that was written, or was to be.
+        generation: of the newest whole row that was written or tried.
         rows_kept: change rows with lower numbers than this may be in the storage.
-        parts_max: so many ranges, and so many batches, a whole row may have.
+        parts_max: the ranges, and the batches, that a whole row may have.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class CursorRowsState:
             or part_count <= SMALL_PARTS_MAX
             or self._next_row >= CHANGE_ROWS_MAX
             or self._change_bytes >= max(self._whole_bytes, CHANGE_BYTES_MIN)
-            # An entry joins two ranges at most; how many go with the place is not known here.
+            # One entry joins two ranges at most; the mark-delete position may swallow any number.
             or (self._cut_at is not None and self._cut_at != mark_delete_position)
             or (self._cut_at is not None and self._spare_left < len(changes))
         )
@@ -80,7 +80,7 @@ class CursorRowsState:
         return self.generation
 
     def wrote_whole(self, size: int, *, cut_at: Position | None) -> None:
-        """A whole row is on its way.
+        """Note that a whole row is being written.
 
         Args:
             size: of the row.
@@ -90,7 +90,7 @@ class CursorRowsState:
         self._whole_bytes, self._change_bytes, self._next_row = size, 0, 0
 
     def write_change(self, size: int, change_count: int) -> int:
-        """Return the number of the change row that is on its way."""
+        """Note that a change row is being written; return its number."""
         number = self._next_row
         self._next_row = number + 1
         self.rows_kept = max(self.rows_kept, self._next_row)
@@ -99,5 +99,5 @@ class CursorRowsState:
         return number
 
     def begin_anew(self) -> None:
-        """The rows were replaced by a snapshot: nothing goes on from them."""
+        """Require a whole row next: a snapshot has replaced the rows."""
         self._has_whole = False

@@ -1,8 +1,8 @@
-"""Cursor state: where one subscriber stands in a managed ledger, and what it has acknowledged.
+"""Cursor state: the positions of one subscriber in a managed ledger, and its acknowledgements.
 
-Rule: everything up to the mark-delete position is acknowledged, what is acknowledged behind it is
-a hole, and no hole touches it: what it reaches it swallows, across ledgers too. The read position
-lies behind it, except where somebody forced it back.
+Rule: everything up to the mark-delete position is acknowledged; acknowledged entries after it are
+holes, and a hole that it reaches becomes part of it, across ledgers too. The read position lies
+after it, unless a forced seek or reset moved it back.
 Must not know: storage, clocks, consumers. Theory: docs/ARCHITECTURE.md, "Cursors".
 """
 
@@ -20,17 +20,17 @@ from kledger.ledger.metadata.ledger_list_state import LedgerListState
 from kledger.ledger.position import EARLIEST, LATEST, Position
 
 READ_GAP_MAX = 16
-"""So many acknowledged entries in a row are read along and left out: cheaper than a read more."""
+"""A read goes over holes of up to so many entries and drops them: cheaper than another read."""
 CHANGES_MAX = 10_000
-"""More entries, or batches, than this between two rows, and the whole cursor is written."""
+"""With more changed entries, or batches, between two rows the whole cursor is written."""
 
 
 class EntryPart(NamedTuple):
-    """What is acknowledged of one entry.
+    """The acknowledged part of one entry.
 
     Attributes:
         indexes: of records; None is the whole entry.
-        batch_size: how many records the entry has; of no meaning for a whole entry.
+        batch_size: how many records the entry has; ignored for a whole entry.
     """
 
     position: Position
@@ -49,10 +49,10 @@ class CursorState:
     """One cursor.
 
     Attributes:
-        mark_delete_position: see above; set from outside only by the editor of a revision.
-        read_position: where the next sequential read begins; set as the one before.
+        mark_delete_position: see above; only the editor of a revision sets it from outside.
+        read_position: where the next sequential read begins; set in the same way.
         properties: whole numbers given with the last mark-delete.
-        changes: what is new since the rows were written, for who writes them.
+        changes: since the rows were written; for the writer.
         version: grows with every change that must become durable.
     """
 
@@ -87,10 +87,10 @@ class CursorState:
 
     @classmethod
     def recovered(cls, ledgers: LedgerListState, record: CursorRecord) -> "CursorState":
-        """Return the state of a record, as far as it fits what exists now.
+        """Return the state of a record, adapted to the ledgers that exist.
 
-        A place beyond the last confirmed entry goes back to that, one in a ledger that is gone
-        goes on to the next, and nothing that does not exist is acknowledged.
+        A position beyond the last confirmed entry moves back to that, one in a removed ledger moves
+        to the next ledger, and acknowledgements of entries that do not exist are dropped.
         """
         state = cls(ledgers, record.mark_delete_position, properties=record.properties)
         state._deleted = deleted = PositionRanges.load(record.deleted)
@@ -102,7 +102,7 @@ class CursorState:
         state._settle()
         return state
 
-    # Looking
+    # Properties
 
     @property
     def last_confirmed(self) -> Position:
@@ -113,12 +113,12 @@ class CursorState:
     def backlog(self) -> int:
         """How many entries are not acknowledged."""
         ledgers = self._ledgers
-        behind = ledgers.total_entries - ledgers.progress_of(self.mark_delete_position)
-        return max(0, behind - self._deleted.count)
+        following = ledgers.total_entries - ledgers.progress_of(self.mark_delete_position)
+        return max(0, following - self._deleted.count)
 
     @property
     def hole_count(self) -> int:
-        """How many entries behind the mark-delete position are acknowledged."""
+        """How many entries after the mark-delete position are acknowledged."""
         return self._deleted.count
 
     @property
@@ -134,25 +134,25 @@ class CursorState:
 
     @property
     def has_unread(self) -> bool:
-        """Whether there is an entry at or behind the read position, acknowledged or not."""
+        """Whether there is an entry at or after the read position, acknowledged or not."""
         return self._ledgers.has_entries_from(self.read_position)
 
     @property
     def last_acknowledged(self) -> Position:
-        """The newest entry of which anything is acknowledged, the mark-delete position at least."""
+        """The newest entry that is acknowledged, as a whole or in part."""
         return max(self.mark_delete_position, self._deleted.last, *self._batches.last)
 
     def batch_indexes(self, position: Position) -> frozenset[int] | None:
-        """Return what of a batch is still owed; None when no part of it was acknowledged alone."""
+        """Return the unacknowledged records of a batch; None unless only some are acknowledged."""
         unacknowledged = self._batches.get(position)
         return None if unacknowledged is None else frozenset(unacknowledged)
 
     def is_acknowledged(self, position: Position) -> bool:
-        """Tell whether an entry as a whole is acknowledged."""
+        """Whether an entry as a whole is acknowledged."""
         return position <= self.mark_delete_position or position in self._deleted
 
     def is_in_hole(self, position: Position) -> bool:
-        """Tell whether an entry was acknowledged alone, behind the mark-delete position."""
+        """Whether an entry after the mark-delete position is acknowledged."""
         return position in self._deleted
 
     def check_exists(self, position: Position) -> None:
@@ -189,8 +189,8 @@ class CursorState:
         """Acknowledge everything up to a position.
 
         Args:
-            position: the place before an empty next ledger is allowed when nothing is owed.
-            properties: replace those that there are; None leaves them.
+            position: without a backlog also the position before the first entry of an empty ledger.
+            properties: replace the old ones; None keeps them.
 
         Raises:
             InvalidPosition: it is beyond the last confirmed entry.
@@ -211,10 +211,10 @@ class CursorState:
             self.version += 1
 
     def delete(self, positions: Sequence[Position]) -> None:
-        """Acknowledge single entries; what is acknowledged or gone already is passed over.
+        """Acknowledge single entries; acknowledged and removed ones are ignored.
 
         Raises:
-            InvalidPosition: one is beyond the last confirmed entry; nothing was changed.
+            InvalidPosition: one is beyond the last confirmed entry; nothing has changed.
         """
         for position in positions:
             self._check_confirmed(position)
@@ -232,7 +232,7 @@ class CursorState:
     def delete_batch_index(
         self, position: Position, indexes: Iterable[int], batch_size: int
     ) -> None:
-        """Acknowledge a part of an entry; when nothing of it is left, the entry.
+        """Acknowledge a part of an entry, and with its last part the entry.
 
         Raises:
             InvalidArgument: an index is not within the batch.
@@ -244,8 +244,8 @@ class CursorState:
         """Acknowledge entries and parts of entries in one step.
 
         Args:
-            parts: of an entry of which nothing is left then, all is acknowledged.
-            upto: everything up to there, too; before the mark-delete position it means nothing.
+            parts: the last part of an entry acknowledges the entry.
+            upto: also everything up to this; ignored before the mark-delete position.
 
         Raises:
             InvalidArgument: an index is not within its batch; nothing was changed.
@@ -261,16 +261,16 @@ class CursorState:
     # Reading
 
     def next_unacknowledged(self, position: Position) -> Position | None:
-        """Return the first entry at or behind a position that is in no hole."""
+        """Return the first entry at or after a position that is in no hole."""
         found = self._ledgers.first_readable(position)
         while found is not None and found in self._deleted:
             found = self._ledgers.first_readable(self._deleted.range_end(found).successor)
         return found
 
     def read_end_from(self, start: Position, count: int) -> Position:
-        """Return where a read that begins at `start` ends at most: it wants `count` entries.
+        """Return the last position for a read of `count` entries from `start` on.
 
-        It goes on over small holes, not over large ones, and not beyond the ledger.
+        The read crosses small holes, no large ones, and not the end of the ledger.
         """
         ledger_id, entry_id = start
         end = self._ledgers.entries_in(ledger_id)
@@ -279,17 +279,17 @@ class CursorState:
             if hole is None or hole - entry_id >= count:
                 return Position(ledger_id, min(entry_id + count, end) - 1)
             count -= hole - entry_id
-            behind = self._deleted.range_end(Position(ledger_id, hole)).entry_id + 1
-            if behind - hole > READ_GAP_MAX or behind >= end:
+            following = self._deleted.range_end(Position(ledger_id, hole)).entry_id + 1
+            if following - hole > READ_GAP_MAX or following >= end:
                 return Position(ledger_id, hole - 1)
-            entry_id = behind
+            entry_id = following
 
     def without_acknowledged(self, entries: Iterable[Entry], since: Position) -> list[Entry]:
-        """Leave out the entries that are in holes, or were passed by the mark-delete position.
+        """Drop the entries that are in holes, or that the mark-delete position has passed since.
 
         Args:
-            entries: what was read.
-            since: the mark-delete position at that time; before it somebody may read on purpose.
+            entries: of a read.
+            since: the mark-delete position when it began; a forced read may begin before it.
         """
         upto, deleted = self.mark_delete_position, self._deleted
         return [
@@ -299,14 +299,14 @@ class CursorState:
         ]
 
     def read_upto(self, last: Position) -> None:
-        """Everything up to `last` was read."""
-        behind = self._ledgers.next_valid(last)
-        self.read_position = max(self.read_position, behind)
+        """Move the read position past `last`."""
+        following = self._ledgers.next_valid(last)
+        self.read_position = max(self.read_position, following)
 
     # Revisions
 
     def revised(self) -> None:
-        """Let everything follow after both positions were set from outside."""
+        """Adapt everything else to both positions, which were set from outside."""
         self.mark_delete_position = self._existing_position(self.mark_delete_position)
         if self.mark_delete_position != self._settled:
             self.changes.require_whole_row()
@@ -314,7 +314,7 @@ class CursorState:
         self._settle()
 
     def seek_target(self, position: Position) -> Position:
-        """Return where a read begins that wants to begin at `position`: there, or the next."""
+        """Return the read position for `position`: the same, or the next that exists."""
         ledgers = self._ledgers
         if position == EARLIEST:
             return ledgers.next_valid(ledgers.first_position)
@@ -327,8 +327,8 @@ class CursorState:
 
         Args:
             position: the next entry to be read.
-            force: keep it as it is, even if it does not exist. What lies between the last
-                confirmed entry and it stays owed.
+            force: keep it even if it does not exist. Entries between the last confirmed one and it
+                stay unacknowledged.
         """
         ledgers = self._ledgers
         is_edge = position in {EARLIEST, LATEST}
@@ -338,18 +338,18 @@ class CursorState:
         return min(ledgers.previous(target), ledgers.lac), target
 
     def rewind(self) -> None:
-        """Read again whatever is not acknowledged."""
+        """Move the read position back to the first unacknowledged entry."""
         self.read_position = self._ledgers.next_valid(self.mark_delete_position)
 
     def seek(self, position: Position, *, force: bool) -> None:
-        """Read on from a position or the next that exists; behind what is owed only by force."""
+        """Move the read position; before the first unacknowledged entry only by force."""
         target = self.seek_target(position)
         if not force:
             target = max(target, self._ledgers.next_valid(self.mark_delete_position))
         self.read_position = target
 
     def replace_with(self, target: "CursorState") -> None:
-        """Take over where another state stands, and what it has acknowledged."""
+        """Take over the positions and acknowledgements of another state."""
         self._deleted, self._batches = target._deleted, target._batches
         self.properties = target.properties
         self.mark_delete_position = target.mark_delete_position
@@ -365,16 +365,16 @@ class CursorState:
         acknowledged: Collection[int] = (),
         batch_size: int = 0,
     ) -> None:
-        """Owe everything from a position on, and nothing before it; see `reset_target`.
+        """Make everything from a position on unacknowledged, all before it acknowledged.
 
         Args:
-            position: the next entry to be read.
-            force: keep it as it is, even if it does not exist.
-            acknowledged: records of that entry that are not owed; of another one all are.
-            batch_size: how many it has.
+            position: the next entry to be read; see `reset_target`.
+            force: keep it even if it does not exist.
+            acknowledged: records of that entry that stay acknowledged, if the entry exists.
+            batch_size: how many records it has.
 
         Raises:
-            InvalidArgument: a record is not within the batch; nothing was changed.
+            InvalidArgument: a record is not within the batch; nothing has changed.
         """
         part = EntryPart(position, acknowledged, batch_size)
         if acknowledged:
@@ -384,7 +384,7 @@ class CursorState:
             self.acknowledge([part])
 
     def reset(self, mark_delete_position: Position, read_position: Position) -> None:
-        """Stand there, and owe everything behind; what was acknowledged alone is forgotten."""
+        """Set both positions and drop all acknowledgements after them."""
         self._deleted = PositionRanges()
         self._batches = PartialBatches()
         self._settled = self.mark_delete_position = mark_delete_position
@@ -401,22 +401,22 @@ class CursorState:
         return copied
 
     def checkpoint(self) -> Callable[[], None]:
-        """Return what sets all of it back to how it is now."""
+        """Return a function that restores the state."""
         before = {name: getattr(self, name) for name in self.__slots__}
         before["_deleted"], before["_batches"] = self._deleted.copy(), self._batches.copy()
         before["properties"] = self.properties.copy()
 
-        def set_back() -> None:
+        def restore() -> None:
             for name, value in before.items():
                 setattr(self, name, value)
             self.changes.require_whole_row()
 
-        return set_back
+        return restore
 
     # Following the ledgers, becoming durable
 
     def acknowledge_removed(self, last: Position) -> None:
-        """Entries up to `last` are about to go: nobody can be owed them."""
+        """Acknowledge all up to `last`: these entries are about to be removed."""
         if last > self.mark_delete_position:
             self.mark_delete_position = last
             self._settle()
@@ -424,15 +424,15 @@ class CursorState:
 
     @property
     def part_count(self) -> int:
-        """How many entries, and parts of entries, are acknowledged alone."""
+        """How many entries after the mark-delete position are acknowledged, wholly or in part."""
         return self._deleted.count + len(self._batches)
 
     def record(
         self, *, ranges_max: int, batches_max: int, generation: int = 0
     ) -> tuple[CursorRecord, bool]:
-        """Return what becomes durable, and whether acknowledgements were left out of it.
+        """Return the durable form, and whether acknowledgements were left out of it.
 
-        Above the limits the highest are left out: they are owed again after a restart.
+        Above the limits the highest are left out: a restart redelivers their entries.
         """
         deleted = self._deleted.lowest(ranges_max)
         batches = self._batches.dump(batches_max)
@@ -449,7 +449,7 @@ class CursorState:
     # Inside
 
     def _settle(self) -> None:
-        """Swallow what the mark-delete position reaches, and let the rest follow it."""
+        """Move the mark-delete position over the holes that it reaches, and adapt the rest."""
         deleted = self._deleted
         deleted.remove_upto(self.mark_delete_position)
         while deleted:
@@ -459,7 +459,7 @@ class CursorState:
             self.mark_delete_position = deleted.range_end(following)
             deleted.remove_upto(self.mark_delete_position)
         self._batches.remove_upto(self.mark_delete_position)
-        # Whoever was sent back on purpose stays there until something is acknowledged.
+        # A read position that was forced back stays until an entry is acknowledged.
         has_moved, self._settled = (
             self._settled != self.mark_delete_position,
             (self.mark_delete_position),
@@ -468,7 +468,7 @@ class CursorState:
             self.rewind()
 
     def _is_last_of(self, part: EntryPart) -> bool:
-        """Acknowledge a part of an entry; tell whether nothing of the entry is left."""
+        """Acknowledge a part of an entry; return whether it was the last part."""
         position, indexes, batch_size = part
         if indexes is None:
             return True
@@ -484,7 +484,7 @@ class CursorState:
         return not left
 
     def _is_open_entry(self, position: Position) -> bool:
-        """Tell whether a confirmed position names an entry that is owed."""
+        """Whether a position names a confirmed, unacknowledged entry."""
         return (
             position <= self._ledgers.lac
             and self._ledgers.is_valid(position)
@@ -492,7 +492,7 @@ class CursorState:
         )
 
     def _is_empty_ledger_ahead(self, position: Position) -> bool:
-        """Tell whether a position is the place before an empty ledger, with nothing owed."""
+        """Whether a position lies before an empty ledger, and there is no backlog."""
         return (
             position.entry_id == -1
             and position > self._ledgers.lac
@@ -507,7 +507,7 @@ class CursorState:
             )
 
     def _existing_position(self, position: Position) -> Position:
-        """Return the nearest mark-delete position that fits what exists."""
+        """Return the nearest mark-delete position in the ledgers that exist."""
         ledgers = self._ledgers
         if position > ledgers.lac:
             is_ahead = position.entry_id == -1 and ledgers.has_ledger(position.ledger_id)
@@ -521,7 +521,11 @@ class CursorState:
 
 
 class CursorChanges:
-    """The changes of one cursor.
+    """What was acknowledged since the rows of a cursor were written.
+
+    Only acknowledgements are collected. Any other change, such as a reset, or too many of them,
+    require a whole row; until that is written nothing is collected, so a cursor that is never
+    written collects nothing.
 
     Attributes:
         is_whole: whether the whole cursor must be written next.
@@ -538,13 +542,13 @@ class CursorChanges:
         return len(self._deleted) + len(self._batches)
 
     def restart(self) -> None:
-        """Collect from now on: what there was is being written."""
+        """Drop the changes, which are being written, and collect from now on."""
         self.is_whole = False
         self._deleted = []
         self._batches = {}
 
     def require_whole_row(self) -> None:
-        """Let the next row be a whole one."""
+        """Require that the next row is a whole one."""
         self.restart()
         self.is_whole = True
 
@@ -556,7 +560,7 @@ class CursorChanges:
                 self.require_whole_row()
 
     def add_batch(self, position: Position, left: BitMap) -> None:
-        """Note what is left of a batch; the bitmap must not be changed any more."""
+        """Note the unacknowledged records of a batch; the bitmap must not change afterwards."""
         if not self.is_whole:
             self._batches[position] = left
             if len(self._batches) > CHANGES_MAX:
@@ -565,12 +569,12 @@ class CursorChanges:
     def record(
         self, mark_delete_position: Position, properties: Mapping[str, int], *, generation: int
     ) -> CursorRecord:
-        """Return the changes as what becomes durable.
+        """Return the changes in their durable form.
 
         Args:
-            mark_delete_position: where the cursor stands; what it has passed is not told.
+            mark_delete_position: of the cursor; changes up to it are left out.
             properties: all of the cursor.
-            generation: of the whole row before.
+            generation: of the last whole row.
         """
         upto = mark_delete_position
         deleted = PositionRanges(each for each in self._deleted if each > upto)
@@ -589,7 +593,10 @@ class CursorChanges:
 
 
 class PartialBatches:
-    """By position the records that are not acknowledged yet."""
+    """The entries of which only some records are acknowledged, and their unacknowledged records.
+
+    A bitmap is replaced, never changed, so copies of the state share it.
+    """
 
     __slots__ = ("_left", "_order")
 
@@ -604,7 +611,7 @@ class PartialBatches:
         return iter(self._order)
 
     def get(self, position: Position) -> BitMap | None:
-        """Return what is left of a batch, which must not be changed; None if it is not here."""
+        """Return the unacknowledged records of a batch, read-only; None if it is not partial."""
         return self._left.get(position)
 
     @property
@@ -613,18 +620,18 @@ class PartialBatches:
         return tuple(self._order[-1:])
 
     def set(self, position: Position, left: BitMap) -> None:
-        """Note what is left of a batch from now on."""
+        """Set the unacknowledged records of a batch."""
         if position not in self._left:
             insort(self._order, position)
         self._left[position] = left
 
     def remove(self, position: Position) -> None:
-        """Forget a batch; nothing if it is not here."""
+        """Forget a batch; ignored if it is not partial."""
         if self._left.pop(position, None) is not None:
             self._order.remove(position)
 
     def remove_upto(self, position: Position) -> None:
-        """Forget everything up to a position, with it."""
+        """Forget everything up to a position, included."""
         if not self._order:
             return
         end = bisect_right(self._order, position)

@@ -1,15 +1,15 @@
 """Cursor writer: makes what one cursor acknowledged durable. A shell.
 
-Rule: one write is under way at a time, and what is changed meanwhile goes with the next: a caller
-waits for a group that others share, never for a sync of its own. Whoever waits is told exactly
-once, also when a reset took the place of what it waited for.
-Must not know: what acknowledging means, who acknowledges.
+Rule: one write runs at a time, and changes made meanwhile are in the next one, so a call waits for
+a commit group that it shares with others, never for a sync of its own. Every waiting call ends
+exactly once, also when a reset replaces the state that it waits for.
+Must not know: the meaning of acknowledgements, consumers.
 
 | row      | written                                                      | limits         |
 |----------|--------------------------------------------------------------|----------------|
 | change   | with every acknowledgement, as often as the pace allows      | 256 rows       |
-| progress | instead of a change where `cursor_rows_state` says so        | 10,000 of each |
-| snapshot | when a cursor is made; on closing, and the others then go    | 1,000 of each  |
+| progress | instead of a change when `cursor_rows_state` requires it     | 10,000 of each |
+| snapshot | when a cursor is made; at its close, replacing the others    | 1,000 of each  |
 """
 
 import asyncio
@@ -36,12 +36,12 @@ from kledger.runtime.timers import TimerHandle
 logger = logging.getLogger(__name__)
 
 SNAPSHOT_RANGES_MAX = 1_000
-"""A cursor with more ranges, or more batches in parts, keeps its progress row when it is closed."""
+"""A cursor with more ranges, or more partial batches, keeps its progress row when it is closed."""
 WARNINGS_PER_SECOND = 1
 
 
 class _Replacement(NamedTuple):
-    """What is written in place of the cursor's state, as it was when its row left."""
+    """The state that replaces the cursor's state, with version and position of its row."""
 
     state: CursorState
     version: int
@@ -74,7 +74,7 @@ class CursorWriter:
             written: the mark-delete position in the storage.
             rows: which rows are in the storage.
             has_progress: whether there is a progress row.
-            check: raises when somebody else owns the managed ledger, and its cursors.
+            check: raises when another process owns the managed ledger, and its cursors.
             on_durable: called when `durable_position` may have moved.
         """
         self._durable_position = written
@@ -104,7 +104,7 @@ class CursorWriter:
 
     @property
     def durable_position(self) -> Position:
-        """The mark-delete position that a crash cannot take back; nor a reset on its way."""
+        """The mark-delete position below which neither a crash nor a running reset goes."""
         if self._replacement is None:
             return self._durable_position
         return min(self._replacement.position, self._durable_position)
@@ -115,15 +115,15 @@ class CursorWriter:
         return self._is_dirty or self._is_replacing
 
     def check_open(self) -> None:
-        """Raise AlreadyClosed when nothing can be written any more."""
+        """Raise AlreadyClosed when the cursor cannot be written."""
         if self._is_closed:
             raise AlreadyClosed(f"cursor {self._name} is closed, or about to be deleted")
 
     async def settle(self) -> None:
-        """Return when all changes so far are durable; earlier when the pace says so.
+        """Return when all changes so far are durable; earlier if the pace postpones the write.
 
         Raises:
-            Fenced, StorageFailed: they are not; they will be with the next change.
+            Fenced, StorageFailed: they are not; the next write includes them.
         """
         if not self._is_dirty:
             return
@@ -134,14 +134,12 @@ class CursorWriter:
             self._schedule_write()
 
     def mark_changed(self) -> None:
-        """Make what was changed durable soon; nobody waits."""
+        """Write the changes soon, without a caller that waits."""
         if self._is_dirty:
             self._write_this_tick()
 
     async def replace(self, target: CursorState) -> None:
-        """Make another state durable in place of this one, and hold everything else back.
-
-        `release` ends that.
+        """Make another state durable instead of this one; all other writes wait for `release`.
 
         Raises:
             Fenced, AlreadyClosed, StorageFailed: nothing was written.
@@ -154,18 +152,22 @@ class CursorWriter:
         self._has_progress = True
 
     def release(self, *, is_replaced: bool) -> None:
-        """Go on after `replace`; if it was written, the state is now as that was."""
+        """Resume writing after `replace`.
+
+        Args:
+            is_replaced: the row is durable, and the cursor's state equals the replacement.
+        """
         replacement, self._replacement = self._replacement, None
         if replacement is None:
             return
         self._state.changes.require_whole_row()
         if is_replaced:
             self._durable_position = replacement.position
-            # What was passed over meanwhile is not in the row.
+            # Entries that were trimmed meanwhile are acknowledged in memory, not in the row.
             is_behind = replacement.state.version != replacement.version
             if not is_behind:
                 self._state.changes.restart()
-            # Whoever waits for an acknowledgement from before learns that it is settled.
+            # Calls that wait for an earlier acknowledgement end: the reset has replaced it.
             self._complete(self._state.version - is_behind, self._take_waiting(), None)
             self.mark_changed()
         elif self._is_deleted:
@@ -177,10 +179,10 @@ class CursorWriter:
             self._write_this_tick()
 
     def close(self, done: RowsDone) -> None:
-        """Write what a closed cursor leaves, and nothing after it; `done` hears of its end.
+        """Write the last rows of a cursor and call `done` when they are durable or have failed.
 
-        May be repeated, and then writes what the close before could not. While a revision or a
-        deletion is under way nothing is written, unless that fails.
+        May be repeated, and then writes what the last close could not. While a revision or a
+        deletion runs nothing is written, unless that fails.
         """
         is_complete = self._is_closed and not self._is_dirty
         self._end()
@@ -190,10 +192,10 @@ class CursorWriter:
             self._write_last(done)
 
     async def close_again(self) -> None:
-        """Return when what a close before may have left is durable.
+        """Return when changes that an earlier close could not write are durable.
 
-        When the cursor was opened again meanwhile, that opening stays as it is; when somebody else
-        owns the managed ledger, the owner goes by what is stored.
+        If the cursor was opened again meanwhile, it stays open; if another process owns the managed
+        ledger, nothing is written.
 
         Raises:
             Fenced, StorageFailed: it is not.
@@ -210,18 +212,18 @@ class CursorWriter:
             await self._write()
 
     def delete(self) -> list[Row]:
-        """Return the rows that remove a cursor; nothing is written after them."""
+        """Return the rows that remove the cursor; nothing is written after them."""
         self._is_deleted = True
         self._end()
         return [(self._snapshot_key, None), *self._removed_progress()]
 
     def deleted(self) -> None:
-        """The rows of `delete` are durable: tell who waits."""
+        """End all waiting calls: the rows of `delete` are durable."""
         if not self._is_replacing:
             self._complete(self._state.version, self._take_waiting(), None)
 
     def not_deleted(self, *, is_closed: bool) -> None:
-        """The rows of `delete` were not written: go on; `is_closed`: as a closed cursor."""
+        """Resume writing, open or closed as before: the rows of `delete` were not written."""
         self._is_deleted = False
         if not is_closed:
             self.reopen()
@@ -229,17 +231,17 @@ class CursorWriter:
             self._write_late()
 
     def reopen(self) -> None:
-        """Go on: the cursor was closed and is opened again."""
+        """Resume writing: the closed cursor is opened again."""
         self._is_closed = False
         if self._waiting or self._is_dirty:
             self._write_this_tick()
 
     def acknowledge_removed(self, last: Position) -> None:
-        """Entries up to `last` are about to go; a restart would see that by itself."""
+        """Raise `durable_position` without a write: a restart finds the trimmed ledgers missing."""
         self._durable_position = max(self._durable_position, last)
 
     def unlink(self) -> None:
-        """The handle is over: nobody wants to hear of what becomes durable any more."""
+        """Stop calling `on_durable`: the handle of the managed ledger is closed."""
         self._on_durable = _no_listener
 
     # Inside
@@ -265,7 +267,7 @@ class CursorWriter:
         self._stop_timer()
 
     def _write_late(self) -> None:
-        """It was closed, and what stood in the place of its last rows failed."""
+        """Write the last rows of a closed cursor after the revision or deletion has failed."""
         try:
             self._check()
         except LedgerError as error:
@@ -282,7 +284,7 @@ class CursorWriter:
 
         try:
             rows = self._last_rows()
-        except Exception as fault:  # noqa: BLE001 - who waits hears of it
+        except Exception as fault:  # noqa: BLE001 - waiting calls get it
             finished(self._not_encoded(fault))
         else:
             self._submit(rows, finished)
@@ -314,7 +316,7 @@ class CursorWriter:
         await outcome
 
     def _write_this_tick(self) -> None:
-        """Write at the end of this turn: what others acknowledge in it goes along."""
+        """Write at the end of this tick, with everything that is acknowledged until then."""
         if self._is_writing:
             self._is_wanted = True
         elif not (self._is_due or self._is_idle):
@@ -345,7 +347,7 @@ class CursorWriter:
             if self._waiting or (is_wanted and self._is_dirty):
                 self._write_this_tick()
             elif isinstance(error, StorageFailed) and (self._has_promised or not waiting):
-                self._schedule_write()  # not everybody heard of it
+                self._schedule_write()  # some callers got no error, so try again
 
         self._is_writing = True
         try:
@@ -356,19 +358,19 @@ class CursorWriter:
             self._services.committer.submit_rows([row], finished)
         except LedgerError as error:
             finished(error)
-        except Exception as fault:  # noqa: BLE001 - who waits hears of it
+        except Exception as fault:  # noqa: BLE001 - waiting calls get it
             finished(self._not_encoded(fault))
 
     def _warn_of_cut(self) -> None:
         self._warnings.warning(
-            "cursor %s has more than %d ranges or batches in parts: the highest are not kept, "
-            "a restart would owe them again",
+            "cursor %s has more than %d ranges or partial batches: the highest are not stored, "
+            "a restart would redeliver them",
             self._name,
             self._limit,
         )
 
     def _not_encoded(self, fault: Exception) -> StorageFailed:
-        """Contain a fault in making a row; the next one is whole, with all that it lacks."""
+        """Contain a fault in encoding a row; the next row is a whole one."""
         self._services.supervisor.containment.failed(self._unit, fault)
         return StorageFailed(f"cursor {self._name} was not written after a fault")
 
@@ -385,7 +387,7 @@ class CursorWriter:
             if error is None:
                 outcome.set_result(None)
             else:
-                outcome.set_exception(copy.copy(error))  # what is raised collects a traceback
+                outcome.set_exception(copy.copy(error))  # one traceback each
         if error is None:
             self._services.supervisor.containment.run(self._unit, self._on_durable)
 
@@ -396,7 +398,7 @@ class CursorWriter:
     def _schedule_write(self) -> None:
         if self._timer is None and not self._is_idle:
             now_ms = self._services.clock.monotonic_ms()
-            # A store that closes has closed its cursors, and written what they had, before.
+            # RuntimeError: the store closes, and has closed and written its cursors before.
             with suppress(RuntimeError):
                 self._timer = self._services.timers.call_at(
                     self._pace.due_ms(now_ms), self._write_at_pace
@@ -414,7 +416,7 @@ class CursorWriter:
             self._timer = None
 
     def _next_row(self) -> tuple[Row, bool]:
-        """Return the row that makes all changes so far durable; whether something is left out."""
+        """Return the row that makes all changes so far durable, and whether it leaves some out."""
         state, rows = self._state, self._rows
         mark_delete_position, changes = state.mark_delete_position, state.changes
         if changes.is_whole or rows.is_whole_due(mark_delete_position, state.part_count, changes):
@@ -442,4 +444,4 @@ class CursorWriter:
 
 
 def _no_listener() -> None:
-    """Nobody hears of it."""
+    """Do nothing."""

@@ -1,11 +1,11 @@
 """Persist pace: how often one cursor may write its acknowledgements.
 
-Rule: so many a second at most, evenly spaced; what is not written now is written with the next.
-Must not know: clocks, what is written. Theory: Pulsar's throttleMarkDelete.
+Rule: at most so many writes a second, evenly spaced; a postponed write is part of the next one.
+Must not know: clocks, rows. Theory: Pulsar's throttleMarkDelete.
 """
 
 DELAY_MS_MAX = 60_000
-"""What waits is written after this time at the latest."""
+"""A write is postponed by this at most."""
 
 
 class PersistPaceState:
@@ -19,12 +19,12 @@ class PersistPaceState:
         self._next_ms = 0.0
 
     def try_take(self, now_ms: int) -> bool:
-        """Tell whether to write now; if so, that is one."""
+        """Return whether to write now, and count that write."""
         if now_ms < self._next_ms:
             return False
         self._next_ms = now_ms + self._period_ms
         return True
 
     def due_ms(self, now_ms: int) -> int:
-        """Return when to write what must wait."""
+        """Return when to do a postponed write."""
         return now_ms + min(max(int(self._next_ms - now_ms) + 1, 0), DELAY_MS_MAX)

@@ -1,7 +1,7 @@
 """Position ranges: a set of entries, as one compressed bitmap per ledger.
 
-Rule: what it holds are entries; ranges are how it is told. A range never crosses a ledger: where
-one ledger ends and which is next is not known here.
+Rule: it holds entries and shows them as ranges. A range never crosses a ledger, because the set
+does not know where a ledger ends, and which one follows.
 Must not know: what the entries are marked for. Library: Roaring bitmaps (pyroaring).
 """
 
@@ -14,11 +14,11 @@ from pyroaring import BitMap
 from kledger.ledger.position import EARLIEST, Position
 
 ENTRY_ID_END = (1 << 32) - 1
-"""No entry id of a ledger comes here: Roaring bitmaps hold 32-bit numbers."""
+"""Entry ids are lower: Roaring bitmaps hold 32-bit numbers."""
 
 
 class EntryRange(NamedTuple):
-    """Entries in a row of one ledger, from `first` to `last`, both included."""
+    """Consecutive entries of one ledger, from `first` to `last`, both included."""
 
     ledger_id: int
     first: int
@@ -45,7 +45,7 @@ class PositionRanges:
         return self.count > 0
 
     def add(self, position: Position) -> bool:
-        """Add an entry; return whether it was not there."""
+        """Add an entry; return whether it is new."""
         if position in self:
             return False
         bitmap = self._bitmaps.get(position.ledger_id)
@@ -57,7 +57,7 @@ class PositionRanges:
         return True
 
     def remove_upto(self, position: Position) -> None:
-        """Remove everything up to a position, with it."""
+        """Remove everything up to a position, included."""
         ids = self._ids[: bisect_left(self._ids, position.ledger_id)]
         for ledger_id in ids:
             self.remove_ledger(ledger_id)
@@ -76,7 +76,7 @@ class PositionRanges:
 
     @property
     def ledger_ids(self) -> tuple[int, ...]:
-        """The ledgers of which something is there, ascending."""
+        """The ledgers that have entries in the set, ascending."""
         return tuple(self._ids)
 
     @property
@@ -88,12 +88,12 @@ class PositionRanges:
         return Position(ledger_id, self._bitmaps[ledger_id].max())
 
     def count_in(self, ledger_id: int) -> int:
-        """Return how many entries of one ledger are there."""
+        """Return how many entries of one ledger are in the set."""
         bitmap = self._bitmaps.get(ledger_id)
         return len(bitmap) if bitmap is not None else 0
 
     def range_end(self, position: Position) -> Position:
-        """Return the last entry of the run in which `position`, which must be there, stands."""
+        """Return the last entry of the range of `position`, which must be in the set."""
         assert position in self, f"{position} is not in the set"
         bitmap, first = self._bitmaps[position.ledger_id], position.entry_id
         known, step = first, 1
@@ -106,7 +106,7 @@ class PositionRanges:
         return Position(position.ledger_id, known)
 
     def first_from(self, position: Position) -> int | None:
-        """Return the first entry id of the set at or behind a position, in its ledger."""
+        """Return the first entry id of the set at or after a position, in its ledger."""
         bitmap = self._bitmaps.get(position.ledger_id)
         if bitmap is None:
             return None
@@ -114,7 +114,7 @@ class PositionRanges:
         return bitmap.next_set_bit(start) if start <= bitmap.max() else None
 
     def nth_absent(self, after: Position, count: int) -> int:
-        """Return the id of the `count`-th entry behind `after`, in its ledger, that is absent."""
+        """Return the id of the `count`-th absent entry after `after`, in its ledger."""
         bitmap = self._bitmaps.get(after.ledger_id, BitMap())
         before = bitmap.rank(after.entry_id) if after.entry_id >= 0 else 0
         low, high = after.entry_id + count, after.entry_id + count + len(bitmap) - before
@@ -125,7 +125,7 @@ class PositionRanges:
         return low
 
     def entry_ranges(self) -> Iterator[EntryRange]:
-        """Yield all runs, ascending."""
+        """Yield all ranges, ascending."""
         for ledger_id in self._ids:
             bitmap = self._bitmaps[ledger_id]
             for first in _range_starts(bitmap):
@@ -133,7 +133,7 @@ class PositionRanges:
                 yield EntryRange(ledger_id, first, last)
 
     def copy(self) -> "PositionRanges":
-        """Return a set of its own with the same entries."""
+        """Return an independent set with the same entries."""
         copied = PositionRanges()
         copied._bitmaps = {ledger_id: bitmap.copy() for ledger_id, bitmap in self._bitmaps.items()}
         copied._ids = self._ids.copy()
@@ -141,7 +141,7 @@ class PositionRanges:
         return copied
 
     def lowest(self, ranges_max: int) -> "PositionRanges":
-        """Return at most so many runs, the lowest: itself if it has no more."""
+        """Return at most so many ranges, the lowest: itself if it has no more."""
         if self.count <= ranges_max:
             return self
         kept, left = PositionRanges(), ranges_max
@@ -188,5 +188,5 @@ class PositionRanges:
 
 
 def _range_starts(bitmap: BitMap) -> BitMap:
-    """Return the members before which there is none."""
+    """Return the members whose predecessor is absent."""
     return bitmap - bitmap.shift(1)
