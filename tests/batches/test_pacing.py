@@ -20,5 +20,5 @@ def test_all_steps_come_in_order_with_pauses_in_between(count: int, pauses: list
     assert pauses == paused_at
 
 
-def test_no_pause_goes_on() -> None:
+def test_no_pause_continues() -> None:
     assert [0, 1] == list(paced(2, no_pause))

@@ -44,7 +44,7 @@ READERS = {"kafka-python": KafkaBatch, "aiokafka": AioBatch}
 
 
 def expect(written: list[NewRecord], base_offset: int) -> list[Record]:
-    """The records as they must come back."""
+    """The records as they must be read."""
     found = []
     for offset, each in enumerate(written, base_offset):
         key = None if each.key is None else bytes(each.key)

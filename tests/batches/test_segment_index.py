@@ -30,7 +30,7 @@ def test_bytes_are_kafkas() -> None:
     assert bytes.fromhex("00000000000001f6 00000005 00000000000001f7 00000007") == index.times
 
 
-def test_an_entry_comes_before_the_batch_behind_the_interval() -> None:
+def test_an_entry_comes_before_the_batch_after_the_interval() -> None:
     index = SegmentIndex(0, interval_bytes=100)
     for number in range(6):
         index.add(header(number, time=number))

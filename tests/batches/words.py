@@ -5,7 +5,7 @@ from kledger.batches.header import BATCH_OVERHEAD, HEADER_STRUCT, LENGTH_FIELD_E
 
 NOW_MS = 1_700_000_000_000
 LAST_OFFSET_DELTA = 4
-"""Its place in the header, behind the length."""
+"""Its offset in the header, after the length."""
 
 
 def records(*values: str | bytes | None, timestamp: int = NOW_MS) -> list[NewRecord]:

@@ -132,15 +132,15 @@ Durable acks
     ledger/cursors/test_cursor.py
         test_what_was_acknowledged_survives_a_power_cut
         test_a_call_that_returned_is_durable_and_one_that_failed_is_repeated
-        test_acknowledgements_of_one_turn_share_a_sync
+        test_acknowledgements_of_one_tick_share_a_sync
     ledger/cursors/test_cursor_writer.py
         test_the_pace_lets_calls_return_before_they_are_durable
         test_a_damaged_row_falls_back_to_the_one_before
-        test_above_the_limit_the_highest_are_owed_again_and_a_warning_says_so
+        test_above_the_limit_the_highest_are_redelivered_with_a_warning
         test_trimming_follows_what_is_durable_only
 Batch index
     ledger/cursors/test_cursor_state.py
-        test_a_batch_is_owed_until_its_last_index
+        test_a_batch_is_unacknowledged_until_its_last_index
     ledger/cursors/test_cursor.py
         test_what_was_acknowledged_survives_a_power_cut
         test_a_clean_close_keeps_everything_in_the_snapshot
@@ -150,15 +150,15 @@ Waiting read
     ledger/cursors/test_cursor_reads.py
         test_no_wake_up_is_lost_whenever_an_entry_comes
         test_one_read_waits_and_can_be_cancelled
-        test_who_waits_hears_that_nothing_will_come
+        test_a_waiting_read_ends_when_nothing_more_can_come
 Reset
     ledger/cursors/test_cursor_state.py
         test_a_reset_has_these_targets
     ledger/cursors/test_cursor.py
         test_a_reset_is_durable_first_and_one_at_a_time
         test_a_reset_that_was_not_written_changes_nothing
-        test_acknowledgements_on_their_way_when_a_reset_comes_are_told_and_do_not_count
-        test_a_reset_to_a_time_goes_behind_the_newest_older_entry
+        test_acknowledgements_before_a_reset_return_and_have_no_effect
+        test_a_reset_to_a_time_goes_after_the_newest_older_entry
     ledger/cursors/test_cursor_revisions.py
         test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_step
         test_what_goes_along_with_a_revision_is_true_in_the_same_step
@@ -174,13 +174,13 @@ Revision
         test_without_the_controller_the_rule_is_broken
 Non-durable
     ledger/cursors/test_cursor_registry.py
-        test_a_cursor_that_is_not_durable_begins_behind_its_start
+        test_a_non_durable_cursor_begins_after_its_start
         test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothing
 Metrics/stats
     ledger/cursors/test_cursor_metrics.py
         test_revisions_are_counted_and_shown_while_they_run
     ledger/cursors/test_cursor.py
-        test_stats_tell_the_revision
+        test_stats_show_the_revision
 """
 
 OLD_MISTAKES = """

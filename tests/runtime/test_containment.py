@@ -1,4 +1,4 @@
-"""A fault closes the unit that it happened in, is logged and counted, and reaches nobody else."""
+"""A fault closes the unit that it happened in, is logged and counted, and reaches no other unit."""
 
 import logging
 

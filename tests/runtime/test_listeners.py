@@ -1,4 +1,4 @@
-"""Listeners hear one after the other; one that raises suffers alone."""
+"""Listeners are called one after the other; one that raises closes its own unit alone."""
 
 from kledger.runtime.containment import Containment, NamedUnit
 from kledger.runtime.listeners import Listeners
@@ -11,13 +11,13 @@ def fails() -> None:
 
 
 def test_listeners_are_called_once_in_the_order_of_adding() -> None:
-    listeners, heard = Listeners(Containment(ManualClock())), list[str]()
+    listeners, called = Listeners(Containment(ManualClock())), list[str]()
 
     def first() -> None:
-        heard.append("first")
+        called.append("first")
 
     def second() -> None:
-        heard.append("second")
+        called.append("second")
 
     for listener in (first, second, first):
         listeners.add(listener)
@@ -25,7 +25,7 @@ def test_listeners_are_called_once_in_the_order_of_adding() -> None:
     listeners.remove(first)
     listeners.remove(first)
     listeners.notify()
-    assert ["first", "second", "second"] == heard
+    assert ["first", "second", "second"] == called
     assert 1 == len(listeners)
 
 
@@ -39,14 +39,14 @@ def test_listeners_of_a_unit_are_distinguished_from_others() -> None:
 
 
 def test_listener_that_raises_closes_its_unit_and_others_are_called(contained: Contained) -> None:
-    containment, heard = Containment(ManualClock()), list[str]()
+    containment, called = Containment(ManualClock()), list[str]()
     listeners = Listeners(containment)
     unit = NamedUnit("connection", "of 10.0.0.1", lambda: listeners.remove(fails))
     listeners.add(fails, unit)
-    listeners.add(lambda: heard.append("last"))
+    listeners.add(lambda: called.append("last"))
     listeners.notify()
     listeners.notify()
-    assert ["last", "last"] == heard
+    assert ["last", "last"] == called
     assert {'contained_faults{unit="connection"}': 1} == containment.metrics.snapshot()
     assert ["a fault here closes connection of 10.0.0.1"] == contained.messages
 

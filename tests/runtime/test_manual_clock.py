@@ -6,7 +6,7 @@ from threading import Event, Thread
 from kledger.runtime.manual_clock import ManualClock
 
 
-async def turn() -> None:
+async def tick() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -19,10 +19,10 @@ async def sleeper(clock: ManualClock, ms: int, woken: list[int]) -> None:
 async def test_advance_wakes_due_sleepers_in_order_of_time() -> None:
     clock, woken = ManualClock(), list[int]()
     tasks = [asyncio.ensure_future(sleeper(clock, ms, woken)) for ms in (30, 10, 20, 99)]
-    await turn()
+    await tick()
     assert 4 == clock.sleeper_count
     clock.advance(30)
-    await turn()
+    await tick()
     assert [10, 20, 30] == woken
     assert 1 == clock.sleeper_count
     clock.advance(69)
@@ -39,9 +39,9 @@ async def test_advance_moves_wall_and_monotonic_time_together() -> None:
 async def test_jump_of_the_wall_time_wakes_no_sleeper() -> None:
     clock, woken = ManualClock(now_ms=5_000), list[int]()
     task = asyncio.ensure_future(sleeper(clock, 10, woken))
-    await turn()
+    await tick()
     clock.jump_wall(-4_000)
-    await turn()
+    await tick()
     assert (1_000, 0, []) == (clock.now_ms(), clock.monotonic_ms(), woken)
     task.cancel()
 
@@ -49,11 +49,11 @@ async def test_jump_of_the_wall_time_wakes_no_sleeper() -> None:
 async def test_cancelled_sleeper_is_skipped() -> None:
     clock, woken = ManualClock(), list[int]()
     task = asyncio.ensure_future(sleeper(clock, 10, woken))
-    await turn()
+    await tick()
     task.cancel()
-    await turn()
+    await tick()
     clock.advance(10)
-    await turn()
+    await tick()
     assert [] == woken
 
 
@@ -63,7 +63,7 @@ def test_other_threads_may_advance_while_a_loop_sleeps() -> None:
 
     async def program() -> None:
         sleepers = [asyncio.ensure_future(sleeper(clock, ms, woken)) for ms in (30, 10, 20)]
-        await turn()
+        await tick()
         began.set()
         await asyncio.gather(*sleepers)
         ended.set()

@@ -7,7 +7,7 @@ import pytest
 from kledger.runtime.signal import Signal
 
 
-async def turn() -> None:
+async def tick() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -15,7 +15,7 @@ async def turn() -> None:
 async def test_notify_wakes_every_waiter() -> None:
     signal = Signal()
     waits = [asyncio.ensure_future(signal.wait()) for _ in range(3)]
-    await turn()
+    await tick()
     assert 3 == signal.waiter_count
     signal.notify()
     await asyncio.gather(*waits)
@@ -31,7 +31,7 @@ async def test_waiters_are_woken_in_order() -> None:
         woken.append(number)
 
     waits = [asyncio.ensure_future(wait(number)) for number in range(50)]
-    await turn()
+    await tick()
     signal.notify()
     await asyncio.gather(*waits)
     assert list(range(50)) == woken
@@ -49,7 +49,7 @@ async def test_wait_from_now_ignores_earlier_changes() -> None:
     signal = Signal()
     signal.notify()
     wait = asyncio.ensure_future(signal.wait())
-    await turn()
+    await tick()
     assert not wait.done()
     signal.notify()
     await wait
@@ -58,9 +58,9 @@ async def test_wait_from_now_ignores_earlier_changes() -> None:
 async def test_cancelled_waiter_leaves_the_others_waiting() -> None:
     signal = Signal()
     first, second = (asyncio.ensure_future(signal.wait()) for _ in range(2))
-    await turn()
+    await tick()
     first.cancel()
-    await turn()
+    await tick()
     assert 1 == signal.waiter_count
     signal.notify()
     await second
@@ -71,8 +71,8 @@ async def test_cancelled_waiter_leaves_the_others_waiting() -> None:
 async def test_waiter_cancelled_after_notify_is_harmless() -> None:
     signal = Signal()
     wait = asyncio.ensure_future(signal.wait())
-    await turn()
+    await tick()
     wait.cancel()
     signal.notify()
-    await turn()
+    await tick()
     assert wait.cancelled()

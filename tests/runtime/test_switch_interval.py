@@ -1,4 +1,4 @@
-"""The interval is short while somebody needs it, and then what it was."""
+"""The interval is short while a block needs it, and restored afterwards."""
 
 import sys
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from kledger.runtime.tasks import Supervisor
 from tests.contained import Contained
 
 
-async def turn() -> None:
+async def tick() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -27,7 +27,7 @@ async def crashes() -> None:
 async def test_spawned_task_returns_its_result_and_is_released() -> None:
     supervisor = Supervisor()
     assert 7 == await supervisor.spawn(returns(7), "seven")
-    await turn()
+    await tick()
     assert 0 == supervisor.task_count
 
 
@@ -35,7 +35,7 @@ async def test_crash_is_reported_once_with_its_error() -> None:
     crashed: list[BaseException] = []
     supervisor = Supervisor(crashed.append)
     supervisor.spawn(crashes(), "bad")
-    await turn()
+    await tick()
     assert ["broken"] == [str(error) for error in crashed]
     await supervisor.close()
 
@@ -50,7 +50,7 @@ async def test_crash_of_a_task_with_a_unit_closes_the_unit_and_not_the_server(
     waits = supervisor.spawn(asyncio.Event().wait(), "waits", unit=unit)
     assert 7 == await supervisor.spawn(returns(7), "seven", unit=unit)
     waits.cancel()
-    await turn()
+    await tick()
     assert ([], ["orders"], 0) == (crashed, closed, supervisor.task_count)
     assert ["a fault here closes subscription orders"] == contained.messages
 
@@ -58,7 +58,7 @@ async def test_crash_of_a_task_with_a_unit_closes_the_unit_and_not_the_server(
 async def test_nothing_runs_between_the_crash_of_a_task_and_the_end_of_its_unit(
     contained: Contained,
 ) -> None:
-    """The unit closed one turn of the loop later, and others used what was broken meanwhile."""
+    """The unit closed one tick later, and other callbacks used it meanwhile."""
     supervisor, order = Supervisor(), list[str]()
 
     async def crashes_before_others() -> None:
@@ -67,7 +67,7 @@ async def test_nothing_runs_between_the_crash_of_a_task_and_the_end_of_its_unit(
 
     unit = NamedUnit("subscription", "orders", lambda: order.append("closed"))
     task = supervisor.spawn(crashes_before_others(), "bad", unit=unit)
-    await turn()
+    await tick()
     assert ["closed", "another callback"] == order
     assert ["a fault here closes subscription orders"] == contained.messages
     with pytest.raises(ValueError, match="broken"):
@@ -78,7 +78,7 @@ async def test_task_with_a_unit_that_never_began_leaves_no_warning() -> None:
     supervisor = Supervisor()
     task = supervisor.spawn(crashes(), "bad", unit=NamedUnit("subscription", "orders"))
     task.cancel()
-    await turn()
+    await tick()
     del task
     gc.collect()  # pytest makes a warning about a coroutine that was never awaited an error
     assert 0 == supervisor.task_count
@@ -88,9 +88,9 @@ async def test_cancelled_task_is_no_crash() -> None:
     crashed: list[BaseException] = []
     supervisor = Supervisor(crashed.append)
     task = supervisor.spawn(asyncio.Event().wait(), "waits")
-    await turn()
+    await tick()
     task.cancel()
-    await turn()
+    await tick()
     assert [] == crashed
 
 
@@ -105,7 +105,7 @@ async def test_close_cancels_and_awaits_what_still_runs() -> None:
             ended.append("cleaned up")
 
     supervisor.spawn(slow_to_end(), "slow")
-    await turn()
+    await tick()
     await supervisor.close()
     await supervisor.close()
     assert ["cleaned up"] == ended
@@ -132,7 +132,7 @@ async def test_finished_work_returns_and_raises_to_its_caller_alone() -> None:
     assert 7 == await supervisor.finish(returns(7), "seven")
     with pytest.raises(ValueError, match="broken"):
         await supervisor.finish(crashes(), "bad")
-    await turn()
+    await tick()
     assert ([], 0) == (crashed, supervisor.task_count)
 
 
@@ -144,12 +144,12 @@ async def test_finish_continues_when_its_caller_is_cancelled() -> None:
         ended.append("done")
 
     caller = asyncio.ensure_future(supervisor.finish(work(), "work"))
-    await turn()
+    await tick()
     caller.cancel()
-    await turn()
+    await tick()
     assert (True, []) == (caller.cancelled(), ended)
     going.set()
-    await turn()
+    await tick()
     assert (["done"], 0) == (ended, supervisor.task_count)
     await supervisor.close()
     with pytest.raises(RuntimeError):
@@ -166,11 +166,11 @@ async def test_error_of_finish_after_a_cancelled_caller_is_no_crash() -> None:
         raise ValueError("broken")
 
     caller = asyncio.ensure_future(supervisor.finish(work(), "work"))
-    await turn()
+    await tick()
     caller.cancel()
-    await turn()
+    await tick()
     going.set()
-    await turn()
+    await tick()
     del caller
     gc.collect()
     assert ([], 0) == (reported, supervisor.task_count)
@@ -187,7 +187,7 @@ async def test_close_cancels_tasks_in_the_order_in_which_they_began() -> None:
 
     for number in range(50):
         supervisor.spawn(work(number), "endless")
-    await turn()
+    await tick()
     await supervisor.close()
     assert list(range(50)) == ended
 
@@ -195,7 +195,7 @@ async def test_close_cancels_tasks_in_the_order_in_which_they_began() -> None:
 async def test_close_cancels_work_to_be_finished() -> None:
     supervisor = Supervisor()
     caller = asyncio.ensure_future(supervisor.finish(asyncio.Event().wait(), "endless"))
-    await turn()
+    await tick()
     await supervisor.close()
     with pytest.raises(asyncio.CancelledError):
         await caller

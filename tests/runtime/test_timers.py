@@ -13,7 +13,7 @@ from tests.contained import Contained
 from tests.freed import without_collection
 
 
-async def turn() -> None:
+async def tick() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
 
@@ -86,15 +86,15 @@ async def test_timers_call_back_at_their_time_and_in_order() -> None:
     timers.call_at(30, lambda: called.append("30"))
     timers.call_at(10, lambda: called.append("10"))
     timers.call_after(20, lambda: called.append("20"))
-    await turn()
+    await tick()
     clock.advance(9)
-    await turn()
+    await tick()
     assert [] == called
     clock.advance(11)
-    await turn()
+    await tick()
     assert ["10", "20"] == called
     clock.advance(10)
-    await turn()
+    await tick()
     assert ["10", "20", "30"] == called
     assert 0 == supervisor.task_count, "nothing is left to sleep for"
 
@@ -107,9 +107,9 @@ async def test_cancelled_timer_does_not_call() -> None:
     assert handle.is_pending
     handle.cancel()
     assert not handle.is_pending
-    await turn()
+    await tick()
     clock.advance(10)
-    await turn()
+    await tick()
     assert ["b"] == called
 
 
@@ -124,14 +124,14 @@ async def test_callback_may_set_an_earlier_timer_than_all_others() -> None:
 
     timers.call_at(10, first)
     timers.call_at(500, lambda: called.append("last"))
-    await turn()
+    await tick()
     clock.advance(10)
-    await turn()
+    await tick()
     clock.advance(1)
-    await turn()
+    await tick()
     assert ["first", "nested"] == called
     clock.advance(489)
-    await turn()
+    await tick()
     assert ["first", "nested", "last"] == called
 
 
@@ -141,7 +141,7 @@ async def test_callback_set_in_the_past_is_called_on_the_next_tick() -> None:
     clock.advance(100)
     timers.call_at(5, lambda: called.append("past"))
     assert [] == called
-    await turn()
+    await tick()
     assert ["past"] == called
 
 
@@ -150,7 +150,7 @@ async def test_many_timers_share_one_task() -> None:
     timers = Timers(clock, supervisor)
     for number in range(1000):
         timers.call_at(1000 + number, lambda: None)
-    await turn()
+    await tick()
     assert (1000, 1, 1) == (len(timers), supervisor.task_count, clock.sleeper_count)
     await supervisor.close()
 
@@ -167,13 +167,13 @@ async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
     timers.call_at(0, lambda: fired.append(1))
     timers.call_at(10, fails)
     timers.call_at(20, lambda: fired.append(2))
-    await turn()
+    await tick()
     for _ in range(2):
         clock.advance(10)
-        await turn()
+        await tick()
     timers.call_after(10, lambda: fired.append(3))
     clock.advance(10)
-    await turn()
+    await tick()
     assert ([], ["orders"], [1, 2, 3]) == (crashed, closed, fired)
     assert {
         'contained_faults{unit="subscription"}': 1,
@@ -184,7 +184,7 @@ async def test_callback_that_raises_ends_neither_the_server_nor_other_timers(
 
 
 async def test_a_timer_that_has_fired_releases_its_callback() -> None:
-    """Whoever set it keeps the handle often, and was in a cycle with it."""
+    """Its owner often keeps the handle, and was in a cycle with it."""
 
     class Setter:
         def __init__(self, timers: Timers, deadline_ms: int) -> None:
@@ -200,9 +200,9 @@ async def test_a_timer_that_has_fired_releases_its_callback() -> None:
         fired, cancelled = Setter(timers, 10), Setter(timers, 20)
         freed.watch(fired=fired, cancelled=cancelled)
         cancelled.handle.cancel()
-        await turn()
+        await tick()
         clock.advance(10)
-        await turn()
+        await tick()
         del fired, cancelled
         assert [] == freed.left()
     await supervisor.close()

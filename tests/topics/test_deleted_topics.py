@@ -66,7 +66,7 @@ async def test_what_cannot_be_read_keeps_nothing_else(caplog: pytest.LogCaptureF
         assert ([], []) == (again.store.managed_ledger_names(), again.store.scan_rows())
 
 
-async def test_a_closing_store_says_nothing_and_the_next_start_goes_on(
+async def test_a_closing_store_logs_nothing_and_the_next_start_continues(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     engine = FaultyEngine(None)

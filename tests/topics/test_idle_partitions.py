@@ -1,4 +1,4 @@
-"""Partitions that nobody uses are closed, and nobody notices."""
+"""Unused partitions are closed, and no client notices."""
 
 import asyncio
 
@@ -23,7 +23,7 @@ async def rounds(here: House, count: int = ROUNDS + 1) -> list[bool]:
     return [topic.is_open(index) for topic in topics for index in range(topic.partition_count)]
 
 
-async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
+async def test_unused_partitions_are_closed_and_opened_again() -> None:
     engine = FaultyEngine(None)
     async with house(engine) as here:
         topic = await here.registry.create("a", partitions=3)
@@ -40,7 +40,7 @@ async def test_what_nobody_uses_is_closed_and_opens_again() -> None:
         assert 1 == outcome(await append(again, batch("y")))
 
 
-async def test_who_waits_or_reads_or_appends_keeps_it_open() -> None:
+async def test_waiting_reading_and_appending_keep_it_open() -> None:
     async with house() as here:
         log = await here.log()
         await append(log, batch("x"))
@@ -92,7 +92,7 @@ async def test_idempotence_survives() -> None:
         assert 1 == outcome(await append(log, batch("y", producer=7, sequence=1)))
 
 
-async def test_who_wants_it_while_it_closes_waits_for_that() -> None:
+async def test_a_call_that_needs_it_while_it_closes_waits() -> None:
     engine = FaultyEngine(None)
     async with house(engine) as here:
         log = await here.log()
@@ -124,7 +124,7 @@ async def opens_again(here: House) -> None:
 async def test_a_fault_while_it_closes_answers_appends_and_it_opens_again(
     monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """Who waited for an append was never told: a closing partition took no fault."""
+    """The caller of an append got no result: a closing partition took no fault."""
     engine = FaultyEngine(None)
     async with house(engine) as here:
         log = await here.log()

@@ -142,7 +142,7 @@ def test_batches_are_checked_one_after_the_other() -> None:
     assert asked(stored(29, "j")) is None
 
 
-def test_batch_behind_an_unreadable_one_may_begin_anywhere() -> None:
+def test_batch_after_an_unreadable_one_may_begin_anywhere() -> None:
     """The unreadable one was the last of its ledger, so positions do not show the gap."""
     check, name = BatchCheck(), managed_ledger_name("orders", ID, 0)
     assert check(name, Position(1, 0), bytes(stored(0, "a"))) is None

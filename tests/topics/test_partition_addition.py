@@ -16,7 +16,7 @@ FSYNC = StoreConfig(durability="fsync")
 
 
 async def cursors(topic: Topic) -> list[dict[str, int]]:
-    """What the durable cursors of each partition are owed."""
+    """The backlog of the durable cursors of each partition."""
     logs = [await topic.open_partition(index) for index in range(topic.partition_count)]
     return [
         {name: each.backlog for name, each in log.managed_ledger.cursors.items()} for log in logs
@@ -54,7 +54,7 @@ async def test_topics_without_cursors_cost_nothing() -> None:
         assert [] == list(here.store.managed_ledger_names())
 
 
-async def test_cursors_of_partitions_that_nobody_opened_since_the_start_count() -> None:
+async def test_cursors_of_partitions_that_were_not_opened_since_the_start_count() -> None:
     async with house() as here:
         await (await here.log()).managed_ledger.open_cursor("s")
     async with house(here.engine) as again:
@@ -108,7 +108,7 @@ async def test_an_addition_that_fails_leaves_nothing() -> None:
             assert [{"s": 0}] * 3 == await cursors(topic)
 
 
-async def test_what_an_addition_left_behind_is_not_taken_for_the_next_ones() -> None:
+async def test_remains_of_an_addition_are_not_used_by_the_next_one() -> None:
     async with house() as here:
         log = await here.log()
         topic = here.registry.all()[0]
@@ -122,7 +122,7 @@ async def test_what_an_addition_left_behind_is_not_taken_for_the_next_ones() -> 
         assert [] == list(here.store.managed_ledger_names())
 
 
-async def test_cursors_that_come_and_go_during_an_addition_are_followed() -> None:
+async def test_cursors_made_and_deleted_during_an_addition_are_followed() -> None:
     engine = FaultyEngine(None)
     async with house(engine) as here:
         ledger = (await here.log()).managed_ledger

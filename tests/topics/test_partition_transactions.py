@@ -110,7 +110,7 @@ async def test_row_127_marker_of_a_new_epoch_fences_the_old_one() -> None:
         assert InvalidProducerEpoch is outcome(await mark(log, commit=True))
 
 
-async def test_sequences_go_on_behind_a_marker_of_the_same_epoch() -> None:
+async def test_sequences_continue_after_a_marker_of_the_same_epoch() -> None:
     async with house() as here:
         log = await here.log()
         await submit(log, 0)
@@ -153,7 +153,7 @@ async def test_failed_batch_and_failed_marker_leave_no_trace() -> None:
 async def test_restart_keeps_open_and_aborted_transactions(
     is_closed_well: bool, entries: int
 ) -> None:
-    """From the log alone, from a checkpoint with the log behind it, and from what closing wrote."""
+    """From the log alone, from a checkpoint with the log after it, and from what closing wrote."""
     engine = FaultyEngine(None)
     async with house(engine, store_config=SYNCED, is_closed_well=is_closed_well) as here:
         log = await here.log()
@@ -229,7 +229,7 @@ async def test_in_a_terminated_log_transactions_end_without_a_marker(is_closed_w
 
 
 def aborted_from_to(log: PartitionLog) -> tuple[list[tuple[int, int]], ...]:
-    """Which of them a reader hears of: of all, of what lies before them, of the last record."""
+    """Which of them a reader gets: for all, for what lies before them, for the last record."""
     ranges = (0, 4), (0, 2), (3, 4)
     return tuple(log.aborted_transactions(*each) for each in ranges)
 
@@ -250,7 +250,7 @@ async def test_an_end_without_a_marker_that_was_not_stored_is_tried_again() -> N
 
 
 async def test_a_termination_on_its_way_ends_no_transaction() -> None:
-    """It may fail, and the log would go on behind an end that has no marker."""
+    """It may fail, and the log would continue after an end that has no marker."""
     engine = FaultyEngine(None)
     async with house(engine, store_config=SYNCED) as here:
         log = await here.log()

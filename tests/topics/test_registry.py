@@ -119,7 +119,7 @@ async def test_row_24_deleted_and_made_again_is_another_topic() -> None:
 
 
 async def test_deletion_by_id_leaves_a_topic_alone_that_got_the_name_meanwhile() -> None:
-    """It went by name: who deleted an old topic took the new one of that name along."""
+    """It went by name: deleting an old topic deleted the new one of that name too."""
     engine = FaultyEngine(None)
     async with house(engine) as here:
         old = await here.registry.create("a")
@@ -233,7 +233,7 @@ async def test_epoch_moves_with_every_change() -> None:
         assert 5 == len(seen)
 
 
-async def test_retention_reaches_partitions_that_nobody_opened() -> None:
+async def test_retention_reaches_closed_partitions() -> None:
     async with house() as here:
         log = await here.log("a", {"retention.ms": "10"})
         await append(log, batch("x"))

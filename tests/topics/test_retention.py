@@ -1,4 +1,4 @@
-"""What retention asks of a topic whose partitions are closed."""
+"""What retention reads of a topic whose partitions are closed."""
 
 import logging
 from uuid import UUID
@@ -55,7 +55,7 @@ async def test_a_partition_that_was_not_closed_well_is_opened_to_find_out() -> N
         assert topic.is_open(0)
 
 
-async def test_rows_that_cannot_be_read_are_told_by_the_opening(
+async def test_unreadable_rows_are_reported_by_the_opening(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with house() as here:

@@ -1,4 +1,4 @@
-"""For whom retention waits: durable cursors, groups, nobody; and what DeleteRecords does."""
+"""What retention waits for: durable cursors, groups, nothing; and what DeleteRecords does."""
 
 import asyncio
 from uuid import UUID
@@ -38,7 +38,7 @@ async def first_owed(cursor: Cursor) -> int:
 
 
 @pytest.mark.parametrize("configs", [TOO_OLD, TOO_MUCH])
-async def test_what_a_durable_cursor_is_owed_stays(configs: dict[str, str]) -> None:
+async def test_what_a_durable_cursor_has_not_acknowledged_stays(configs: dict[str, str]) -> None:
     async with house() as here:
         log, places = await fill(here, configs)
         cursor = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
@@ -54,7 +54,7 @@ async def test_what_a_durable_cursor_is_owed_stays(configs: dict[str, str]) -> N
         assert (COUNT, 0) == (log.log_start_offset, log.size_bytes)
 
 
-async def test_deleting_the_subscription_lets_go() -> None:
+async def test_deleting_the_subscription_releases_its_records() -> None:
     async with house() as here:
         log, _ = await fill(here, TOO_OLD)
         await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
@@ -92,7 +92,7 @@ async def test_setting_can_be_changed_at_any_time() -> None:
 
 
 @pytest.mark.parametrize("waits_for", ["groups", "groups,subscriptions", "subscriptions"])
-async def test_what_no_group_has_committed_stays_for_those_who_wait_for_groups(
+async def test_uncommitted_records_stay_in_topics_that_wait_for_groups(
     waits_for: str,
 ) -> None:
     async with house() as here:
@@ -111,7 +111,7 @@ async def test_what_no_group_has_committed_stays_for_those_who_wait_for_groups(
         assert COUNT == log.log_start_offset
 
 
-async def test_ledger_that_is_written_to_is_not_closed_while_something_in_it_is_owed() -> None:
+async def test_open_ledger_is_not_closed_while_it_has_unacknowledged_entries() -> None:
     async with house() as here:
         log = await here.log(configs={"retention.ms": "10"})
         position = (await append(log, batch("a"))).position
@@ -127,8 +127,8 @@ async def test_ledger_that_is_written_to_is_not_closed_while_something_in_it_is_
 
 
 @pytest.mark.parametrize("before", [1, 7, 13, 29, COUNT])
-async def test_deleted_records_wait_for_nobody_and_are_not_delivered(before: int) -> None:
-    """In the middle of a ledger nothing is removed, and still nobody may see what was deleted."""
+async def test_deleted_records_never_wait_and_are_not_delivered(before: int) -> None:
+    """In the middle of a ledger nothing is removed, and still the deleted records are invisible."""
     async with house() as here:
         log, places = await fill(here, SMALL_SEGMENTS)
         slow = await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
@@ -156,7 +156,7 @@ async def test_log_start_within_a_batch_leaves_the_rest_of_it(is_deleted_by_a_cr
         assert 1 == cursor.backlog
 
 
-async def test_crash_behind_the_log_start_moves_cursors_at_the_next_start() -> None:
+async def test_crash_after_the_log_start_moves_cursors_at_the_next_start() -> None:
     engine = FaultyEngine(None)
     synced = StoreConfig(durability="fsync")
     async with house(engine, store_config=synced, is_closed_well=False) as here:
@@ -164,7 +164,7 @@ async def test_crash_behind_the_log_start_moves_cursors_at_the_next_start() -> N
         await log.managed_ledger.open_cursor("slow", initial=EARLIEST)
         await here.store.flush()
         engine.delay_next("commit", 0)
-        hold = engine.hold_next("commit")  # behind the log start
+        hold = engine.hold_next("commit")  # after the log start
         deleting = asyncio.ensure_future(log.delete_records(3))
         await hold.reached()
         engine.drop_unsynced()

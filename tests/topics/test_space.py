@@ -44,7 +44,7 @@ def value(number: int) -> bytes:
 
 
 async def fill(logs: list[PartitionLog], count: int) -> None:
-    """Append to all in turn, so that every log file has some of each."""
+    """Append to each one after the other, so that every log file has some of each."""
     for number in range(count):
         for log in logs:
             assert (await append(log, batch(value(number), timestamp=NOW_MS))).error is None

@@ -13,7 +13,7 @@ from tests.contained import Contained
 from tests.topics.words import all_values, append, house, outcome, submit
 
 
-async def test_partition_is_opened_once_for_all_who_want_it() -> None:
+async def test_partition_is_opened_once_for_all_callers() -> None:
     async with house() as here:
         topic = await here.registry.create("a", partitions=2)
         assert topic.partition(0) is None

@@ -1,4 +1,4 @@
-"""Words for tests of partitions: a store in memory, a topic in it, appends that are waited for."""
+"""Words for tests of partitions: a store in memory, a topic in it, appends that are awaited."""
 
 import asyncio
 import threading
@@ -25,7 +25,7 @@ SMALL_SEGMENTS = {"internal.segment.bytes": "400"}
 
 
 class CountingEngine(MemoryEngine):
-    """Counts the rows and the entries that are looked at."""
+    """Counts the rows and the entries that are read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ async def house(
     is_closed_well: bool = True,
     threads: StoreThreads | None = None,
 ) -> AsyncIterator[House]:
-    """Open everything; the engine outlives it and can be handed to the next one."""
+    """Open everything; the engine outlives it and can serve the next one."""
     engine = engine or MemoryEngine()
     clock = ManualClock(now_ms)
     config = store_config or StoreConfig(durability="os")

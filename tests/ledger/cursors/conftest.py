@@ -1,4 +1,4 @@
-"""What tests of cursors share: ten entries, and a cursor that owes them all."""
+"""What tests of cursors share: ten entries, and a cursor that has acknowledged none of them."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from tests.ledger.words import add_all, numbers
 
 
 @pytest.fixture
-async def places(ml: ManagedLedger) -> list[Position]:
+async def positions(ml: ManagedLedger) -> list[Position]:
     """Ten entries, four in a ledger."""
     return await add_all(ml, numbers(0, 9))
 
 
 @pytest.fixture
-async def cursor(ml: ManagedLedger, places: list[Position]) -> Cursor:
+async def cursor(ml: ManagedLedger, positions: list[Position]) -> Cursor:
     return await ml.open_cursor("c", initial=EARLIEST)

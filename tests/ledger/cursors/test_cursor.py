@@ -22,29 +22,29 @@ from kledger.ledger import (
     StoreConfig,
 )
 from kledger.ledger.testing import FaultyEngine, ManualClock
-from tests.ledger.cursors.words import crashed, owed, reopened
+from tests.ledger.cursors.words import crashed, reopened, unacknowledged
 from tests.ledger.words import OpenStore, add_all, datas, numbers, pos
 
 
 async def test_a_new_cursor_begins_at_the_end_or_at_the_first_entry(
-    ml: ManagedLedger, places: list[Position]
+    ml: ManagedLedger, positions: list[Position]
 ) -> None:
     latest = await ml.open_cursor("a")
     earliest = await ml.open_cursor("b", initial=EARLIEST)
-    assert (places[-1], 0) == (latest.mark_delete_position, latest.backlog)
+    assert (positions[-1], 0) == (latest.mark_delete_position, latest.backlog)
     assert (ml.first_position, 10) == (earliest.mark_delete_position, earliest.backlog)
-    assert (places[0], True) == (earliest.read_position, earliest.is_durable)
+    assert (positions[0], True) == (earliest.read_position, earliest.is_durable)
     assert {"a": latest, "b": earliest} == dict(ml.cursors)
     assert latest is await ml.open_cursor("a", initial=EARLIEST)
     assert [] == await latest.read(10)
     with pytest.raises(InvalidArgument):
-        await ml.open_cursor("c", initial=places[3])
+        await ml.open_cursor("c", initial=positions[3])
     with pytest.raises(InvalidArgument):
         await ml.open_cursor("")
 
 
 async def test_entries_appended_while_a_cursor_is_made_are_before_it(
-    ml: ManagedLedger, places: list[Position], engine: FaultyEngine
+    ml: ManagedLedger, positions: list[Position], engine: FaultyEngine
 ) -> None:
     hold = engine.hold_next("sync")
     opening = asyncio.ensure_future(ml.open_cursor("c"))
@@ -58,10 +58,10 @@ async def test_entries_appended_while_a_cursor_is_made_are_before_it(
     assert cursor.backlog == ml.number_of_entries(cursor.read_position, LATEST)
 
 
-async def test_reads_go_on_over_ledgers_and_holes(cursor: Cursor, places: list[Position]) -> None:
+async def test_reads_cross_ledgers_and_holes(cursor: Cursor, positions: list[Position]) -> None:
     assert numbers(0, 2) == datas(await cursor.read(3))
-    assert places[3] == cursor.read_position
-    await cursor.delete([places[3], places[5]])
+    assert positions[3] == cursor.read_position
+    await cursor.delete([positions[3], positions[5]])
     assert [b"4", b"6", b"7"] == datas(await cursor.read(3))
     assert numbers(8, 9) == datas(await cursor.read(100))
     assert [] == await cursor.read(1)
@@ -69,13 +69,13 @@ async def test_reads_go_on_over_ledgers_and_holes(cursor: Cursor, places: list[P
     assert [b"0", b"1", b"2", b"4"] == datas(await cursor.read(4))
 
 
-async def test_reads_stop_at_bytes_and_positions(cursor: Cursor, places: list[Position]) -> None:
+async def test_reads_stop_at_bytes_and_positions(cursor: Cursor, positions: list[Position]) -> None:
     assert [b"0"] == datas(await cursor.read(10, max_bytes=1))
     assert [b"1", b"2"] == datas(await cursor.read(10, max_bytes=2))
-    await cursor.delete(places[4])
+    await cursor.delete(positions[4])
     assert [b"3", b"5", b"6"] == datas(await cursor.read(10, max_bytes=3))
-    assert [b"7", b"8"] == datas(await cursor.read(10, max_position=places[8]))
-    assert [] == await cursor.read(10, max_position=places[8])
+    assert [b"7", b"8"] == datas(await cursor.read(10, max_position=positions[8]))
+    assert [] == await cursor.read(10, max_position=positions[8])
     assert [b"9"] == datas(await cursor.read(10))
     for count, limits in ((0, {}), (1, {"max_bytes": 0}), (1, {"max_position": None})):
         with pytest.raises(InvalidArgument):
@@ -88,18 +88,18 @@ async def test_two_reads_at_once_share_the_log(cursor: Cursor) -> None:
 
 
 async def test_acknowledgements_are_refused_where_nothing_is(
-    cursor: Cursor, places: list[Position]
+    cursor: Cursor, positions: list[Position]
 ) -> None:
-    beyond = places[-1].successor
+    beyond = positions[-1].successor
     with pytest.raises(InvalidPosition):
         await cursor.mark_delete(beyond)
     with pytest.raises(InvalidPosition):
-        await cursor.delete([places[0], beyond])
+        await cursor.delete([positions[0], beyond])
     assert 10 == cursor.backlog
-    await cursor.mark_delete(places[4], properties={"p": 7})
+    await cursor.mark_delete(positions[4], properties={"p": 7})
     with pytest.raises(AlreadyMarkDeleted):
-        await cursor.mark_delete(places[3])
-    await cursor.mark_delete(places[4])
+        await cursor.mark_delete(positions[3])
+    await cursor.mark_delete(positions[4])
     assert ({"p": 7}, 5) == (cursor.properties, cursor.backlog)
 
 
@@ -108,17 +108,17 @@ async def test_what_was_acknowledged_survives_a_power_cut(
     engine: FaultyEngine,
     open_store: OpenStore,
     cursor: Cursor,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
-    await cursor.mark_delete(places[1], properties={"p": 1})
-    await cursor.delete([places[3], places[8]])
-    await cursor.delete_batch_index(places[5], [0, 2], 3)
+    await cursor.mark_delete(positions[1], properties={"p": 1})
+    await cursor.delete([positions[3], positions[8]])
+    await cursor.delete_batch_index(positions[5], [0, 2], 3)
     ml = await crashed(store, engine, open_store)
     again = ml.cursors["c"]
     assert cursor.individually_deleted == again.individually_deleted
-    assert ({"p": 1}, places[1]) == (again.properties, again.mark_delete_position)
-    assert frozenset({1}) == again.batch_indexes(places[5])
-    assert [b"2", b"4", b"5", b"6", b"7", b"9"] == await owed(ml)
+    assert ({"p": 1}, positions[1]) == (again.properties, again.mark_delete_position)
+    assert frozenset({1}) == again.batch_indexes(positions[5])
+    assert [b"2", b"4", b"5", b"6", b"7", b"9"] == await unacknowledged(ml)
 
 
 async def test_a_clean_close_keeps_everything_in_the_snapshot(
@@ -126,16 +126,16 @@ async def test_a_clean_close_keeps_everything_in_the_snapshot(
     engine: FaultyEngine,
     open_store: OpenStore,
     cursor: Cursor,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
-    await cursor.delete([places[2], places[8]])
-    await cursor.delete_batch_index(places[5], [1], 3)
+    await cursor.delete([positions[2], positions[8]])
+    await cursor.delete_batch_index(positions[5], [1], 3)
     await store.close()
     keys = [key[:1] for key, _ in engine.scan(b"k", b"q")]
     assert (1, 0) == (keys.count(b"k"), keys.count(b"p"))
     ml = await reopened(engine, open_store)
     assert cursor.individually_deleted == ml.cursors["c"].individually_deleted
-    assert frozenset({0, 2}) == ml.cursors["c"].batch_indexes(places[5])
+    assert frozenset({0, 2}) == ml.cursors["c"].batch_indexes(positions[5])
     assert 8 == ml.cursors["c"].backlog
 
 
@@ -144,26 +144,26 @@ async def test_a_call_that_returned_is_durable_and_one_that_failed_is_repeated(
     engine: FaultyEngine,
     open_store: OpenStore,
     cursor: Cursor,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await cursor.delete(places[2])
-    await cursor.delete(places[2])  # it was acknowledged already, but not durable
+        await cursor.delete(positions[2])
+    await cursor.delete(positions[2])  # it was acknowledged already, but not durable
     ml = await crashed(store, engine, open_store)
     assert 9 == ml.cursors["c"].backlog
 
 
-async def test_acknowledgements_of_one_turn_share_a_sync(
-    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+async def test_acknowledgements_of_one_tick_share_a_sync(
+    cursor: Cursor, engine: FaultyEngine, positions: list[Position]
 ) -> None:
     before = engine.calls["sync"]
-    await asyncio.gather(*(cursor.delete(each) for each in places[::2]))
+    await asyncio.gather(*(cursor.delete(each) for each in positions[::2]))
     assert 1 == engine.calls["sync"] - before
     hold = engine.hold_next("sync")
-    first = asyncio.ensure_future(cursor.delete(places[1]))
+    first = asyncio.ensure_future(cursor.delete(positions[1]))
     await hold.reached()
-    rest = [asyncio.ensure_future(cursor.delete(each)) for each in places[3:8:2]]
+    rest = [asyncio.ensure_future(cursor.delete(each)) for each in positions[3:8:2]]
     await asyncio.sleep(0)
     assert not first.done()
     hold.release()
@@ -172,12 +172,12 @@ async def test_acknowledgements_of_one_turn_share_a_sync(
 
 
 async def test_a_failed_sync_ends_everything(
-    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+    cursor: Cursor, engine: FaultyEngine, positions: list[Position]
 ) -> None:
     engine.fail_next("sync")
     with pytest.raises(Fenced):
-        await cursor.mark_delete(places[1])
-    for call in (cursor.mark_delete(places[2]), cursor.read(1), cursor.reset(EARLIEST)):
+        await cursor.mark_delete(positions[1])
+    for call in (cursor.mark_delete(positions[2]), cursor.read(1), cursor.reset(EARLIEST)):
         with pytest.raises(Fenced):
             await call
 
@@ -187,22 +187,22 @@ async def test_a_failed_sync_ends_everything(
     [(EARLIEST, 0), (LATEST, 10), (3, 3), (4, 4), (pos("1:0"), 0), (pos("99:0"), 10)],
 )
 async def test_a_reset_owes_everything_from_there(
-    cursor: Cursor, places: list[Position], target: Position | int, expected: int
+    cursor: Cursor, positions: list[Position], target: Position | int, expected: int
 ) -> None:
     await cursor.read(5)
-    await cursor.mark_delete(places[1])
-    await cursor.delete(places[6])
-    await cursor.reset(places[target] if isinstance(target, int) else target)
+    await cursor.mark_delete(positions[1])
+    await cursor.delete(positions[6])
+    await cursor.reset(positions[target] if isinstance(target, int) else target)
     assert 10 - expected == cursor.backlog
     assert numbers(expected, 9) == datas(await cursor.read(20))
     assert () == cursor.individually_deleted
 
 
-async def test_a_forced_reset_keeps_a_place_that_does_not_exist(
-    cursor: Cursor, places: list[Position]
+async def test_a_forced_reset_keeps_a_position_that_does_not_exist(
+    cursor: Cursor, positions: list[Position]
 ) -> None:
-    await cursor.reset(Position(places[3].ledger_id, 40), force=True)
-    assert Position(places[3].ledger_id, 40) == cursor.read_position
+    await cursor.reset(Position(positions[3].ledger_id, 40), force=True)
+    assert Position(positions[3].ledger_id, 40) == cursor.read_position
     assert numbers(4, 9) == datas(await cursor.read(20))
 
 
@@ -211,47 +211,47 @@ async def test_a_reset_is_durable_first_and_one_at_a_time(
     store: LedgerStore,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
-    await cursor.mark_delete(places[5])
+    await cursor.mark_delete(positions[5])
     hold = engine.hold_next("sync")
-    resetting = asyncio.ensure_future(cursor.reset(places[2]))
+    resetting = asyncio.ensure_future(cursor.reset(positions[2]))
     await hold.reached()
-    assert places[5] == cursor.mark_delete_position
+    assert positions[5] == cursor.mark_delete_position
     for call in (
         cursor.reset(EARLIEST), cursor.rewind(), cursor.seek(EARLIEST), cursor.skip(1),
-        cursor.clear_backlog(), cursor.read(1), cursor.read_or_wait(1), cursor.replay([places[8]]),
-        cursor.mark_delete(places[7]), cursor.delete(places[7]),
-        cursor.delete_batch_index(places[7], [0], 2),
+        cursor.clear_backlog(), cursor.read(1), cursor.read_or_wait(1),
+        cursor.replay([positions[8]]), cursor.mark_delete(positions[7]),
+        cursor.delete(positions[7]), cursor.delete_batch_index(positions[7], [0], 2),
     ):  # fmt: skip
         with pytest.raises(ResetInProgress):
             await call
     hold.release()
     await resetting
-    assert places[1] == cursor.mark_delete_position
+    assert positions[1] == cursor.mark_delete_position
     ml = await crashed(store, engine, open_store)
-    assert numbers(2, 9) == await owed(ml)
+    assert numbers(2, 9) == await unacknowledged(ml)
 
 
 async def test_a_reset_that_was_not_written_changes_nothing(
-    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+    cursor: Cursor, engine: FaultyEngine, positions: list[Position]
 ) -> None:
-    await cursor.delete(places[1])
+    await cursor.delete(positions[1])
     await cursor.read(3)
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await cursor.reset(places[5])
-    assert (places[4], 9) == (cursor.read_position, cursor.backlog)
+        await cursor.reset(positions[5])
+    assert (positions[4], 9) == (cursor.read_position, cursor.backlog)
     assert not cursor.revision.is_running
-    await cursor.reset(places[5])
+    await cursor.reset(positions[5])
     assert 5 == cursor.backlog
 
 
-async def test_a_cancelled_reset_goes_on_to_its_end(
-    cursor: Cursor, store: LedgerStore, engine: FaultyEngine, places: list[Position]
+async def test_a_cancelled_reset_completes(
+    cursor: Cursor, store: LedgerStore, engine: FaultyEngine, positions: list[Position]
 ) -> None:
     hold = engine.hold_next("sync")
-    resetting = asyncio.ensure_future(cursor.reset(places[4]))
+    resetting = asyncio.ensure_future(cursor.reset(positions[4]))
     await hold.reached()
     resetting.cancel()
     await asyncio.sleep(0)
@@ -261,51 +261,53 @@ async def test_a_cancelled_reset_goes_on_to_its_end(
         await resetting
     await store.flush()
     await asyncio.sleep(0)
-    assert (places[3], 6) == (cursor.mark_delete_position, cursor.backlog)
+    assert (positions[3], 6) == (cursor.mark_delete_position, cursor.backlog)
 
 
-async def test_acknowledgements_on_their_way_when_a_reset_comes_are_told_and_do_not_count(
+async def test_acknowledgements_before_a_reset_return_and_have_no_effect(
     cursor: Cursor,
     store: LedgerStore,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
     hold = engine.hold_next("sync")
-    first = asyncio.ensure_future(cursor.mark_delete(places[3]))
+    first = asyncio.ensure_future(cursor.mark_delete(positions[3]))
     await hold.reached()
-    queued = asyncio.ensure_future(cursor.mark_delete(places[7]))
+    queued = asyncio.ensure_future(cursor.mark_delete(positions[7]))
     await asyncio.sleep(0)
-    resetting = asyncio.ensure_future(cursor.reset(places[1]))
+    resetting = asyncio.ensure_future(cursor.reset(positions[1]))
     await asyncio.sleep(0)
     hold.release()
     await asyncio.gather(first, queued, resetting)
-    assert places[0] == cursor.mark_delete_position
+    assert positions[0] == cursor.mark_delete_position
     ml = await crashed(store, engine, open_store)
-    assert numbers(1, 9) == await owed(ml)
+    assert numbers(1, 9) == await unacknowledged(ml)
 
 
 async def test_a_late_acknowledgement_of_an_older_revision_does_nothing(
-    cursor: Cursor, places: list[Position]
+    cursor: Cursor, positions: list[Position]
 ) -> None:
     number = cursor.revision.number
-    await cursor.mark_delete(places[3], revision=number)
+    await cursor.mark_delete(positions[3], revision=number)
     await cursor.reset(EARLIEST)
-    await cursor.mark_delete(places[3], revision=number)
-    await cursor.delete(places[5], revision=number)
-    await cursor.delete_batch_index(places[6], [0], 2, revision=number)
-    assert (10, None) == (cursor.backlog, cursor.batch_indexes(places[6]))
-    await cursor.delete(places[5], revision=cursor.revision.number)
+    await cursor.mark_delete(positions[3], revision=number)
+    await cursor.delete(positions[5], revision=number)
+    await cursor.delete_batch_index(positions[6], [0], 2, revision=number)
+    assert (10, None) == (cursor.backlog, cursor.batch_indexes(positions[6]))
+    await cursor.delete(positions[5], revision=cursor.revision.number)
     assert 9 == cursor.backlog
 
 
-async def test_skip_counts_what_is_owed_only(cursor: Cursor, places: list[Position]) -> None:
-    await cursor.delete([places[1], places[4]])
+async def test_skip_counts_unacknowledged_entries_only(
+    cursor: Cursor, positions: list[Position]
+) -> None:
+    await cursor.delete([positions[1], positions[4]])
     await cursor.skip(3)
-    assert (places[4], 5) == (cursor.mark_delete_position, cursor.backlog)
+    assert (positions[4], 5) == (cursor.mark_delete_position, cursor.backlog)
     assert numbers(5, 9) == datas(await cursor.read(9))
     await cursor.skip(99)
-    assert (places[-1], 0) == (cursor.mark_delete_position, cursor.backlog)
+    assert (positions[-1], 0) == (cursor.mark_delete_position, cursor.backlog)
     with pytest.raises(InvalidArgument):
         await cursor.skip(0)
 
@@ -316,18 +318,18 @@ async def test_a_cleared_backlog_is_cleared_after_a_crash(
     await cursor.clear_backlog()
     assert (0, []) == (cursor.backlog, await cursor.read(5))
     ml = await crashed(store, engine, open_store)
-    assert [] == await owed(ml)
+    assert [] == await unacknowledged(ml)
 
 
 async def test_a_seek_reads_from_there_and_acknowledges_nothing(
-    cursor: Cursor, places: list[Position]
+    cursor: Cursor, positions: list[Position]
 ) -> None:
-    await cursor.mark_delete(places[2])
-    await cursor.seek(places[7])
+    await cursor.mark_delete(positions[2])
+    await cursor.seek(positions[7])
     assert (numbers(7, 9), 7) == (datas(await cursor.read(9)), cursor.backlog)
-    await cursor.seek(places[0])
+    await cursor.seek(positions[0])
     assert numbers(3, 9) == datas(await cursor.read(9))
-    await cursor.seek(places[1], force=True)
+    await cursor.seek(positions[1], force=True)
     assert numbers(1, 9) == datas(await cursor.read(9))
     await cursor.seek(LATEST)
     assert [] == await cursor.read(9)
@@ -338,17 +340,17 @@ async def test_a_position_set_through_the_door_is_durable_soon(
     store: LedgerStore,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
     cursor.revision.start()
-    cursor.revision.end(lambda state: setattr(state, "mark_delete_position", places[6]))
-    assert (places[7], 3) == (cursor.read_position, cursor.backlog)
+    cursor.revision.end(lambda state: setattr(state, "mark_delete_position", positions[6]))
+    assert (positions[7], 3) == (cursor.read_position, cursor.backlog)
     await asyncio.sleep(0)
     await store.flush()
-    assert numbers(7, 9) == await owed(await crashed(store, engine, open_store))
+    assert numbers(7, 9) == await unacknowledged(await crashed(store, engine, open_store))
 
 
-async def test_a_reset_to_a_time_goes_behind_the_newest_older_entry(
+async def test_a_reset_to_a_time_goes_after_the_newest_older_entry(
     ml: ManagedLedger, clock: ManualClock
 ) -> None:
     for number in range(10):
@@ -378,39 +380,39 @@ async def test_one_search_by_time_at_a_time(
     await finding
 
 
-async def test_a_replay_reads_what_is_owed_and_tells_the_rest(
-    cursor: Cursor, places: list[Position]
+async def test_a_replay_reads_unacknowledged_entries_and_returns_the_other_positions(
+    cursor: Cursor, positions: list[Position]
 ) -> None:
     await cursor.read(9)
-    await cursor.mark_delete(places[1])
-    await cursor.delete(places[5])
-    wanted = [places[6], places[0], places[2], places[5], places[3], places[6]]
+    await cursor.mark_delete(positions[1])
+    await cursor.delete(positions[5])
+    wanted = [positions[6], positions[0], positions[2], positions[5], positions[3], positions[6]]
     entries, acknowledged = await cursor.replay(wanted)
-    assert [places[2], places[3], places[6]] == [entry.position for entry in entries]
-    assert {places[0], places[5]} == acknowledged
-    assert places[9] == cursor.read_position
-    await cursor.replay([places[9]])
-    assert places[9] == cursor.read_position  # nothing is made up for
-    for position in (places[-1].successor, Position(places[0].ledger_id, 50)):
+    assert [positions[2], positions[3], positions[6]] == [entry.position for entry in entries]
+    assert {positions[0], positions[5]} == acknowledged
+    assert positions[9] == cursor.read_position
+    await cursor.replay([positions[9]])
+    assert positions[9] == cursor.read_position  # nothing is made up for
+    for position in (positions[-1].successor, Position(positions[0].ledger_id, 50)):
         with pytest.raises(InvalidPosition):
-            await cursor.replay([places[4], position])
+            await cursor.replay([positions[4], position])
 
 
 async def test_a_closed_cursor_refuses_and_can_be_opened_again(
-    ml: ManagedLedger, cursor: Cursor, places: list[Position]
+    ml: ManagedLedger, cursor: Cursor, positions: list[Position]
 ) -> None:
-    await cursor.delete(places[3])
+    await cursor.delete(positions[3])
     assert cursor.is_active
     await cursor.close()
     await cursor.close()
     assert not cursor.is_active
-    for call in (cursor.read(1), cursor.mark_delete(places[5]), cursor.rewind()):
+    for call in (cursor.read(1), cursor.mark_delete(positions[5]), cursor.rewind()):
         with pytest.raises(AlreadyClosed):
             await call
     again = await ml.open_cursor("c")
     assert again is not cursor
     assert 9 == again.backlog
-    await again.delete(places[4])
+    await again.delete(positions[4])
     assert 8 == ml.cursors["c"].backlog
 
 
@@ -422,9 +424,9 @@ async def test_a_cursor_that_does_not_keep_up_is_not_active(ml: ManagedLedger) -
     assert cursor.is_active
 
 
-async def test_stats_tell_the_revision(cursor: Cursor, places: list[Position]) -> None:
+async def test_stats_show_the_revision(cursor: Cursor, positions: list[Position]) -> None:
     await cursor.rewind()
-    await cursor.delete(places[4])
+    await cursor.delete(positions[4])
     stats = cursor.stats
     assert (9, 1, 1, False) == (
         stats.backlog,

@@ -1,4 +1,4 @@
-"""What a close behind another one does: that one may have failed, or be under way."""
+"""A close after another one, which may have failed or still run."""
 
 import asyncio
 
@@ -15,11 +15,11 @@ async def acknowledged_early(
 ) -> tuple[ManagedLedger, Cursor, list[Position]]:
     """Return a cursor whose second acknowledgement has returned before it is durable."""
     _, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[1])
-    return ml, cursor, places
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[1])
+    return ml, cursor, positions
 
 
 CLOSES_AGAIN = {
@@ -29,11 +29,11 @@ CLOSES_AGAIN = {
 
 
 @pytest.mark.parametrize("who", CLOSES_AGAIN)
-async def test_close_behind_one_that_failed_writes_what_that_could_not(
+async def test_close_after_a_failed_one_writes_what_that_could_not(
     engine: FaultyEngine, open_store: OpenStore, who: str
 ) -> None:
-    """It told of success and wrote nothing: acknowledgements that had returned came again."""
-    ml, cursor, places = await acknowledged_early(engine, open_store)
+    """It succeeded without a write: acknowledgements that had returned were lost."""
+    ml, cursor, positions = await acknowledged_early(engine, open_store)
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await cursor.close()
@@ -43,13 +43,13 @@ async def test_close_behind_one_that_failed_writes_what_that_could_not(
             await cursor.close()
     await CLOSES_AGAIN[who](ml, cursor)
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
-async def test_close_beside_one_that_is_under_way_hears_what_becomes_of_it(
+async def test_close_during_another_one_ends_like_it(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    ml, cursor, places = await acknowledged_early(engine, open_store)
+    ml, cursor, positions = await acknowledged_early(engine, open_store)
     hold = engine.hold_next("commit")
     first = asyncio.ensure_future(cursor.close())
     await hold.reached()
@@ -61,16 +61,16 @@ async def test_close_beside_one_that_is_under_way_hears_what_becomes_of_it(
     assert isinstance(outcomes[0], StorageFailed)
     if outcomes[1] is None:
         ml = await after_crash(engine, open_store)
-        assert places[1] == ml.cursors["c"].mark_delete_position
+        assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
-async def test_close_behind_one_that_wrote_everything_writes_nothing(
+async def test_close_after_a_complete_one_writes_nothing(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(positions[0])
     await cursor.close()
     before = engine.calls["commit"]
     await cursor.close()
@@ -80,15 +80,15 @@ async def test_close_behind_one_that_wrote_everything_writes_nothing(
 async def test_old_opening_that_is_closed_again_leaves_the_next_one_open(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    ml, cursor, places = await acknowledged_early(engine, open_store)
+    ml, cursor, positions = await acknowledged_early(engine, open_store)
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await cursor.close()
     again = await ml.open_cursor("c")
     await cursor.close()
-    assert [places[2]] == [each.position for each in await again.read(1)]
+    assert [positions[2]] == [each.position for each in await again.read(1)]
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
 async def test_cursor_that_was_deleted_comes_not_back_by_being_closed_again(

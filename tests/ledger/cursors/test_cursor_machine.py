@@ -28,9 +28,9 @@ BATCH = 3
 
 
 class CursorMachine(RuleBasedStateMachine):
-    """`places` is every entry ever, `done` what is acknowledged or gone, `owed` parts of batches.
+    """`entries`: all ever added; `done`: acknowledged or removed; `partial`: rest of batches.
 
-    `read` is what was handed out since the last rewind; all of it is in memory only.
+    `read` is what was read since the last rewind; all of it is in memory only.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class CursorMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = ManualClock(1000)
         self.engine = FaultyEngine(None)
-        self.places: list[Position] = []
+        self.entries: list[Position] = []
         self.done: set[Position] = set()
-        self.owed: dict[Position, set[int]] = {}
+        self.partial: dict[Position, set[int]] = {}
         self.read: set[Position] = set()
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -60,26 +60,26 @@ class CursorMachine(RuleBasedStateMachine):
         self.read = set()
 
     def left(self) -> list[Position]:
-        return [each for each in self.places if each not in self.done]
+        return [each for each in self.entries if each not in self.done]
 
     def finish(self, positions: set[Position]) -> None:
         self.done |= positions
         for each in positions:
-            self.owed.pop(each, None)
+            self.partial.pop(each, None)
 
     @rule(count=st.integers(1, 7))
     def append(self, count: int) -> None:
         async def adding() -> list[Position]:
             return await asyncio.gather(*(self.ml.add_entry(b"x") for _ in range(count)))
 
-        self.places += self.run(adding())
+        self.entries += self.run(adding())
 
     @rule(picks=st.lists(INDEXES, min_size=1, max_size=6), fails=st.booleans())
     def delete(self, picks: list[int], *, fails: bool) -> None:
         """What failed to become durable is acknowledged again, and is then."""
-        if not self.places:
+        if not self.entries:
             return
-        chosen = {self.places[pick % len(self.places)] for pick in picks}
+        chosen = {self.entries[pick % len(self.entries)] for pick in picks}
         if fails:
             self.engine.fail_next("commit")
             try:
@@ -92,7 +92,7 @@ class CursorMachine(RuleBasedStateMachine):
         self.finish(chosen)
 
     async def put(self) -> None:
-        """Use up a fault that nobody met."""
+        """Use up a fault that no call has met."""
         try:
             await self.store.put_rows([(b"k", b"v")])
         except StorageFailed:
@@ -100,28 +100,28 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(pick=INDEXES)
     def mark_delete(self, pick: int) -> None:
-        above = [each for each in self.places if each >= self.cursor.mark_delete_position]
+        above = [each for each in self.entries if each >= self.cursor.mark_delete_position]
         if not above:
             return
         upto = above[pick % len(above)]
         self.run(self.cursor.mark_delete(upto))
-        self.finish({each for each in self.places if each <= upto})
+        self.finish({each for each in self.entries if each <= upto})
 
     @rule(pick=INDEXES, indexes=st.sets(st.integers(0, BATCH - 1), min_size=1))
     def delete_batch_index(self, pick: int, indexes: set[int]) -> None:
-        if not self.places:
+        if not self.entries:
             return
-        place = self.places[pick % len(self.places)]
-        self.run(self.cursor.delete_batch_index(place, indexes, BATCH))
-        if place not in self.done:
-            owed = self.owed.setdefault(place, set(range(BATCH)))
-            owed -= indexes
-            if not owed:
-                self.finish({place})
+        position = self.entries[pick % len(self.entries)]
+        self.run(self.cursor.delete_batch_index(position, indexes, BATCH))
+        if position not in self.done:
+            partial = self.partial.setdefault(position, set(range(BATCH)))
+            partial -= indexes
+            if not partial:
+                self.finish({position})
 
     @rule(count=st.integers(1, 6))
     def read_some(self, count: int) -> None:
-        """Everything owed is handed out once, in order, until somebody rewinds."""
+        """Everything unacknowledged is read once, in order, until a rewind."""
         start = self.cursor.read_position
         expected = [each for each in self.left() if each >= start][:count]
         found = self.run(self.cursor.read(count))
@@ -132,9 +132,9 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(picks=st.lists(INDEXES, min_size=1, max_size=6))
     def replay(self, picks: list[int]) -> None:
-        if not self.places:
+        if not self.entries:
             return
-        chosen = {self.places[pick % len(self.places)] for pick in picks}
+        chosen = {self.entries[pick % len(self.entries)] for pick in picks}
         before = self.cursor.read_position
         entries, acknowledged = self.run(self.cursor.replay(chosen))
         assert sorted(chosen - self.done) == [entry.position for entry in entries]
@@ -148,14 +148,14 @@ class CursorMachine(RuleBasedStateMachine):
 
     @rule(pick=INDEXES, acknowledged=st.sets(st.integers(0, BATCH - 1)))
     def reset(self, pick: int, acknowledged: set[int]) -> None:
-        targets = [each for each in self.places if self.ml.is_valid_position(each)]
+        targets = [each for each in self.entries if self.ml.is_valid_position(each)]
         if not targets:
             return
         target = targets[pick % len(targets)]
         self.run(self.cursor.reset(target, acknowledged=acknowledged, batch_size=BATCH))
-        self.done = {each for each in self.places if each < target}
-        self.owed = {target: set(range(BATCH)) - acknowledged}
-        if not self.owed[target]:
+        self.done = {each for each in self.entries if each < target}
+        self.partial = {target: set(range(BATCH)) - acknowledged}
+        if not self.partial[target]:
             self.finish({target})
         self.read = set()
 
@@ -170,23 +170,23 @@ class CursorMachine(RuleBasedStateMachine):
     @rule()
     def clear_backlog(self) -> None:
         self.run(self.cursor.clear_backlog())
-        self.finish(set(self.places))
+        self.finish(set(self.entries))
 
     @rule(how=st.sampled_from(["trim", "truncate", "roll_over"]))
     def trim(self, how: str) -> None:
-        """Nothing that is owed goes."""
+        """No unacknowledged entry is removed."""
         self.run(getattr(self.ml, how)())
 
     @rule(pick=INDEXES)
     def trim_before(self, pick: int) -> None:
-        """As a log start that is raised: whoever is owed what goes is owed it no more."""
-        if not self.places:
+        """As a log start that is raised: what is removed counts as acknowledged."""
+        if not self.entries:
             return
-        self.run(self.ml.trim_before(self.places[pick % len(self.places)]))
+        self.run(self.ml.trim_before(self.entries[pick % len(self.entries)]))
         first = self.ml.first_position
-        gone = {each for each in self.places if each < first}
-        if self.places and not self.ml.number_of_entries(EARLIEST, LATEST):
-            gone = set(self.places)
+        gone = {each for each in self.entries if each < first}
+        if self.entries and not self.ml.number_of_entries(EARLIEST, LATEST):
+            gone = set(self.entries)
         self.finish(gone)
 
     @rule()
@@ -215,13 +215,13 @@ class CursorMachine(RuleBasedStateMachine):
             hold = self.engine.hold_next("sync")
             work = asyncio.ensure_future(self.store.put_rows([(b"k", b"v")]))
             await hold.reached()
-            if self.places:
-                place = self.places[pick % len(self.places)]
-                lost = asyncio.ensure_future(self.cursor.delete(place))
+            if self.entries:
+                position = self.entries[pick % len(self.entries)]
+                lost = asyncio.ensure_future(self.cursor.delete(position))
                 await asyncio.sleep(0)
             self.engine.drop_unsynced()
             await asyncio.gather(work, return_exceptions=True)
-            if self.places:
+            if self.entries:
                 await asyncio.gather(lost, return_exceptions=True)
             await self.store.close()
 
@@ -229,7 +229,7 @@ class CursorMachine(RuleBasedStateMachine):
         self.open_store()
 
     async def settle(self) -> None:
-        """Let the trims behind acknowledgements do what they are about to do."""
+        """Let the trims after acknowledgements run."""
         for _ in range(3):
             for _ in range(4):
                 await asyncio.sleep(0)
@@ -244,19 +244,19 @@ class CursorMachine(RuleBasedStateMachine):
         assert len(left) == cursor.backlog
         holes = {
             each
-            for each in self.places
+            for each in self.entries
             for after, upto in cursor.individually_deleted
             if after < each <= upto
         }
         assert {e for e in self.done if e > cursor.mark_delete_position} == holes
         assert not left or left[0] > cursor.mark_delete_position
         assert all(each <= cursor.mark_delete_position or each in holes for each in self.done)
-        for place, owed in self.owed.items():
-            expected = owed if owed != set(range(BATCH)) else None
-            assert expected == cursor.batch_indexes(place)
+        for position, partial in self.partial.items():
+            expected = partial if partial != set(range(BATCH)) else None
+            assert expected == cursor.batch_indexes(position)
         assert cursor.read_position > cursor.mark_delete_position
         listed = {info.ledger_id for info in self.ml.ledgers}
-        assert all(each.ledger_id in listed for each in left), "what is owed was trimmed"
+        assert all(each.ledger_id in listed for each in left), "an unacknowledged entry was trimmed"
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -49,18 +49,18 @@ def interleavings(lengths: tuple[int, ...]) -> Iterator[Order]:
 
 
 class Scene:
-    """A cursor over six entries, of which three were read; who delivers, and who sets positions.
+    """A cursor over six entries, of which three were read, and what dispatches and sets positions.
 
     `delivered` is what was sent since the revision began. Who delivers keeps a queue of what shall
     be read again, which goes when the revision begins.
     """
 
-    def __init__(self, engine: FaultyEngine, cursor: Cursor, places: list[Position]) -> None:
+    def __init__(self, engine: FaultyEngine, cursor: Cursor, positions: list[Position]) -> None:
         self.engine = engine
         self.cursor = cursor
-        self.places = places
+        self.positions = positions
         self.delivered: list[bytes] = []
-        self.redelivery = places[:2]
+        self.redelivery = positions[:2]
         self.has_begun = False
 
     def deliver(self, entries: list[Entry], number: int) -> None:
@@ -73,7 +73,7 @@ class Scene:
         self.redelivery.clear()
 
     async def drain(self) -> None:
-        """Go on as one who delivers would, until nothing is left."""
+        """Continue as a dispatcher would, until nothing is left."""
         while entries := await self.cursor.read(2):
             self.deliver(entries, self.cursor.revision.number)
 
@@ -129,7 +129,7 @@ class Replaying(Reading):
 
 
 class Setting:
-    """Positions are set in three steps: the door is closed, the others clean up, all is set."""
+    """A revision in three steps: it starts, its caller cleans up, it ends."""
 
     def __init__(self, scene: Scene, editor: Callable[[CursorState], None]) -> None:
         self.scene = scene
@@ -149,7 +149,7 @@ class Setting:
 
 
 class Resetting:
-    """`Cursor.reset` in two steps: it is on its way to the storage, and it is durable."""
+    """`Cursor.reset` in two steps: it is being written, and it is durable."""
 
     def __init__(self, scene: Scene, target: Position) -> None:
         self.scene = scene
@@ -193,7 +193,7 @@ def replayed(editor: Callable[[CursorState], None]) -> MakeScripts:
 
 
 def reset_against(kind: type[Reading]) -> MakeScripts:
-    return lambda scene: [kind(scene).script(), Resetting(scene, scene.places[1]).script()]
+    return lambda scene: [kind(scene).script(), Resetting(scene, scene.positions[1]).script()]
 
 
 def both(scene: Scene) -> list[Script]:
@@ -201,7 +201,7 @@ def both(scene: Scene) -> list[Script]:
     return [
         Reading(scene).script(),
         Replaying(scene).script(),
-        Resetting(scene, scene.places[4]).script(),
+        Resetting(scene, scene.positions[4]).script(),
     ]
 
 
@@ -214,7 +214,7 @@ RACES: dict[str, tuple[MakeScripts, tuple[int, ...], int]] = {
     "case 2: a sequential read and a reset": (reset_against(Reading), (3, 2), 1),
     "cases 1 and 2: both reads and a reset": (both, (3, 3, 2), 4),
 }
-"""What takes part, how many steps each has, and the first entry that is owed behind it."""
+"""What takes part, how many steps each has, and the first unacknowledged entry afterwards."""
 
 
 class Stage:
@@ -229,10 +229,10 @@ class Stage:
         self.count += 1
         # Reads in one ledger may share what the storage answers; here each has its own.
         ml = await self.store.open_managed_ledger(f"orders-{self.count}", config=PAIRS)
-        places = await add_all(ml, numbers(0, 5))
+        positions = await add_all(ml, numbers(0, 5))
         cursor = await ml.open_cursor("c", initial=EARLIEST)
         await cursor.read(3)
-        return Scene(self.engine, cursor, places)
+        return Scene(self.engine, cursor, positions)
 
     async def keeps_the_rule(self, make: MakeScripts, order: Order, first: int) -> bool:
         scene = await self.scene()

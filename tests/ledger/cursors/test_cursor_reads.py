@@ -52,7 +52,7 @@ async def test_a_waiting_read_gets_what_comes(ml: ManagedLedger) -> None:
 
 @pytest.mark.parametrize("turn", range(8))
 async def test_no_wake_up_is_lost_whenever_an_entry_comes(ml: ManagedLedger, turn: int) -> None:
-    """The entry is confirmed in every turn around that in which the read begins to wait."""
+    """The entry is confirmed in every tick around that in which the read begins to wait."""
     cursor = await ml.open_cursor("c")
     adding = asyncio.ensure_future(ml.add_entry(b"0"))
     await turns(turn)
@@ -98,7 +98,7 @@ async def test_a_second_read_that_is_refused_does_not_deafen_the_first(ml: Manag
     assert [b"0"] == datas(await asyncio.wait_for(waiting, 60))
 
 
-async def test_a_wait_passes_over_what_is_acknowledged(ml: ManagedLedger) -> None:
+async def test_a_wait_skips_acknowledged_entries(ml: ManagedLedger) -> None:
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(1))
     await turns()
@@ -112,7 +112,7 @@ async def test_a_wait_passes_over_what_is_acknowledged(ml: ManagedLedger) -> Non
     assert [b"1"] == datas(await waiting)
 
 
-async def test_a_wait_goes_on_from_where_a_reset_puts_it(ml: ManagedLedger) -> None:
+async def test_a_wait_continues_from_the_position_of_a_reset(ml: ManagedLedger) -> None:
     await add_all(ml, numbers(0, 3))
     cursor = await ml.open_cursor("c")
     waiting = asyncio.ensure_future(cursor.read_or_wait(9))
@@ -168,7 +168,7 @@ async def terminate(store: LedgerStore, ml: ManagedLedger, cursor: Cursor) -> No
         (terminate, NoMoreEntries),
     ],
 )
-async def test_who_waits_hears_that_nothing_will_come(
+async def test_a_waiting_read_ends_when_nothing_more_can_come(
     store: LedgerStore, ml: ManagedLedger, act: Act, error: type[Exception]
 ) -> None:
     cursor = await ml.open_cursor("c")
@@ -192,7 +192,7 @@ async def test_a_terminated_ledger_is_read_to_its_end(ml: ManagedLedger) -> None
     assert 0 == cursor.backlog
 
 
-async def test_a_read_that_a_reset_overtakes_returns_nothing_and_moves_nothing(
+async def test_a_read_overtaken_by_a_reset_returns_nothing_and_moves_nothing(
     uncached: ManagedLedger, engine: FaultyEngine
 ) -> None:
     cursor = await uncached.open_cursor("c", initial=EARLIEST)
@@ -224,20 +224,20 @@ async def test_the_failure_of_a_read_that_a_reset_overtakes_does_not_count(
     assert ([], set()) == await replaying
 
 
-async def test_a_replay_that_a_reset_overtakes_returns_nothing(
+async def test_a_replay_overtaken_by_a_reset_returns_nothing(
     uncached: ManagedLedger, engine: FaultyEngine
 ) -> None:
     cursor = await uncached.open_cursor("c", initial=EARLIEST)
-    places = [entry.position for entry in await cursor.read(3)]
+    positions = [entry.position for entry in await cursor.read(3)]
     hold = engine.hold_next("read")
-    replaying = asyncio.ensure_future(cursor.replay(places))
+    replaying = asyncio.ensure_future(cursor.replay(positions))
     await hold.reached()
     await cursor.rewind()
     hold.release()
     assert ([], set()) == await replaying
 
 
-async def test_a_wait_whose_read_is_overtaken_goes_on(
+async def test_a_wait_whose_read_is_overtaken_continues(
     uncached: ManagedLedger, engine: FaultyEngine
 ) -> None:
     cursor = await uncached.open_cursor("c", initial=EARLIEST)
@@ -269,22 +269,22 @@ async def test_what_is_acknowledged_during_a_read_is_left_out_of_it(
     uncached: ManagedLedger, engine: FaultyEngine
 ) -> None:
     cursor = await uncached.open_cursor("c", initial=EARLIEST)
-    places = [entry.position for entry in await cursor.read(4)]
+    positions = [entry.position for entry in await cursor.read(4)]
     await cursor.rewind()
     hold = engine.hold_next("read")
     reading = asyncio.ensure_future(cursor.read(4))
     await hold.reached()
-    await cursor.mark_delete(places[0])
-    await cursor.delete(places[2])
+    await cursor.mark_delete(positions[0])
+    await cursor.delete(positions[2])
     hold.release()
     assert [b"1", b"3", b"4"] == datas(await reading)
     hold = engine.hold_next("read")
-    replaying = asyncio.ensure_future(cursor.replay([places[1], places[3]]))
+    replaying = asyncio.ensure_future(cursor.replay([positions[1], positions[3]]))
     await hold.reached()
-    await cursor.delete(places[3])
+    await cursor.delete(positions[3])
     hold.release()
     entries, acknowledged = await replaying
-    assert ([b"1"], {places[3]}) == (datas(entries), acknowledged)
+    assert ([b"1"], {positions[3]}) == (datas(entries), acknowledged)
 
 
 async def test_ledgers_that_are_acknowledged_as_a_whole_are_not_opened(
@@ -301,20 +301,20 @@ async def test_ledgers_that_are_acknowledged_as_a_whole_are_not_opened(
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("how", ["acknowledged", "removed"])
-async def test_a_read_whose_entries_are_not_owed_any_more_goes_on(
+async def test_a_read_whose_entries_are_acknowledged_meanwhile_continues(
     uncached: ManagedLedger, engine: FaultyEngine, how: str, *, waits: bool
 ) -> None:
     """It returned nothing although there was more, and one that waited waited for another entry."""
     cursor = await uncached.open_cursor("c", initial=EARLIEST)
-    places = [entry.position for entry in await cursor.read(6)]
+    positions = [entry.position for entry in await cursor.read(6)]
     await cursor.rewind()
     hold = engine.hold_next("read")
     read = cursor.read_or_wait if waits else cursor.read
     reading = asyncio.ensure_future(read(2))
     await hold.reached()
     if how == "acknowledged":
-        await cursor.mark_delete(places[3])
+        await cursor.mark_delete(positions[3])
     else:
-        await uncached.trim_before(places[4])
+        await uncached.trim_before(positions[4])
     hold.release()
     assert numbers(4, 5) == datas(await asyncio.wait_for(reading, 60))

@@ -68,14 +68,14 @@ def test_the_newest_of_what_is_left_of_a_batch_counts() -> None:
 
 @pytest.mark.parametrize("generation", [1, 3])
 def test_changes_of_another_generation_say_nothing(generation: int) -> None:
-    """A reset came between: what they acknowledged is owed again."""
+    """A reset came between: what they acknowledged is unacknowledged again."""
     change = row("3:9", 11, generation=generation)
     stored = recover_cursor("c", encode_cursor(OLD), encode_cursor(WHOLE), encoded(change))
     assert WHOLE == stored.record
     assert max(2, generation) == stored.generation
 
 
-def test_a_change_that_cannot_be_read_is_owed_and_the_others_hold() -> None:
+def test_an_unreadable_change_is_redelivered_and_the_others_hold() -> None:
     changes = encoded(row("3:1", 8), row("3:1", 10), row("3:2", 12))
     changes[1] = changes[1][:-1]
     stored = recover_cursor("c", encode_cursor(OLD), encode_cursor(WHOLE), changes)
@@ -83,7 +83,7 @@ def test_a_change_that_cannot_be_read_is_owed_and_the_others_hold() -> None:
     assert 1 == len(stored.problems)
 
 
-def test_without_the_whole_row_nobody_knows_what_the_changes_go_on_from() -> None:
+def test_without_the_whole_row_changes_are_void() -> None:
     stored = recover_cursor("c", encode_cursor(OLD), BAD, encoded(row("3:9", 11)))
     assert OLD == stored.record
     stored = recover_cursor("c", encode_cursor(OLD), None, encoded(row("3:9", 11)))

@@ -38,11 +38,11 @@ async def turns(count: int = 5) -> None:
     ("start", "first"),
     [(EARLIEST, 0), (LATEST, 10), (None, 10), (3, 4), (pos("99:0"), 10), (pos("1:5"), 0)],
 )
-async def test_a_cursor_that_is_not_durable_begins_behind_its_start(
+async def test_a_non_durable_cursor_begins_after_its_start(
     ml: ManagedLedger, start: Position | int | None, first: int
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
-    place = places[start] if isinstance(start, int) else start
+    positions = await add_all(ml, numbers(0, 9))
+    place = positions[start] if isinstance(start, int) else start
     cursor = await ml.new_non_durable_cursor(place)
     assert (False, 10 - first) == (cursor.is_durable, cursor.backlog)
     assert numbers(first, 9) == datas(await cursor.read(20))
@@ -52,12 +52,12 @@ async def test_a_cursor_that_is_not_durable_begins_behind_its_start(
 async def test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothing(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.new_non_durable_cursor(EARLIEST)
     before = engine.calls["commit"]
-    await cursor.delete(places[1])
-    await cursor.mark_delete(places[2])
-    await cursor.reset(places[1])
+    await cursor.delete(positions[1])
+    await cursor.mark_delete(positions[2])
+    await cursor.reset(positions[1])
     await cursor.skip(1)
     assert (0, 8) == (engine.calls["commit"] - before, cursor.backlog)
     await ml.truncate()
@@ -73,17 +73,17 @@ async def test_a_cursor_that_is_not_durable_costs_no_write_and_holds_back_nothin
 async def test_the_slowest_durable_cursor_holds_back_trim_and_truncate(
     ml: ManagedLedger, store: LedgerStore
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
     fast = await ml.open_cursor("fast")
     slow = await ml.open_cursor("slow", initial=EARLIEST)
     await ml.trim()
     await ml.truncate()
     assert 10 == ml.number_of_entries(EARLIEST, LATEST)
-    await slow.mark_delete(places[2])
+    await slow.mark_delete(positions[2])
     await ml.trim()
     assert 10 == ml.number_of_entries(EARLIEST, LATEST)
-    await slow.mark_delete(places[3])
+    await slow.mark_delete(positions[3])
     await ml.trim()
     assert 6 == ml.number_of_entries(EARLIEST, LATEST)
     await ml.delete_cursor("slow")
@@ -92,7 +92,7 @@ async def test_the_slowest_durable_cursor_holds_back_trim_and_truncate(
 
 
 async def test_progress_and_deletion_trim_by_themselves(ml: ManagedLedger) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     ml.reconfigure(ManagedLedgerConfig(max_entries_per_ledger=4, retention_bytes=0))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
 
@@ -102,9 +102,9 @@ async def test_progress_and_deletion_trim_by_themselves(ml: ManagedLedger) -> No
         await ml.trim_before(EARLIEST)  # waits for a trim under way
         return ml.number_of_entries(EARLIEST, LATEST)
 
-    await cursor.mark_delete(places[2])
+    await cursor.mark_delete(positions[2])
     assert 10 == await entries_left()
-    await cursor.mark_delete(places[4])
+    await cursor.mark_delete(positions[4])
     assert 6 == await entries_left()
     await ml.delete_cursor("c")
     assert 2 == await entries_left()
@@ -114,42 +114,44 @@ async def test_cursors_are_moved_over_what_is_removed_regardless_of_them(
     ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     """As a log start that is raised does; after a restart it is found so too."""
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete([places[2], places[8]])
-    await ml.trim_before(places[8])
-    assert (places[8], 1) == (cursor.mark_delete_position, cursor.backlog)
+    await cursor.delete([positions[2], positions[8]])
+    await ml.trim_before(positions[8])
+    assert (positions[8], 1) == (cursor.mark_delete_position, cursor.backlog)
     assert [b"9"] == datas(await cursor.read(9))
     engine.drop_unsynced()
     again = (await reopened(engine, open_store)).cursors["c"]
-    assert (places[8], 1) == (again.mark_delete_position, again.backlog)
+    assert (positions[8], 1) == (again.mark_delete_position, again.backlog)
 
 
 async def test_cursors_pass_over_what_readers_must_not_see_though_it_is_there(
     ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     """A log start in the middle of a ledger, and of a batch: nothing is removed for it."""
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     behind = await ml.open_cursor("behind", initial=EARLIEST)
     ahead = await ml.open_cursor("ahead", initial=EARLIEST)
     volatile = await ml.new_non_durable_cursor(EARLIEST)
-    await ahead.mark_delete(places[7])
-    ml.acknowledge_before(places[5], records=2, batch_size=3)
-    assert [(places[4], 5), (places[7], 2), (places[4], 5)] == [
+    await ahead.mark_delete(positions[7])
+    ml.acknowledge_before(positions[5], records=2, batch_size=3)
+    assert [(positions[4], 5), (positions[7], 2), (positions[4], 5)] == [
         (each.mark_delete_position, each.backlog) for each in (behind, ahead, volatile)
     ]
-    assert frozenset({2}) == behind.batch_indexes(places[5]) == volatile.batch_indexes(places[5])
+    assert (
+        frozenset({2}) == behind.batch_indexes(positions[5]) == volatile.batch_indexes(positions[5])
+    )
     assert numbers(5, 9) == datas(await volatile.read(20))
-    ml.acknowledge_before(places[2])
-    ml.acknowledge_before(places[5], records=1, batch_size=3)
-    assert frozenset({2}) == behind.batch_indexes(places[5])
-    await behind.mark_delete(places[4])  # which waits for what was on its way
+    ml.acknowledge_before(positions[2])
+    ml.acknowledge_before(positions[5], records=1, batch_size=3)
+    assert frozenset({2}) == behind.batch_indexes(positions[5])
+    await behind.mark_delete(positions[4])  # which waits for what was on its way
     await ml.add_entry(b"10")
     engine.drop_unsynced()
     again = (await reopened(engine, open_store)).cursors["behind"]
-    assert (places[4], frozenset({2})) == (
+    assert (positions[4], frozenset({2})) == (
         again.mark_delete_position,
-        again.batch_indexes(places[5]),
+        again.batch_indexes(positions[5]),
     )
 
 
@@ -158,12 +160,12 @@ async def test_what_is_passed_over_stays_so_when_a_revision_ends(
     ml: ManagedLedger, engine: FaultyEngine, fails: bool
 ) -> None:
     """The revision began with positions from before, and set them again."""
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("commit")
     skipping = asyncio.ensure_future(cursor.skip(2))
     await hold.reached()
-    ml.acknowledge_before(places[5], records=2, batch_size=3)
+    ml.acknowledge_before(positions[5], records=2, batch_size=3)
     if fails:
         hold.fail()
         with pytest.raises(StorageFailed):
@@ -171,9 +173,9 @@ async def test_what_is_passed_over_stays_so_when_a_revision_ends(
     else:
         hold.release()
         await skipping
-    assert (places[4], frozenset({2})) == (
+    assert (positions[4], frozenset({2})) == (
         cursor.mark_delete_position,
-        cursor.batch_indexes(places[5]),
+        cursor.batch_indexes(positions[5]),
     )
     assert numbers(5, 9) == datas(await cursor.read(20))
 
@@ -181,70 +183,70 @@ async def test_what_is_passed_over_stays_so_when_a_revision_ends(
 async def test_what_is_passed_over_while_a_revision_is_about_to_be_written_stays_so(
     ml: ManagedLedger, store: LedgerStore, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    """What the revision would set was decided, but nobody could know of it yet."""
-    places = await add_all(ml, numbers(0, 9))
+    """What the revision would set was decided, but not visible yet."""
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[8])
-    resetting = asyncio.ensure_future(cursor.reset(places[1]))
+    await cursor.mark_delete(positions[8])
+    resetting = asyncio.ensure_future(cursor.reset(positions[1]))
     asyncio.get_running_loop().call_soon(
-        lambda: ml.acknowledge_before(places[5], records=2, batch_size=3)
-    )  # behind the first step of the reset, before the first step of its work
+        lambda: ml.acknowledge_before(positions[5], records=2, batch_size=3)
+    )  # after the first step of the reset, before the first step of its work
     await resetting
-    assert (places[4], frozenset({2})) == (
+    assert (positions[4], frozenset({2})) == (
         cursor.mark_delete_position,
-        cursor.batch_indexes(places[5]),
+        cursor.batch_indexes(positions[5]),
     )
 
 
 async def test_what_is_passed_over_during_a_revision_is_durable_soon(
     ml: ManagedLedger, store: LedgerStore, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    """It was taken for written with the revision, whose row had left before."""
-    places = await add_all(ml, numbers(0, 9))
+    """It counted as written with the revision, whose row was encoded before."""
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("commit")
-    resetting = asyncio.ensure_future(cursor.reset(places[1]))
+    resetting = asyncio.ensure_future(cursor.reset(positions[1]))
     await hold.reached()
-    ml.acknowledge_before(places[5], records=2, batch_size=3)
+    ml.acknowledge_before(positions[5], records=2, batch_size=3)
     behind = engine.hold_next("commit")
     hold.release()
     await resetting
-    assert places[0] == ml.slowest_position
+    assert positions[0] == ml.slowest_position
     behind.release()
     await turns()
     await store.flush()
     engine.drop_unsynced()
     again = (await reopened(engine, open_store)).cursors["c"]
-    assert (places[4], frozenset({2})) == (
+    assert (positions[4], frozenset({2})) == (
         again.mark_delete_position,
-        again.batch_indexes(places[5]),
+        again.batch_indexes(positions[5]),
     )
 
 
 async def test_passing_over_everything_leaves_no_backlog(ml: ManagedLedger) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     assert ml.slowest_position == cursor.mark_delete_position
-    ml.acknowledge_before(ml.next_valid_position(places[9]))
-    assert (0, places[9]) == (cursor.backlog, cursor.mark_delete_position)
+    ml.acknowledge_before(ml.next_valid_position(positions[9]))
+    assert (0, positions[9]) == (cursor.backlog, cursor.mark_delete_position)
     await ml.add_entry(b"10")
     assert [b"10"] == datas(await cursor.read(5))
     await ml.delete_cursor("c")
     assert ml.slowest_position is None
 
 
-async def test_a_deleted_cursor_is_gone_for_good(
+async def test_a_deleted_cursor_stays_deleted(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1])
+    await cursor.delete(positions[1])
     await ml.delete_cursor("c")
     for call in (ml.delete_cursor("c"), ml.delete_cursor("never")):
         with pytest.raises(CursorNotFound):
             await call
     with pytest.raises(AlreadyClosed):
-        await cursor.mark_delete(places[2])
+        await cursor.mark_delete(positions[2])
     assert {} == dict(ml.cursors)
     engine.drop_unsynced()
     ml = await reopened(engine, open_store)
@@ -256,24 +258,24 @@ async def test_a_deleted_cursor_is_gone_for_good(
 async def test_a_deletion_that_was_not_written_leaves_the_cursor(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    places = await add_all(ml, numbers(0, 3))
+    positions = await add_all(ml, numbers(0, 3))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
         await ml.delete_cursor("c")
-    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(positions[1])
     assert {"c": cursor} == dict(ml.cursors)
 
 
 async def test_acknowledgements_over_a_deletion_end(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("sync")
     deleting = asyncio.ensure_future(ml.delete_cursor("c"))
     await hold.reached()
-    acknowledging = asyncio.ensure_future(cursor.delete(places[2]))
+    acknowledging = asyncio.ensure_future(cursor.delete(positions[2]))
     await asyncio.sleep(0)
     hold.release()
     await asyncio.wait_for(asyncio.gather(deleting, acknowledging), 60)
@@ -283,10 +285,10 @@ async def test_acknowledgements_over_a_deletion_end(
 async def test_closing_during_a_deletion_does_not_bring_the_cursor_back(
     ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    """The row that a closed cursor leaves came behind the deletion."""
-    places = await add_all(ml, numbers(0, 3))
+    """The last row of a closed cursor was written after the deletion."""
+    positions = await add_all(ml, numbers(0, 3))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1])
+    await cursor.delete(positions[1])
     hold = engine.hold_next("sync")
     deleting = asyncio.ensure_future(ml.delete_cursor("c"))
     await hold.reached()
@@ -300,27 +302,27 @@ async def test_closing_during_a_deletion_does_not_bring_the_cursor_back(
 async def test_cursors_go_with_their_managed_ledger(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    places = await add_all(ml, numbers(0, 3))
+    positions = await add_all(ml, numbers(0, 3))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1])
+    await cursor.delete(positions[1])
     other = await store.open_managed_ledger("other")
     await other.open_cursor("c")
     await store.delete_managed_ledger("orders")
     assert 1 == len(engine.scan(b"k", b"l"))
     assert [] == engine.scan(b"p", b"q")
-    for call in (cursor.read(1), cursor.mark_delete(places[2]), ml.open_cursor("d")):
+    for call in (cursor.read(1), cursor.mark_delete(positions[2]), ml.open_cursor("d")):
         with pytest.raises(AlreadyClosed):
             await call
     assert {} == dict((await store.open_managed_ledger("orders")).cursors)
 
 
 async def test_a_newer_handle_takes_the_cursors_over(store: LedgerStore, ml: ManagedLedger) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete([places[0], places[5]])
+    await cursor.delete([positions[0], positions[5]])
     newer = await store.open_managed_ledger("orders", config=SMALL)
     assert 8 == newer.cursors["c"].backlog
-    for call in (cursor.read(1), cursor.delete(places[2]), cursor.reset(EARLIEST)):
+    for call in (cursor.read(1), cursor.delete(positions[2]), cursor.reset(EARLIEST)):
         with pytest.raises(Fenced):
             await call
     with pytest.raises(Fenced):
@@ -347,7 +349,7 @@ async def test_a_cursor_that_could_not_be_made_is_not_there(
 async def test_a_cursor_holds_back_trimming_from_the_moment_its_row_is_on_its_way(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """A ledger went of which the cursor owed something when its caller was told of it."""
+    """A ledger was trimmed that held unacknowledged entries when the call returned."""
     await add_all(ml, numbers(0, 9))
     hold = engine.hold_next("sync")
     first = asyncio.ensure_future(store.put_rows([(b"k", b"v")]))
@@ -364,8 +366,8 @@ async def test_a_cursor_holds_back_trimming_from_the_moment_its_row_is_on_its_wa
 async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """What was appended while it was made is behind its row until that is written again."""
-    places = await add_all(ml, numbers(0, 1))
+    """What was appended while it was made is after its row until that is written again."""
+    positions = await add_all(ml, numbers(0, 1))
     hold = engine.hold_next("sync")
     adding = asyncio.ensure_future(add_all(ml, numbers(2, 9)))
     await hold.reached()
@@ -374,24 +376,24 @@ async def test_a_cursor_at_the_end_holds_back_what_a_crash_makes_it_owe(
     engine.delay_next("commit", 0)  # that of its row; the next one has to wait
     behind = engine.hold_next("commit")
     hold.release()
-    places += await adding
+    positions += await adding
     cursor = await opening
-    assert (places[9], places[1]) == (cursor.mark_delete_position, ml.slowest_position)
+    assert (positions[9], positions[1]) == (cursor.mark_delete_position, ml.slowest_position)
     behind.release()
     await turns()
     await store.flush()
-    assert places[9] == ml.slowest_position
+    assert positions[9] == ml.slowest_position
 
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_reset_holds_back_trimming_from_the_moment_its_row_is_on_its_way(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine, *, fails: bool
 ) -> None:
-    """What the reset made owed went by a trim that did not know of it yet."""
-    places = await add_all(ml, numbers(0, 9))
+    """A trim that did not know of the reset removed what that made unacknowledged."""
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c")
     hold = engine.hold_next("sync")
-    acknowledging = asyncio.ensure_future(cursor.mark_delete(places[9], properties={"x": 1}))
+    acknowledging = asyncio.ensure_future(cursor.mark_delete(positions[9], properties={"x": 1}))
     await hold.reached()
     resetting = asyncio.ensure_future(cursor.reset(EARLIEST))
     await turns()
@@ -411,12 +413,12 @@ async def test_a_reset_holds_back_trimming_from_the_moment_its_row_is_on_its_way
 async def test_a_reset_during_a_deletion_leaves_nothing_to_the_next_of_that_name(
     ml: ManagedLedger, engine: FaultyEngine, open_store: OpenStore
 ) -> None:
-    """Its row came behind the deletion, and a new cursor stood there after a restart."""
-    places = await add_all(ml, numbers(0, 9))
+    """Its row was written after the deletion, and a new cursor began there after a restart."""
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("sync")
     deleting = asyncio.ensure_future(ml.delete_cursor("c"))
-    resetting = asyncio.ensure_future(cursor.reset(places[7]))
+    resetting = asyncio.ensure_future(cursor.reset(positions[7]))
     await hold.reached()
     hold.release()
     await deleting
@@ -428,10 +430,10 @@ async def test_a_reset_during_a_deletion_leaves_nothing_to_the_next_of_that_name
     assert 10 == (await reopened(engine, open_store)).cursors["c"].backlog
 
 
-async def test_a_revision_goes_on_when_its_cursor_is_closed_and_opened_again(
+async def test_a_revision_continues_when_its_cursor_is_closed_and_opened_again(
     ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    """What the new opening read under the old positions was handed out under the new ones."""
+    """What the new opening read under the old positions was dispatched under the new ones."""
     await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c")
     hold = engine.hold_next("sync")

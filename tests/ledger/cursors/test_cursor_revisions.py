@@ -23,7 +23,7 @@ from kledger.ledger import (
 from kledger.ledger.cursors.cursor import CursorRevisions
 from kledger.ledger.cursors.cursor_state import CursorState
 from kledger.ledger.testing import FaultyEngine
-from tests.ledger.cursors.words import crashed, owed
+from tests.ledger.cursors.words import crashed, unacknowledged
 from tests.ledger.words import OpenStore, datas, ledger_list, numbers, opened, pos
 
 
@@ -32,73 +32,73 @@ async def test_a_reset_into_a_batch_acknowledges_its_first_records_in_the_same_s
     store: LedgerStore,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
-    """The position came first and the records in a second write: a crash owed them all again."""
-    await cursor.mark_delete(places[7])
+    """The position came first and the records in a second write: a crash redelivered them all."""
+    await cursor.mark_delete(positions[7])
     commits = engine.calls["commit"]
-    await cursor.reset(places[2], acknowledged=range(3), batch_size=5)
+    await cursor.reset(positions[2], acknowledged=range(3), batch_size=5)
     assert commits + 1 == engine.calls["commit"]
-    assert frozenset({3, 4}) == cursor.batch_indexes(places[2])
+    assert frozenset({3, 4}) == cursor.batch_indexes(positions[2])
     ml = await crashed(store, engine, open_store)
-    assert numbers(2, 9) == await owed(ml)
-    assert frozenset({3, 4}) == ml.cursors["c"].batch_indexes(places[2])
+    assert numbers(2, 9) == await unacknowledged(ml)
+    assert frozenset({3, 4}) == ml.cursors["c"].batch_indexes(positions[2])
 
 
-async def test_a_new_cursor_is_durable_with_its_place_or_not_there(
+async def test_a_new_cursor_is_durable_with_its_position_or_does_not_exist(
     store: LedgerStore,
     ml: ManagedLedger,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
     """It was made at the first entry, and set in a second write: a crash left it between."""
     commits = engine.calls["commit"]
-    cursor = await ml.open_cursor_at("c", places[2], acknowledged=range(3), batch_size=5)
+    cursor = await ml.open_cursor_at("c", positions[2], acknowledged=range(3), batch_size=5)
     assert commits + 1 == engine.calls["commit"]
     expected = (8, frozenset({3, 4}))
-    assert expected == (cursor.backlog, cursor.batch_indexes(places[2]))
+    assert expected == (cursor.backlog, cursor.batch_indexes(positions[2]))
     assert numbers(2, 9) == datas(await cursor.read(20))
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await ml.open_cursor_at("d", places[4])
+        await ml.open_cursor_at("d", positions[4])
     with pytest.raises(InvalidArgument):
-        await ml.open_cursor_at("d", places[4], acknowledged=[5], batch_size=5)
+        await ml.open_cursor_at("d", positions[4], acknowledged=[5], batch_size=5)
     ml = await crashed(store, engine, open_store)
     assert ["c"] == list(ml.cursors)
-    assert expected == (ml.cursors["c"].backlog, ml.cursors["c"].batch_indexes(places[2]))
+    assert expected == (ml.cursors["c"].backlog, ml.cursors["c"].batch_indexes(positions[2]))
 
 
 @pytest.mark.parametrize(("start", "owed_then"), [(LATEST, []), (2, numbers(5, 9))])
-async def test_what_is_passed_over_while_a_cursor_is_made_is_not_owed(
+async def test_entries_removed_while_a_cursor_is_made_are_acknowledged(
     ml: ManagedLedger,
     engine: FaultyEngine,
-    places: list[Position],
+    positions: list[Position],
     start: Position | int,
     owed_then: list[bytes],
 ) -> None:
-    place = places[start] if isinstance(start, int) else start
+    place = positions[start] if isinstance(start, int) else start
     hold = engine.hold_next("commit")
     opening = asyncio.ensure_future(ml.open_cursor_at("c", place))
     await hold.reached()
-    ml.acknowledge_before(places[5], records=1, batch_size=2)
+    ml.acknowledge_before(positions[5], records=1, batch_size=2)
     hold.release()
     cursor = await opening
     assert owed_then == datas(await cursor.read(20))
-    assert (frozenset({1}) if owed_then else None) == cursor.batch_indexes(places[5])
+    assert (frozenset({1}) if owed_then else None) == cursor.batch_indexes(positions[5])
 
 
 async def test_a_reset_into_a_batch_that_was_not_written_changes_nothing(
-    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+    cursor: Cursor, engine: FaultyEngine, positions: list[Position]
 ) -> None:
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await cursor.reset(places[2], acknowledged=[0], batch_size=5)
-    assert (10, None) == (cursor.backlog, cursor.batch_indexes(places[2]))
+        await cursor.reset(positions[2], acknowledged=[0], batch_size=5)
+    assert (10, None) == (cursor.backlog, cursor.batch_indexes(positions[2]))
 
 
 async def test_what_goes_along_with_a_revision_is_true_in_the_same_step(
-    cursor: Cursor, engine: FaultyEngine, places: list[Position]
+    cursor: Cursor, engine: FaultyEngine, positions: list[Position]
 ) -> None:
     """Between two steps a consumer could join, and see the one and not the other."""
     seen: list[tuple[bool, Position]] = []
@@ -111,25 +111,25 @@ async def test_what_goes_along_with_a_revision_is_true_in_the_same_step(
         asyncio.get_running_loop().call_soon(see)
 
     hold = engine.hold_next("sync")
-    work = cursor.revise(lambda state: state.reset_to(places[3]), alongside=alongside)
+    work = cursor.revise(lambda state: state.reset_to(positions[3]), alongside=alongside)
     revising = asyncio.ensure_future(work)
     await hold.reached()
     assert [] == seen
     hold.release()
     await revising
-    assert (True, False, places[2]) == (seen[0][0], *seen[1])
+    assert (True, False, positions[2]) == (seen[0][0], *seen[1])
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await cursor.revise(lambda state: state.reset_to(places[5]), alongside=alongside)
-    assert (2, places[2]) == (len(seen), cursor.mark_delete_position)
+        await cursor.revise(lambda state: state.reset_to(positions[5]), alongside=alongside)
+    assert (2, positions[2]) == (len(seen), cursor.mark_delete_position)
 
 
 async def test_an_edit_that_is_refused_starts_no_revision(
-    cursor: Cursor, places: list[Position]
+    cursor: Cursor, positions: list[Position]
 ) -> None:
     number = cursor.revision.number
     with pytest.raises(InvalidPosition):
-        await cursor.revise(lambda state: state.mark_delete(places[-1].successor))
+        await cursor.revise(lambda state: state.mark_delete(positions[-1].successor))
     assert (number, False) == (cursor.revision.number, cursor.revision.is_running)
 
 
@@ -138,35 +138,35 @@ async def test_acknowledgements_in_one_step_are_true_at_once_and_durable_after_w
     store: LedgerStore,
     engine: FaultyEngine,
     open_store: OpenStore,
-    places: list[Position],
+    positions: list[Position],
 ) -> None:
     commits = engine.calls["commit"]
-    parts = [EntryPart(places[3], None), EntryPart(places[5], [0, 1], 3)]
-    assert cursor.acknowledge_nowait(parts, upto=places[1])
-    assert (places[1], 7) == (cursor.mark_delete_position, cursor.backlog)
+    parts = [EntryPart(positions[3], None), EntryPart(positions[5], [0, 1], 3)]
+    assert cursor.acknowledge_nowait(parts, upto=positions[1])
+    assert (positions[1], 7) == (cursor.mark_delete_position, cursor.backlog)
     await cursor.wait_durable()
     assert commits + 1 == engine.calls["commit"]
     ml = await crashed(store, engine, open_store)
-    assert [b"2", *numbers(4, 9)] == await owed(ml)
-    assert frozenset({2}) == ml.cursors["c"].batch_indexes(places[5])
+    assert [b"2", *numbers(4, 9)] == await unacknowledged(ml)
+    assert frozenset({2}) == ml.cursors["c"].batch_indexes(positions[5])
 
 
 async def test_acknowledgements_in_one_step_know_revisions(
-    cursor: Cursor, places: list[Position]
+    cursor: Cursor, positions: list[Position]
 ) -> None:
     number = cursor.revision.number
     await cursor.rewind()
-    assert not cursor.acknowledge_nowait([EntryPart(places[0], None)], revision=number)
+    assert not cursor.acknowledge_nowait([EntryPart(positions[0], None)], revision=number)
     cursor.revision.start()
     with pytest.raises(ResetInProgress):
-        cursor.acknowledge_nowait([EntryPart(places[0], None)])
+        cursor.acknowledge_nowait([EntryPart(positions[0], None)])
     assert 10 == cursor.backlog
 
 
 Edit = Callable[[CursorState], object]
 
 
-def test_the_newest_owner_is_told_also_when_the_editor_raises() -> None:
+def test_the_newest_opening_is_called_also_when_the_editor_raises() -> None:
     revisions = CursorRevisions(CursorState(ledger_list(opened(3), confirmed=5), pos("3:0")))
     heard: list[str] = []
     revisions.start()
@@ -208,7 +208,7 @@ def set_in_place(state: CursorState) -> None:
     ],
 )
 def test_an_editor_that_raises_has_changed_nothing(edit: Edit) -> None:
-    """Holes, batches in parts and properties stayed changed, and the next row made them durable."""
+    """Holes, partial batches and properties stayed changed, and the next row made them durable."""
     state = CursorState(ledger_list(opened(3), confirmed=8), pos("3:0"), properties={"page": 1})
     state.delete([pos("3:2"), pos("3:6")])
     state.delete_batch_index(pos("3:5"), [0], 4)

@@ -54,7 +54,7 @@ def test_what_was_left_out_is_not_wanted_before_the_next_whole_row() -> None:
     assert rows.is_whole_due(pos("3:2"), MANY, range(1)), "it passed ranges that nobody counted"
 
 
-def test_a_row_of_everything_is_gone_on_from_whatever_is_passed() -> None:
+def test_changes_continue_a_complete_row_wherever_the_position_is() -> None:
     assert not written().is_whole_due(pos("3:2"), MANY, range(10_000))
 
 

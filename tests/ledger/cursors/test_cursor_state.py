@@ -118,7 +118,7 @@ def test_mark_deletes_that_are_refused_change_nothing() -> None:
     assert (version, [("5:0", "5:1")]) == (state.version, ranges(state))
 
 
-def test_the_place_before_an_empty_next_ledger_is_reached_when_nothing_is_owed() -> None:
+def test_the_position_before_an_empty_next_ledger_is_reached_without_backlog() -> None:
     state = CursorState(ledger_list(closed(3, 2), opened(8)), pos("3:-1"))
     with pytest.raises(InvalidPosition):
         state.mark_delete(pos("8:-1"))
@@ -143,14 +143,14 @@ def test_properties_come_with_a_mark_delete_and_stay_without() -> None:
     assert {} == state.properties
 
 
-def test_entries_that_are_gone_or_acknowledged_are_passed_over() -> None:
+def test_removed_and_acknowledged_entries_are_ignored() -> None:
     state = cursor("3:1", "5:1")
     version = state.version
     state.delete([pos("1:0"), pos("3:0"), pos("3:9"), pos("4:0"), pos("5:1"), EARLIEST])
     assert (version, 3) == (state.version, state.backlog - 1)
 
 
-def test_a_batch_is_owed_until_its_last_index() -> None:
+def test_a_batch_is_unacknowledged_until_its_last_index() -> None:
     state = cursor()
     assert state.batch_indexes(pos("5:0")) is None
     state.delete_batch_index(pos("5:0"), [0, 2], 4)
@@ -235,7 +235,7 @@ def test_a_reset_has_these_targets(
     assert (pos(mark_delete), pos(read)) == cursor().reset_target(position, force=force)
 
 
-def test_a_seek_stays_behind_what_is_acknowledged_unless_forced() -> None:
+def test_a_seek_stays_after_acknowledged_entries_unless_forced() -> None:
     state = cursor("3:1", "5:1")
     state.seek(pos("3:0"), force=False)
     assert pos("3:2") == state.read_position
@@ -314,7 +314,7 @@ def test_a_reset_into_a_batch_acknowledges_what_lies_before_it(
 
 
 @pytest.mark.parametrize("before", ["3:-1", "3:1", "3:2", "5:0", "8:1"])
-def test_a_reset_behind_the_last_record_of_a_batch_acknowledges_the_batch(before: str) -> None:
+def test_a_reset_after_the_last_record_of_a_batch_acknowledges_the_batch(before: str) -> None:
     state = cursor(before)
     state.reset_to(pos("3:2"), acknowledged=range(4), batch_size=4)
     assert (pos("3:2"), pos("5:0"), 4) == (
@@ -382,7 +382,7 @@ def test_positions_set_by_an_editor_are_followed() -> None:
     )
 
 
-def test_a_read_goes_over_small_holes_and_stops_before_large_ones() -> None:
+def test_a_read_crosses_small_holes_and_stops_before_large_ones() -> None:
     many = ledger_list(closed(3, 200), opened(8), confirmed=1)
     state = CursorState(many, pos("3:-1"))
     state.delete([Position(3, each) for each in (2, 3, *range(50, 51 + READ_GAP_MAX))])
@@ -393,7 +393,7 @@ def test_a_read_goes_over_small_holes_and_stops_before_large_ones() -> None:
     assert Position(3, 51 + READ_GAP_MAX) == state.next_unacknowledged(pos("3:50"))
 
 
-def test_ledgers_without_anything_owed_are_passed() -> None:
+def test_acknowledged_ledgers_are_skipped() -> None:
     state = cursor("3:0", "5:0", "5:1")
     assert pos("8:0") == state.next_unacknowledged(pos("5:0"))
     assert pos("8:0") == state.next_unacknowledged(pos("3:3"))
@@ -420,7 +420,7 @@ def test_reading_moves_the_read_position_on_and_never_back() -> None:
     assert (pos("8:2"), False) == (state.read_position, state.has_unread)
 
 
-def test_entries_that_are_about_to_go_are_owed_to_nobody() -> None:
+def test_entries_about_to_be_removed_are_acknowledged() -> None:
     kept = ledgers()
     state = CursorState(kept, pos("3:0"))
     state.delete([pos("3:2"), pos("5:0")])
@@ -442,7 +442,7 @@ def test_entries_that_are_about_to_go_are_owed_to_nobody() -> None:
         ("-1:-1", "3:-1", 7),
     ],
 )
-def test_a_recovered_place_fits_what_exists(mark_delete: str, place: str, backlog: int) -> None:
+def test_a_recovered_position_fits_what_exists(mark_delete: str, place: str, backlog: int) -> None:
     record, _ = cursor().record(ranges_max=0, batches_max=0)
     state = CursorState(ledgers(), pos(mark_delete))
     assert (pos(place), backlog) == (state.mark_delete_position, state.backlog)
@@ -569,7 +569,7 @@ def test_nothing_is_collected_before_the_first_row() -> None:
     assert (True, 0) == (changes.is_whole, len(changes))
 
 
-def test_entries_and_batches_are_told_behind_the_mark_delete_position(
+def test_entries_and_batches_after_the_mark_delete_position_are_changes(
     changes: CursorChanges,
 ) -> None:
     for each in ("5:2", "3:1", "3:9", "3:4"):

@@ -29,7 +29,7 @@ async def opened(
 
 
 async def after_crash(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger:
-    """What is there when nothing is left that was not synced."""
+    """The store after a crash that loses everything that was not synced."""
     engine.drop_unsynced()
     _, ml = await opened(engine, open_store)
     return ml
@@ -39,70 +39,70 @@ async def test_the_pace_lets_calls_return_before_they_are_durable(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     before = engine.calls["sync"]
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[1])
-    await cursor.delete(places[3])
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[1])
+    await cursor.delete(positions[3])
     assert 1 == engine.calls["sync"] - before
-    assert (places[1], 3) == (cursor.mark_delete_position, cursor.backlog)
+    assert (positions[1], 3) == (cursor.mark_delete_position, cursor.backlog)
     engine.drop_unsynced()
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
     cursor = ml.cursors["c"]
-    assert places[0] == cursor.mark_delete_position
-    await cursor.mark_delete(places[1])
-    await cursor.mark_delete(places[2])
+    assert positions[0] == cursor.mark_delete_position
+    await cursor.mark_delete(positions[1])
+    await cursor.mark_delete(positions[2])
     await settled(clock, 1001)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[2] == ml.cursors["c"].mark_delete_position
+    assert positions[2] == ml.cursors["c"].mark_delete_position
 
 
 async def test_a_reset_does_not_wait_for_the_pace_and_closing_writes_the_rest(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=0.01)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.reset(places[3])
+    await cursor.mark_delete(positions[0])
+    await cursor.reset(positions[3])
     engine.drop_unsynced()
     store, ml = await opened(engine, open_store, cursor_persist_per_second=0.01)
     cursor = ml.cursors["c"]
-    assert places[2] == cursor.mark_delete_position
-    await cursor.mark_delete(places[3])
-    await cursor.mark_delete(places[4])
+    assert positions[2] == cursor.mark_delete_position
+    await cursor.mark_delete(positions[3])
+    await cursor.mark_delete(positions[4])
     await store.close()
     _, ml = await opened(engine, open_store)
-    assert places[4] == ml.cursors["c"].mark_delete_position
+    assert positions[4] == ml.cursors["c"].mark_delete_position
 
 
 async def test_what_is_not_written_in_time_is_written_later(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[1])
     engine.fail_next("commit")
     await settled(clock, 1001)
     await store.flush()
     await settled(clock, 1001)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
-async def test_above_the_limit_the_highest_are_owed_again_and_a_warning_says_so(
+async def test_above_the_limit_the_highest_are_redelivered_with_a_warning(
     engine: FaultyEngine, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, ml = await opened(engine, open_store, cursor_ranges_max=2)
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     with caplog.at_level(logging.WARNING):
-        await cursor.delete(places[1::2])
+        await cursor.delete(positions[1::2])
     assert ["more than 2 ranges" in record.message for record in caplog.records] == [True]
     assert 5 == cursor.backlog
     ml = await after_crash(engine, open_store)
@@ -116,14 +116,14 @@ async def test_a_cursor_with_many_ranges_keeps_its_progress_row_when_closed(
 ) -> None:
     monkeypatch.setattr(cursor_writer, "SNAPSHOT_RANGES_MAX", 2)
     store, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1::2])
-    await cursor.delete_batch_index(places[4], [1], 2)
+    await cursor.delete(positions[1::2])
+    await cursor.delete_batch_index(positions[4], [1], 2)
     await store.close()
     store, ml = await opened(engine, open_store)
     assert 5 == ml.cursors["c"].backlog
-    assert frozenset({0}) == ml.cursors["c"].batch_indexes(places[4])
+    assert frozenset({0}) == ml.cursors["c"].batch_indexes(positions[4])
 
 
 def kinds_of(engine: FaultyEngine) -> str:
@@ -144,20 +144,20 @@ async def test_an_acknowledgement_writes_what_changed_and_a_crash_brings_all_of_
 ) -> None:
     """Every acknowledgement wrote the whole cursor, however many holes it had."""
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 19))
+    positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1:14:2])
+    await cursor.delete(positions[1:14:2])
     assert "kp" == kinds_of(engine)
-    await cursor.delete(places[15])
-    await cursor.delete_batch_index(places[17], [0, 2], 4)
-    await cursor.delete_batch_index(places[17], [3], 4)
-    await cursor.mark_delete(places[2], properties={"page": 3})
+    await cursor.delete(positions[15])
+    await cursor.delete_batch_index(positions[17], [0, 2], 4)
+    await cursor.delete_batch_index(positions[17], [3], 4)
+    await cursor.mark_delete(positions[2], properties={"page": 3})
     assert "kpdddd" == kinds_of(engine)
     ml = await after_crash(engine, open_store)
     again = ml.cursors["c"]
     assert cursor.individually_deleted == again.individually_deleted
-    assert (places[3], {"page": 3}) == (again.mark_delete_position, again.properties)
-    assert frozenset({1}) == again.batch_indexes(places[17])
+    assert (positions[3], {"page": 3}) == (again.mark_delete_position, again.properties)
+    assert frozenset({1}) == again.batch_indexes(positions[17])
 
 
 @pytest.mark.usefixtures("small_rows")
@@ -165,18 +165,18 @@ async def test_a_closed_or_deleted_cursor_leaves_no_changes(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 19))
+    positions = await add_all(ml, numbers(0, 19))
     for name in ("closed", "deleted"):
         cursor = await ml.open_cursor(name, initial=EARLIEST)
         for at in (1, 3, 5, 7):
-            await cursor.delete(places[at])
+            await cursor.delete(positions[at])
     assert "kkppdddddd" == kinds_of(engine)
     await ml.delete_cursor("deleted")
     await ml.cursors["closed"].close()
     assert "k" == kinds_of(engine)
     cursor = await ml.open_cursor("closed")
-    await cursor.delete(places[9])
-    await cursor.delete(places[11])
+    await cursor.delete(positions[9])
+    await cursor.delete(positions[11])
     assert "kpd" == kinds_of(engine)
     ml = await after_crash(engine, open_store)
     assert 14 == ml.cursors["closed"].backlog
@@ -187,10 +187,10 @@ async def test_a_reset_takes_back_what_the_changes_before_it_acknowledged(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 19))
+    positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     for at in (1, 3, 5, 7):
-        await cursor.delete(places[at])
+        await cursor.delete(positions[at])
     await cursor.reset(EARLIEST)
     ml = await after_crash(engine, open_store)
     assert 20 == ml.cursors["c"].backlog
@@ -201,13 +201,13 @@ async def test_what_could_not_be_written_as_a_change_goes_with_the_whole_cursor(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 19))
+    positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1:6:2])
+    await cursor.delete(positions[1:6:2])
     engine.fail_next("commit")
     with pytest.raises(StorageFailed):
-        await cursor.delete(places[7])
-    await cursor.delete(places[9])
+        await cursor.delete(positions[7])
+    await cursor.delete(positions[9])
     ml = await after_crash(engine, open_store)
     assert 15 == ml.cursors["c"].backlog
 
@@ -217,18 +217,18 @@ async def test_an_editor_that_raised_leaves_nothing_in_the_next_change(
     engine: FaultyEngine, open_store: OpenStore
 ) -> None:
     _, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 19))
+    positions = await add_all(ml, numbers(0, 19))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.delete(places[1:6:2])
+    await cursor.delete(positions[1:6:2])
 
     def fail(state: CursorState) -> None:
-        state.delete([places[9]])
+        state.delete([positions[9]])
         raise ZeroDivisionError
 
     cursor.revision.start()
     with pytest.raises(ZeroDivisionError):
         cursor.revision.end(fail)
-    await cursor.delete(places[11])
+    await cursor.delete(positions[11])
     ml = await after_crash(engine, open_store)
     assert 16 == ml.cursors["c"].backlog
 
@@ -243,12 +243,12 @@ async def test_a_damaged_row_falls_back_to_the_one_before(
 ) -> None:
     """The snapshot says 4, the progress 7."""
     store, ml = await opened(engine, open_store)
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[3])
+    await cursor.mark_delete(positions[3])
     await store.close()
     store, ml = await opened(engine, open_store)
-    await ml.cursors["c"].mark_delete(places[6])
+    await ml.cursors["c"].mark_delete(positions[6])
     engine.drop_unsynced()
     for key, row in engine.scan(b"k", b"q"):
         if chr(key[0]) in kinds:
@@ -263,12 +263,12 @@ async def test_a_damaged_row_falls_back_to_the_one_before(
 async def test_a_handle_that_was_replaced_writes_nothing_over_its_successor(
     store: LedgerStore, ml: ManagedLedger, engine: FaultyEngine
 ) -> None:
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("sync")
-    first = asyncio.ensure_future(cursor.delete(places[1]))
+    first = asyncio.ensure_future(cursor.delete(positions[1]))
     await hold.reached()
-    late = asyncio.ensure_future(cursor.delete(places[2]))
+    late = asyncio.ensure_future(cursor.delete(positions[2]))
     await asyncio.sleep(0)
     opening = asyncio.ensure_future(store.open_managed_ledger("orders", config=SMALL))
     await asyncio.sleep(0)
@@ -277,7 +277,7 @@ async def test_a_handle_that_was_replaced_writes_nothing_over_its_successor(
     outcomes = await asyncio.gather(first, late, return_exceptions=True)
     assert [None, "Fenced"] == [each and type(each).__name__ for each in outcomes]
     row = engine.get(keys.cursor_progress_key(1, "c"))
-    await successor.cursors["c"].delete(places[5])
+    await successor.cursors["c"].delete(positions[5])
     assert row is not None
     assert 8 == successor.cursors["c"].backlog
 
@@ -286,10 +286,10 @@ async def test_trimming_follows_what_is_durable_only(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 9))
+    positions = await add_all(ml, numbers(0, 9))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[8])
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[8])
     await ml.truncate()
     assert 3 == len(ml.ledgers)
     await settled(clock, 1001)
@@ -304,12 +304,12 @@ async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_els
 ) -> None:
     """The timer was gone, or fell into the reset; nothing else would have written it."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[1])
     hold = engine.hold_next("commit")
-    work = cursor.reset(places[4]) if how == "reset" else ml.delete_cursor("c")
+    work = cursor.reset(positions[4]) if how == "reset" else ml.delete_cursor("c")
     failing = asyncio.ensure_future(work)
     await hold.reached()
     await settled(clock, 1001)
@@ -319,50 +319,50 @@ async def test_what_the_pace_put_off_is_written_after_a_failure_of_something_els
     await settled(clock, 1001)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
 @pytest.mark.parametrize("how", ["pace", "note"])
-async def test_what_falls_due_during_a_write_is_written_behind_it(
+async def test_what_falls_due_during_a_write_is_written_after_it(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str
 ) -> None:
     """Nobody waited for it, so the end of the write forgot it."""
     config = {"cursor_persist_per_second": 1} if how == "pace" else {}
     store, ml = await opened(engine, open_store, **config)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     hold = engine.hold_next("sync")
-    first = asyncio.ensure_future(cursor.mark_delete(places[0]))
+    first = asyncio.ensure_future(cursor.mark_delete(positions[0]))
     await hold.reached()
     if how == "pace":
-        await cursor.mark_delete(places[1])
+        await cursor.mark_delete(positions[1])
         await settled(clock, 1001)
     else:
-        ml.acknowledge_before(places[2])
+        ml.acknowledge_before(positions[2])
     hold.release()
     await first
     await settled(clock)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
 async def test_what_returned_early_is_written_later_when_its_group_fails(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock
 ) -> None:
-    """The one that waited heard of the failure, the one that did not was forgotten."""
+    """The call that waited got the failure, the one that did not was forgotten."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
     engine.fail_next("commit")
     outcomes = await asyncio.gather(
-        cursor.mark_delete(places[0]), cursor.mark_delete(places[1]), return_exceptions=True
+        cursor.mark_delete(positions[0]), cursor.mark_delete(positions[1]), return_exceptions=True
     )
     assert [StorageFailed, type(None)] == [type(each) for each in outcomes]
     await settled(clock, 1001)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
 @pytest.mark.parametrize("when", ["before", "between"])
@@ -370,19 +370,19 @@ async def test_what_returned_early_is_written_later_when_its_group_fails(
 async def test_what_closing_left_to_a_change_that_failed_is_written_then(
     engine: FaultyEngine, open_store: OpenStore, clock: ManualClock, how: str, when: str
 ) -> None:
-    """A closed cursor wrote nothing any more: what had returned early waited for its next opening.
+    """A closed cursor wrote nothing: what had returned early waited for its next opening.
 
     `between`: the storage had failed, and whoever changes the cursor was not awake yet.
     """
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
-    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(positions[0])
+    await cursor.mark_delete(positions[1])
     hold = engine.hold_next("commit")
     outcomes: list[LedgerError | None] = []
     changing = asyncio.ensure_future(
-        cursor.reset(places[4]) if how == "reset" else ml.delete_cursor("c")
+        cursor.reset(positions[4]) if how == "reset" else ml.delete_cursor("c")
     )
     await asyncio.sleep(0)
     if when == "between":
@@ -397,7 +397,7 @@ async def test_what_closing_left_to_a_change_that_failed_is_written_then(
     await store.flush()
     assert [StorageFailed if when == "before" else type(None)] == [type(each) for each in outcomes]
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position
 
 
 async def test_closing_settles_nothing_of_the_next_opening(
@@ -405,17 +405,17 @@ async def test_closing_settles_nothing_of_the_next_opening(
 ) -> None:
     """What was acknowledged while the closing rows were on their way was taken for written."""
     store, ml = await opened(engine, open_store, cursor_persist_per_second=1)
-    places = await add_all(ml, numbers(0, 5))
+    positions = await add_all(ml, numbers(0, 5))
     cursor = await ml.open_cursor("c", initial=EARLIEST)
-    await cursor.mark_delete(places[0])
+    await cursor.mark_delete(positions[0])
     hold = engine.hold_next("commit")
     closing = asyncio.ensure_future(cursor.close())
     await hold.reached()
     cursor = await ml.open_cursor("c")
-    await cursor.mark_delete(places[1])
+    await cursor.mark_delete(positions[1])
     hold.release()
     await closing
     await settled(clock, 1001)
     await store.flush()
     ml = await after_crash(engine, open_store)
-    assert places[1] == ml.cursors["c"].mark_delete_position
+    assert positions[1] == ml.cursors["c"].mark_delete_position

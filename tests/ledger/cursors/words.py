@@ -16,7 +16,7 @@ async def reopened(engine: FaultyEngine, open_store: OpenStore) -> ManagedLedger
     return await store.open_managed_ledger("orders", config=SMALL)
 
 
-async def owed(ml: ManagedLedger, name: str = "c") -> list[bytes]:
+async def unacknowledged(ml: ManagedLedger, name: str = "c") -> list[bytes]:
     cursor = await ml.open_cursor(name)
     await cursor.rewind()
     return datas(await cursor.read(100))

@@ -196,7 +196,7 @@ def test_topics_with_the_same_settings_share_the_outcome() -> None:
     assert describe(configs, DEFAULTS) is not describe(configs, DEFAULTS)
 
 
-def test_a_default_is_a_place_where_one_broker_level_name_has_it() -> None:
+def test_a_default_is_a_synonym_where_one_broker_level_name_has_it() -> None:
     entries = {entry.name: entry for entry in describe({}, TopicDefaults())}
     for name in ("retention.ms", "flush.ms", "remote.log.copy.disable"):
         assert () == entries[name].synonyms

@@ -102,7 +102,7 @@ def test_trailing_bytes_do_not_get_under_the_checksum() -> None:
 
 
 def test_walk_under_another_configuration_does_not_count() -> None:
-    """The topic became compacted while the records were looked at."""
+    """The topic became compacted during the walk."""
     data = memoryview(build_batch([NewRecord(b"v", timestamp=NOW_MS)]))
     loose = config(message_timestamp_before_max_ms="1")
     with pytest.raises(WalkNeeded) as needed:

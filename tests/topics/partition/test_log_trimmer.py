@@ -15,7 +15,7 @@ from tests.batches.words import batch
 from tests.topics.words import SMALL_SEGMENTS, CountingEngine, House, append, house, outcome
 
 
-async def test_rows_that_failed_are_not_written_for_a_ledger_that_is_gone() -> None:
+async def test_rows_that_failed_are_not_written_for_a_removed_ledger() -> None:
     """Rows of a closed ledger wait for the storage; meanwhile that ledger is removed."""
     engine = FaultyEngine(None)
     async with house(engine, store_config=StoreConfig(durability="fsync")) as here:
@@ -34,7 +34,7 @@ async def test_rows_that_failed_are_not_written_for_a_ledger_that_is_gone() -> N
 
 
 def assert_no_stale_rows(here: House, log: PartitionLog) -> None:
-    """Every row of the index belongs to a ledger that is there."""
+    """Every row of the index belongs to a ledger that exists."""
     keys = PartitionKeys(log.topic_id, 0)
     kept = {info.ledger_id for info in log.managed_ledger.ledgers}
     for prefix in (keys.ledger_summaries, keys.intervals):
@@ -66,7 +66,7 @@ async def test_rows_to_remove_are_never_looked_for_on_the_loop() -> None:
 
 
 @pytest.mark.parametrize("cut_at", range(4))
-async def test_rows_that_a_crash_left_behind_go_at_the_next_start(cut_at: int) -> None:
+async def test_rows_that_a_crash_has_left_are_removed_at_the_next_start(cut_at: int) -> None:
     """Log start, list of ledgers, intervals, spans: whatever step is cut off, no row stays."""
     engine, synced = FaultyEngine(None), StoreConfig(durability="fsync")
     async with house(engine, store_config=synced, is_closed_well=False) as here:
@@ -92,7 +92,7 @@ async def test_rows_that_a_crash_left_behind_go_at_the_next_start(cut_at: int) -
 
 @pytest.mark.parametrize("cancelled_at", range(4))
 async def test_cancelled_removal_leaves_no_rows(cancelled_at: int) -> None:
-    """A client that goes away during DeleteRecords must not leave half of a removal behind."""
+    """A client that disconnects during DeleteRecords must not leave half of a removal."""
     engine = FaultyEngine(None)
     async with house(engine, store_config=StoreConfig(durability="fsync")) as here:
         log = await here.log(configs=SMALL_SEGMENTS)
@@ -108,7 +108,7 @@ async def test_cancelled_removal_leaves_no_rows(cancelled_at: int) -> None:
         hold.release()
         with pytest.raises(asyncio.CancelledError):
             await removing
-        await log.enforce_retention()  # waits for its turn
+        await log.enforce_retention()  # waits for the removal
         await here.store.flush()
         assert 12 == log.log_start_offset
         assert_no_stale_rows(here, log)

@@ -61,7 +61,7 @@ async def test_row_72_and_73_first_record_at_or_after_a_time(
 async def test_large_and_compressed_batches_are_looked_into_in_a_thread(
     count: int, codec: int, in_thread: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """10,000 small records take 75 ms, in which nobody else would be served."""
+    """10,000 small records take 75 ms, in which no other client would be served."""
     threads: list[bool] = []
 
     def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:
@@ -152,7 +152,7 @@ async def test_many_ledgers_and_intervals_after_a_restart() -> None:
 async def test_a_newer_record_before_the_log_start_hides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The largest time so far says nothing behind it; the rows are looked at one by one."""
+    """The largest time so far says nothing about later rows; they are read one by one."""
     monkeypatch.setattr(offset_index, "INTERVAL_BYTES_MIN", 2 * BATCH_BYTES)
     async with house(is_closed_well=False) as here:
         log = await here.log(configs=MANY_ROWS)
@@ -233,7 +233,7 @@ async def test_find_below_everything_is_the_beginning() -> None:
 async def test_the_cost_of_a_look_up_does_not_grow_with_the_log(
     count: int, is_restarted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows looked at: two logarithms. Entries read: those of one interval. Batches opened: one."""
+    """Rows read: two logarithms. Entries read: those of one interval. Batches opened: one."""
     opened: list[int] = []
 
     def watched(batch: Buffer, *, pause: Pause) -> Iterator[RecordTime]:

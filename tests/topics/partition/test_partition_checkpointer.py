@@ -74,13 +74,13 @@ async def test_a_checkpoint_of_many_producers_is_not_encoded_on_the_loop(
         log = await here.log()
         keys = PartitionKeys(log.topic_id, 0)
         await used_by(log, range(MANY_PRODUCERS))
-        await turns_until(lambda: pool.waiting_count == 1)
+        await ticks_until(lambda: pool.waiting_count == 1)
         before = here.store.get_row(keys.checkpoint)
         await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
         pool.release()
         deleted = await log.delete_records(1)
         assert 1 == deleted
-        await turns_until(lambda: len(pool.threads) == 2)
+        await ticks_until(lambda: len(pool.threads) == 2)
         assert threading.main_thread() not in pool.threads
         row = here.store.get_row(keys.checkpoint)
         assert row is not None
@@ -96,10 +96,10 @@ async def test_an_older_checkpoint_that_is_encoded_last_does_not_replace_a_newer
     async with house(threads=StoreThreads(compute_pool=lambda: pool)) as here:
         log = await here.log()
         await used_by(log, range(MANY_PRODUCERS))
-        await turns_until(lambda: pool.waiting_count == 1)
+        await ticks_until(lambda: pool.waiting_count == 1)
         await used_by(log, range(MANY_PRODUCERS, MANY_PRODUCERS + 1))
         closing = asyncio.ensure_future(log.close())
-        await turns_until(lambda: pool.waiting_count == 2)
+        await ticks_until(lambda: pool.waiting_count == 2)
         pool.release()
         await closing
         await here.store.flush()
@@ -109,6 +109,6 @@ async def test_an_older_checkpoint_that_is_encoded_last_does_not_replace_a_newer
         assert log.producers() == records.decode_checkpoint(row).producers
 
 
-async def turns_until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 (turns of the loop, no time)
+async def ticks_until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 (ticks, no time)
         await asyncio.sleep(0)

@@ -27,7 +27,7 @@ async def test_offsets_continue_where_the_log_ends(is_closed_well: bool) -> None
             assert before == await all_values(log)
 
 
-async def test_producers_come_from_checkpoint_and_the_log_behind_it(
+async def test_producers_come_from_checkpoint_and_the_log_after_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(partition_checkpointer, "CHECKPOINT_ENTRIES_MIN", 7)

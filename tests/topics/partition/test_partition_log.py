@@ -297,7 +297,7 @@ async def test_failed_appends_consume_no_offset_and_no_sequence() -> None:
         assert [b"0.0", b"0.1", b"0.2", b"0.3"] == await all_values(log)
 
 
-async def test_append_inside_an_answer_goes_on_behind_it() -> None:
+async def test_append_inside_a_callback_follows_it() -> None:
     async with house() as here:
         log = await here.log()
         inner: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
@@ -310,7 +310,7 @@ async def test_append_inside_an_answer_goes_on_behind_it() -> None:
         assert [b"a", b"b"] == await all_values(log)
 
 
-async def test_listeners_hear_of_appends_trims_and_the_end() -> None:
+async def test_listeners_are_called_for_appends_trims_and_the_end() -> None:
     async with house() as here:
         log = await here.log()
         heard: list[tuple[int, int]] = []
@@ -480,10 +480,10 @@ async def test_termination_that_is_not_stored_has_not_happened() -> None:
 
 
 @pytest.mark.parametrize("method", ["confirm", "fail_from"])
-async def test_fault_tells_all_who_wait_an_error_those_of_a_duplicate_too(
+async def test_fault_gives_every_caller_an_error_those_of_a_duplicate_too(
     method: str, monkeypatch: pytest.MonkeyPatch, contained: Contained
 ) -> None:
-    """The first was told nothing, and neither was anybody behind it."""
+    """The first caller got no result, and neither did those after it."""
     engine = FaultyEngine(None)
     async with house(engine) as here:
         log = await here.log()
@@ -509,7 +509,7 @@ async def test_fault_tells_all_who_wait_an_error_those_of_a_duplicate_too(
     assert ["a fault here closes partition orders-0"] == contained.messages[:1]
 
 
-async def test_caller_that_raises_closes_the_partition_and_others_still_hear(
+async def test_caller_that_raises_closes_the_partition_and_others_are_still_called(
     contained: Contained,
 ) -> None:
     async with house() as here:
@@ -528,10 +528,10 @@ async def test_caller_that_raises_closes_the_partition_and_others_still_hear(
     assert 1 <= len(contained.messages)
 
 
-async def test_append_that_fails_behind_the_ledger_closes_the_partition(
+async def test_append_that_fails_after_the_ledger_closes_the_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It was stored and waited for by nobody: the next one would have got its offset."""
+    """It was stored without a caller that waits: the next one would have got its offset."""
     async with house() as here:
         log = await here.log()
 

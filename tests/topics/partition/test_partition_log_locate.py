@@ -1,4 +1,4 @@
-"""Offsets into positions and back: over ledgers, inside batches, around what is gone."""
+"""Offsets into positions and back: over ledgers, inside batches, around removed ones."""
 
 import asyncio
 
@@ -43,7 +43,7 @@ async def check_all(log: PartitionLog, expected: list[LogLocation]) -> None:
         assert offset - index == await log.offset_at(position)
 
 
-async def test_end_and_beyond_is_the_place_to_be_written_next() -> None:
+async def test_end_and_beyond_is_the_position_to_be_written_next() -> None:
     async with house() as here:
         log = await here.log(configs=SMALL_SEGMENTS)
         for _ in range(9):  # at times a new ledger has been begun, at times not
@@ -54,7 +54,7 @@ async def test_end_and_beyond_is_the_place_to_be_written_next() -> None:
             assert end.position == (await append(log, batch("a", "b"))).position
 
 
-async def test_what_is_gone_stands_for_the_next_there_is() -> None:
+async def test_a_removed_offset_stands_for_the_next_one() -> None:
     async with house() as here:
         log = await here.log(configs=SMALL_SEGMENTS)
         expected = await fill(log)

@@ -134,7 +134,7 @@ async def test_row_77_log_start_that_moves_during_a_read_is_respected() -> None:
         assert isinstance((await reading).error, OffsetOutOfRange)
 
 
-async def test_row_78_an_offset_that_is_gone_gives_the_next_batch() -> None:
+async def test_row_78_a_removed_offset_gives_the_next_batch() -> None:
     async with house() as here:
         topic = await here.registry.create("compacted", partitions=1)
         name = managed_ledger_name("compacted", topic.id, 0)

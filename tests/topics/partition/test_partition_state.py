@@ -161,7 +161,7 @@ def test_a_marker_that_failed_leaves_the_transaction_open() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_log_that_is_over_ends_a_transaction_without_a_marker(is_commit: bool) -> None:
+def test_a_terminated_log_ends_a_transaction_without_a_marker(is_commit: bool) -> None:
     partition = begun()
     aborted = partition.end_without_marker(9, 5, 50, is_commit=is_commit)
     assert is_commit == (aborted is None)

@@ -31,7 +31,7 @@ def put(producers: ProducerTable, first: int, count: int = 1, *, epoch: int = 0,
     return producers.append(producer_id, epoch, each, now_ms, transaction_start)
 
 
-def test_last_sequence_wraps_behind_the_largest() -> None:
+def test_last_sequence_wraps_after_the_largest() -> None:
     assert [0, 4, SEQUENCE_MASK, 0, 1] == [
         last_sequence(0, 1), last_sequence(0, 5), last_sequence(SEQUENCE_MASK, 1),
         last_sequence(SEQUENCE_MASK, 2), last_sequence(SEQUENCE_MASK - 1, 4),
@@ -108,7 +108,7 @@ def test_a_marker_needs_the_newest_epoch() -> None:
         producers.admit_marker(9, 3)
 
 
-def test_a_marker_ends_the_transaction_and_the_sequence_goes_on() -> None:
+def test_a_marker_ends_the_transaction_and_the_sequence_continues() -> None:
     producers = table()
     put(producers, 0, 5, epoch=4, transaction_start=0)
     batch = BatchRange(0, 4, 0, 5, -1)
@@ -120,7 +120,7 @@ def test_a_marker_ends_the_transaction_and_the_sequence_goes_on() -> None:
     assert during == producers.get(9)
 
 
-def test_behind_a_marker_of_a_newer_epoch_the_sequence_begins_at_0() -> None:
+def test_after_a_marker_of_a_newer_epoch_the_sequence_begins_at_0() -> None:
     producers = table()
     put(producers, 0, 5, epoch=4, transaction_start=0)
     producers.end_transaction(9, 5, 70)
@@ -163,7 +163,7 @@ def test_whether_one_may_be_missing_is_known_before_and_after_one_goes() -> None
     for producer_id in range(29):
         put(producers, 0, producer_id=producer_id, now_ms=producer_id)
     assert not producers.may_have_evicted
-    # As many as are left behind an eviction: a start may have found them so.
+    # As many as are left after an eviction: a start may have found them so.
     put(producers, 0, producer_id=30, now_ms=30)
     assert producers.may_have_evicted
     for producer_id in range(31, 40):

@@ -41,7 +41,7 @@ def test_short_walk_is_done_at_once_and_finds_the_same_as_a_long_one(codec: int)
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_walk_over_much_is_not_done_at_once_however_small_it_looks(codec: int) -> None:
+def test_long_walk_is_not_inline_however_small_the_batch_is(codec: int) -> None:
     """Ten thousand equal records are some hundred bytes when compressed."""
     long = walk(keyed(10_000, codec=codec))
     assert long.run_inline() is None

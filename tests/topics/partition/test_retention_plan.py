@@ -48,7 +48,7 @@ def test_plan(configs: dict[str, str], expected: Removal | None) -> None:
     assert expected == planned(**configs)  # type: ignore[arg-type]
 
 
-def test_a_young_ledger_keeps_the_older_ones_behind_it() -> None:
+def test_a_young_ledger_keeps_the_ones_after_it() -> None:
     young_first = [LEDGERS[0]._replace(max_timestamp=NOW), *LEDGERS[1:]]
     config = effective_config({"retention.ms": "1"}, TopicDefaults())
     assert plan_removal(young_first, config, log_start_offset=0, now_ms=NOW) is None
@@ -60,13 +60,13 @@ def test_a_young_ledger_keeps_the_older_ones_behind_it() -> None:
         (1, 0, None),
         (2, 0, FIRST),
         (3, 0, SECOND),
-        (1, 10, FIRST),  # deleted records wait for nobody
+        (1, 10, FIRST),  # deleted records never wait
         (1, 20, SECOND),
         (2, 20, SECOND),
         (3, 30, SECOND),
     ],
 )
-def test_what_is_owed_stays_behind_the_log_start(
+def test_unconsumed_ledgers_stay_after_the_log_start(
     owed: int, log_start: int, expected: Removal | None
 ) -> None:
     """All of it is too old and too much."""

@@ -31,7 +31,7 @@ def test_oldest_open_transaction_holds_back_the_stable_offset() -> None:
     assert 4 == state.stable_offset(11)
 
 
-def test_aborted_transaction_is_told_when_its_marker_is_durable() -> None:
+def test_aborted_transaction_is_returned_when_its_marker_is_durable() -> None:
     state = TransactionState()
     state.begin(7, 3)
     state.begin(8, 4)
