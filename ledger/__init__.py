@@ -1,7 +1,8 @@
 """The managed ledger as a library: durable, unbounded logs of opaque entries, and their cursors.
 
-Rule: other packages import from here and from `kledger.ledger.testing`, nothing deeper; the command
-line also imports `kledger.ledger.inspection`, which a server never loads.
+Rule: other packages import from here, from `kledger.ledger.row_format` and from
+`kledger.ledger.testing`, nothing deeper; the command line also imports
+`kledger.ledger.inspection`, which a server never loads.
 Must not know: Kafka.
 """
 
@@ -32,6 +33,7 @@ from kledger.ledger.errors import (
     StoreUnusable,
     Terminated,
     TooManyRequests,
+    UnreadableRow,
 )
 from kledger.ledger.handle.handle_state import LedgerState
 from kledger.ledger.handle.managed_ledger import ManagedLedger
@@ -86,4 +88,5 @@ __all__ = [
     "SystemClock",
     "Terminated",
     "TooManyRequests",
+    "UnreadableRow",
 ]

@@ -12,7 +12,7 @@ Must not know: protocols.
 | stop writing               | Terminated                                                          |
 | try again later            | StorageFailed, TooManyRequests, ResetInProgress                     |
 | wait for the other call    | ConcurrentWait, ConcurrentFind                                      |
-| look at the disk           | NonRecoverable, Corrupt, StoreInUse, StoreUnusable                  |
+| look at the disk           | NonRecoverable, Corrupt, UnreadableRow, StoreInUse, StoreUnusable   |
 """
 
 from collections.abc import Callable
@@ -69,6 +69,10 @@ class NonRecoverable(LedgerError):
 
 class Corrupt(LedgerError):
     """Stored bytes differ from what was written."""
+
+
+class UnreadableRow(Corrupt):
+    """A row has a version that this program does not know, or is not whole."""
 
 
 class AlreadyMarkDeleted(LedgerError):

@@ -200,9 +200,8 @@ class SpaceReclaim:
     async def _move_all(self, wait_for_pace: Callable[[], Awaitable[object]]) -> None:
         moved_bytes: int | None = 1
         while not self._is_closing:
-"""Data moved in one group: a producer's group may have to wait for it."""
-POLLS_PER_PERIOD = 4
-"""How often at most the throttler asks for the time while it waits."""
+            if moved_bytes:  # a search without moves does not count for the pace
+                await self._waiting(wait_for_pace())
             if self._committer.is_saturated:
                 await self._waiting(self._room_in_queue())
             if self._is_idle():

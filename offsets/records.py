@@ -18,97 +18,90 @@ Value: | offset | size | name                                              |
        | 45     | rest | the client's metadata, UTF-8                      |
 """
 
-import struct
-import uuid
 from typing import Final
 
+from kledger.ledger.row_format import (
+    I32,
+    I64,
+    TEXT16,
+    TEXT_REST,
+    U32,
+    U64,
+    UUID16,
+    RowFormat,
+    RowKey,
+    RowLayout,
+    literal,
+)
 from kledger.offsets.offsets_state import CommittedOffset, TopicPartition
 
 KEY_PREFIX: Final = b"offset\x01"
 PENDING_PREFIX: Final = b"pending-offset\x01"
 VALUE_VERSION: Final = 1
 
-_LENGTH = struct.Struct(">H")
-_PARTITION = struct.Struct(">I")
-_PRODUCER = struct.Struct(">Q")
-_VALUE = struct.Struct(">Bqiqq16s")
-
-
-class UnknownOffsetVersion(ValueError):
-    """A row was written by a newer program."""
+_GROUPS = RowKey("offset", KEY_PREFIX, group=TEXT16)
+_KEYS = RowKey("offset", KEY_PREFIX, group=TEXT16, topic=TEXT16, partition=U32)
+_PENDING_KEYS = RowKey(
+    "pending offset",
+    PENDING_PREFIX,
+    producer_id=U64,
+    prefix_again=literal(KEY_PREFIX),
+    group=TEXT16,
+    topic=TEXT16,
+    partition=U32,
+)
+_VALUES = RowFormat[CommittedOffset](
+    "offset",
+    {
+        VALUE_VERSION: RowLayout(
+            CommittedOffset,
+            offset=I64,
+            leader_epoch=I32,
+            commit_ms=I64,
+            expire_ms=I64,
+            topic_id=UUID16,
+            metadata=TEXT_REST,
+        )
+    },
+)
 
 
 def group_prefix(group: str) -> bytes:
     """Return the beginning of the keys of one group."""
-    encoded = group.encode()
-    return KEY_PREFIX + _LENGTH.pack(len(encoded)) + encoded
+    return _GROUPS.encode(group)
 
 
 def encode_key(group: str, topic_partition: TopicPartition) -> bytes:
     """Return the key of one committed offset."""
-    topic = topic_partition.topic.encode()
-    return b"".join(
-        (
-            group_prefix(group),
-            _LENGTH.pack(len(topic)),
-            topic,
-            _PARTITION.pack(topic_partition.partition),
-        )
-    )
+    return _KEYS.encode(group, topic_partition.topic, topic_partition.partition)
 
 
 def decode_key(key: bytes) -> tuple[str, TopicPartition]:
-    """Return group and place of a key made by `encode_key`."""
-    group, position = _text(key, len(KEY_PREFIX))
-    topic, position = _text(key, position)
-    return group, TopicPartition(topic, _PARTITION.unpack_from(key, position)[0])
+    """Return group and partition of a key made by `encode_key`."""
+    group, topic, partition = _KEYS.decode(key)
+    return group, TopicPartition(topic, partition)
 
 
 def encode_pending_key(producer_id: int, group: str, topic_partition: TopicPartition) -> bytes:
-    """Return the key of an offset that waits for the end of a transaction."""
-    return PENDING_PREFIX + _PRODUCER.pack(producer_id) + encode_key(group, topic_partition)
+    """Return the key of an offset that an open transaction would commit."""
+    return _PENDING_KEYS.encode(producer_id, group, *topic_partition)
 
 
 def decode_pending_key(key: bytes) -> tuple[int, str, TopicPartition]:
-    """Return producer id, group and place of a key made by `encode_pending_key`."""
-    start = len(PENDING_PREFIX)
-    (producer_id,) = _PRODUCER.unpack_from(key, start)
-    return producer_id, *decode_key(key[start + _PRODUCER.size :])
+    """Return producer id, group and partition of a key made by `encode_pending_key`."""
+    producer_id, group, topic, partition = _PENDING_KEYS.decode(key)
+    return producer_id, group, TopicPartition(topic, partition)
 
 
 def encode_value(committed: CommittedOffset) -> bytes:
     """Return the row of a committed offset."""
-    head = _VALUE.pack(
-        VALUE_VERSION,
-        committed.offset,
-        committed.leader_epoch,
-        committed.commit_ms,
-        committed.expire_ms,
-        committed.topic_id.bytes,
-    )
-    return head + committed.metadata.encode()
+    return _VALUES.encode(committed)
 
 
-def decode_value(value: bytes) -> CommittedOffset:
-    """Return the committed offset in a row.
+def decode_value(value: bytes, *, key: bytes | None = None) -> CommittedOffset:
+    """Return the committed offset in a row; `key` names the row in an error.
 
     Raises:
-        UnknownOffsetVersion: the layout is not one of ours.
+        UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
-    if value[0] != VALUE_VERSION:
-        raise UnknownOffsetVersion(f"offset row of version {value[0]}, expected {VALUE_VERSION}")
-    _, offset, leader_epoch, commit_ms, expire_ms, topic_id = _VALUE.unpack_from(value)
-    return CommittedOffset(
-        offset=offset,
-        leader_epoch=leader_epoch,
-        metadata=value[_VALUE.size :].decode(),
-        commit_ms=commit_ms,
-        expire_ms=expire_ms,
-        topic_id=uuid.UUID(bytes=topic_id),
-    )
-
-
-def _text(key: bytes, position: int) -> tuple[str, int]:
-    (length,) = _LENGTH.unpack_from(key, position)
-    start = position + _LENGTH.size
-    return key[start : start + length].decode(), start + length
+    return _VALUES.decode(value, which=key)

@@ -60,10 +60,11 @@ class OffsetStore:
         state = OffsetsState()
         for key, value in store.scan_rows(KEY_PREFIX):
             group, topic_partition = decode_key(key)
-            state.apply(group, topic_partition, decode_value(value))
+            state.apply(group, topic_partition, decode_value(value, key=key))
         for key, value in store.scan_rows(PENDING_PREFIX):
             producer_id, group, topic_partition = decode_pending_key(key)
-            state.add_pending(producer_id, group, {topic_partition: decode_value(value)})
+            committed = decode_value(value, key=key)
+            state.add_pending(producer_id, group, {topic_partition: committed})
         return cls(store, state)
 
     def is_committing(self, group: str) -> bool:

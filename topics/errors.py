@@ -110,10 +110,6 @@ class TopicStorageFailed(TopicsError):
     """The storage did not accept the change, and nothing of it was stored; a retry is safe."""
 
 
-class UnreadableRow(TopicStorageFailed):
-    """A stored row has a version or a form that this program does not know."""
-
-
 def from_batch_error(error: batch_errors.BatchError) -> TopicsError:
     """Translate an error of `batches`."""
     match error:

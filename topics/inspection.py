@@ -12,9 +12,8 @@ from uuid import UUID
 
 from kledger.batches.errors import BatchError, CorruptBatch
 from kledger.batches.header import BatchHeader, read_header, verify_checksum
-from kledger.ledger import Position
+from kledger.ledger import Position, UnreadableRow
 from kledger.topics.config.topic_config import TopicDefaults, effective_config
-from kledger.topics.errors import UnreadableRow
 from kledger.topics.keys import TOPIC_PREFIX, PartitionKeys, ids_after
 from kledger.topics.partition import records
 from kledger.topics.partition.offset_index import Interval

@@ -5,13 +5,13 @@ forgotten. A table has so many names and no more, and a row has its size.
 Must not know: which settings there are, what they do.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from kledger.gateway.api_errors import ApiError
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError, LedgerStore
+from kledger.ledger.row_format import NO_VERSION, TEXT_REST, RowFormat, RowKey, json_rest
 from kledger.topics.partition.results import from_ledger_error
 
 NAMES_MAX: Final = 100_000
@@ -21,16 +21,19 @@ ROW_BYTES_MAX: Final = 64 * 1024
 
 V = TypeVar("V")
 
+_SETTINGS: RowFormat[Any] = RowFormat("settings", {NO_VERSION: json_rest()})
+
 
 class SettingsTable(Generic[V]):
     """The settings of all things of one kind."""
 
     def __init__(self, store: LedgerStore, prefix: bytes) -> None:
         self._store = store
-        self._prefix = prefix
-        self._settings: dict[str, dict[str, V]] = {
-            key[len(prefix) :].decode(): json.loads(row) for key, row in store.scan_rows(prefix)
-        }
+        self._keys = RowKey("settings", prefix, name=TEXT_REST)
+        self._settings: dict[str, dict[str, V]] = {}
+        for key, row in store.scan_rows(prefix):
+            (name,) = self._keys.decode(key)
+            self._settings[name] = _SETTINGS.decode(row, which=name)
 
     @property
     def all(self) -> Mapping[str, Mapping[str, V]]:
@@ -48,8 +51,8 @@ class SettingsTable(Generic[V]):
             ApiError: POLICY_VIOLATION: a limit is reached; nothing was changed.
             TopicsError: nothing was changed.
         """
-        key = self._prefix + name.encode()
-        row = json.dumps(dict(settings)).encode() if settings else None
+        key = self._keys.encode(name)
+        row = _SETTINGS.encode(dict(settings)) if settings else None
         if row is not None:
             self._check_limits(name, len(key) + len(row))
         try:

@@ -17,16 +17,11 @@ Managed ledger, version 1            Ledger, version 1
 | 37     | ...  | key, value, ... |
 """
 
-import struct
 from dataclasses import dataclass, field, replace
 
-from kledger.ledger.errors import Corrupt
 from kledger.ledger.position import Position
+from kledger.ledger.row_format import I64, TEXT32, U64, RowFormat, RowLayout, converted, mapping
 
-_HEAD = struct.Struct(">BQQqqI")
-_LEDGER = struct.Struct(">BQQqq")
-_LENGTH = struct.Struct(">I")
-_COUNTER = struct.Struct(">BQ")
 _VERSION = 1
 _NOT_TERMINATED = Position(-2, -2)
 
@@ -76,104 +71,72 @@ class LedgerRecord:
     max_timestamp_ms: int = NO_TIMESTAMP
 
 
+def _stored_end(terminated_at: Position | None) -> Position:
+    return terminated_at or _NOT_TERMINATED
+
+
+def _end(stored: Position) -> Position | None:
+    return None if stored == _NOT_TERMINATED else stored
+
+
+_POSITION = RowLayout(Position, ledger_id=I64, entry_id=I64)
+_MANAGED_LEDGERS = RowFormat[ManagedLedgerRecord](
+    "managed ledger",
+    {
+        _VERSION: RowLayout(
+            ManagedLedgerRecord,
+            managed_ledger_id=U64,
+            version=U64,
+            terminated_at=converted(_POSITION, _stored_end, _end),
+            properties=mapping(TEXT32, TEXT32),
+        )
+    },
+)
+_LEDGERS = RowFormat[LedgerRecord](
+    "ledger",
+    {_VERSION: RowLayout(LedgerRecord, entries=U64, size=U64, closed_ms=I64, max_timestamp_ms=I64)},
+    given=("ledger_id",),
+)
+_COUNTERS = RowFormat[int]("counter", {_VERSION: U64})
+
+
 def encode_managed_ledger(record: ManagedLedgerRecord) -> bytes:
     """Return the row of a managed ledger."""
-    end = record.terminated_at or _NOT_TERMINATED
-    parts = [
-        _HEAD.pack(
-            _VERSION,
-            record.managed_ledger_id,
-            record.version,
-            end.ledger_id,
-            end.entry_id,
-            len(record.properties),
-        )
-    ]
-    for pair in record.properties.items():
-        for text in pair:
-            data = text.encode()
-            parts += (_LENGTH.pack(len(data)), data)
-    return b"".join(parts)
+    return _MANAGED_LEDGERS.encode(record)
 
 
 def decode_managed_ledger(row: bytes) -> ManagedLedgerRecord:
-    """Return what `encode_managed_ledger` wrote.
+    """Return the record in a row of `encode_managed_ledger`.
 
     Raises:
-        Corrupt: the row is not one of these, or not whole.
+        UnreadableRow: the row is not one of these, or not whole.
     """
-    _check_version(row, _HEAD.size, "managed ledger")
-    _, managed_ledger_id, version, ledger_id, entry_id, count = _HEAD.unpack_from(row)
-    texts, position = [], _HEAD.size
-    for _ in range(2 * count):
-        text, position = _take_text(row, position)
-        texts.append(text)
-    if position != len(row):
-        raise Corrupt(f"managed ledger record: {len(row) - position} bytes too many")
-    end = Position(ledger_id, entry_id)
-    return ManagedLedgerRecord(
-        managed_ledger_id=managed_ledger_id,
-        version=version,
-        terminated_at=None if end == _NOT_TERMINATED else end,
-        properties=dict(zip(texts[::2], texts[1::2], strict=True)),
-    )
+    return _MANAGED_LEDGERS.decode(row)
 
 
 def encode_ledger(record: LedgerRecord) -> bytes:
-    """Return the row of a ledger; its id is in the key."""
-    return _LEDGER.pack(
-        _VERSION, record.entries, record.size, record.closed_ms, record.max_timestamp_ms
-    )
+    """Return the row of a ledger; its id stands in the key."""
+    return _LEDGERS.encode(record)
 
 
 def decode_ledger(ledger_id: int, row: bytes) -> LedgerRecord:
-    """Return what `encode_ledger` wrote.
+    """Return the record in a row of `encode_ledger`.
 
     Raises:
-        Corrupt: the row is not one of these, or not whole.
+        UnreadableRow: the row is not one of these, or not whole.
     """
-    _check_version(row, _LEDGER.size, "ledger", exact=True)
-    _, entries, size, closed_ms, max_timestamp_ms = _LEDGER.unpack(row)
-    return LedgerRecord(
-        ledger_id=ledger_id,
-        entries=entries,
-        size=size,
-        closed_ms=closed_ms,
-        max_timestamp_ms=max_timestamp_ms,
-    )
+    return _LEDGERS.decode(row, ledger_id)
 
 
 def encode_counter(value: int) -> bytes:
     """Return the row of the store's id counter."""
-    return _COUNTER.pack(_VERSION, value)
+    return _COUNTERS.encode(value)
 
 
 def decode_counter(row: bytes) -> int:
-    """Return what `encode_counter` wrote.
+    """Return the number in a row of `encode_counter`.
 
     Raises:
-        Corrupt: the row is not one of these, or not whole.
+        UnreadableRow: the row is not one of these, or not whole.
     """
-    _check_version(row, _COUNTER.size, "counter", exact=True)
-    value: int = _COUNTER.unpack(row)[1]
-    return value
-
-
-def _take_text(row: bytes, position: int) -> tuple[str, int]:
-    start = position + _LENGTH.size
-    if start > len(row):
-        raise Corrupt("managed ledger record: a property is cut off")
-    end = start + _LENGTH.unpack_from(row, position)[0]
-    if end > len(row):
-        raise Corrupt("managed ledger record: a property is cut off")
-    try:
-        return row[start:end].decode(), end
-    except UnicodeDecodeError as error:
-        raise Corrupt(f"managed ledger record: a property is not text: {error}") from None
-
-
-def _check_version(row: bytes, size: int, kind: str, *, exact: bool = False) -> None:
-    if len(row) < size or (exact and len(row) != size):
-        raise Corrupt(f"{kind} record: expected {size} bytes, got {len(row)}")
-    if row[0] != _VERSION:
-        raise Corrupt(f"{kind} record: expected version {_VERSION}, got {row[0]}")
+    return _COUNTERS.decode(row)

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kledger.ledger import UnreadableRow
 from kledger.offsets import CommittedOffset, TopicPartition
 from kledger.offsets.records import (
-    UnknownOffsetVersion,
     decode_key,
     decode_pending_key,
     decode_value,
@@ -34,25 +34,25 @@ offsets = st.builds(
 
 
 @given(names, topic_partitions)
-def test_key_survives(group: str, place: TopicPartition) -> None:
-    assert decode_key(encode_key(group, place)) == (group, place)
-    assert encode_key(group, place).startswith(group_prefix(group))
+def test_key_survives(group: str, topic_partition: TopicPartition) -> None:
+    assert decode_key(encode_key(group, topic_partition)) == (group, topic_partition)
+    assert encode_key(group, topic_partition).startswith(group_prefix(group))
 
 
 @given(names, names, topic_partitions)
 def test_rows_of_one_group_are_not_below_another(
-    one: str, other: str, place: TopicPartition
+    one: str, other: str, topic_partition: TopicPartition
 ) -> None:
     if one != other:
-        assert not encode_key(one, place).startswith(group_prefix(other))
+        assert not encode_key(one, topic_partition).startswith(group_prefix(other))
 
 
 @given(st.integers(0, 2**63 - 1), names, topic_partitions)
 def test_key_of_a_pending_offset_survives(
-    producer_id: int, group: str, place: TopicPartition
+    producer_id: int, group: str, topic_partition: TopicPartition
 ) -> None:
-    key = encode_pending_key(producer_id, group, place)
-    assert decode_pending_key(key) == (producer_id, group, place)
+    key = encode_pending_key(producer_id, group, topic_partition)
+    assert decode_pending_key(key) == (producer_id, group, topic_partition)
 
 
 @given(offsets)
@@ -71,5 +71,5 @@ def test_layout_does_not_change_by_accident() -> None:
 
 
 def test_row_of_a_newer_program_is_refused() -> None:
-    with pytest.raises(UnknownOffsetVersion):
+    with pytest.raises(UnreadableRow):
         decode_value(b"\x02" + bytes(60))

@@ -57,7 +57,7 @@ def test_topics_that_are_there() -> None:
     assert topics.has(PartitionName("orders", 1, ID))
     assert not topics.has(PartitionName("orders", 2, ID))
     assert not topics.has(PartitionName("orders", 0, UUID(int=8))), "made again under its name"
-    assert ["topic bad: row version 9, expected 1"] == topics.problems
+    assert ["topic bad: topic row: expected version 1, got 9"] == topics.problems
 
 
 def test_segment_bytes_are_the_topics_or_kafkas_default() -> None:

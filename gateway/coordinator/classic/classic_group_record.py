@@ -14,24 +14,25 @@ Value: version (u8, 1), time of the write (i64, ms since the epoch), generation 
        Strings and bytes: length (i32, -1 = null), content.
 """
 
-import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from kledger.gateway.coordinator.group_messages import Protocols
-from kledger.gateway.coordinator.row_bytes import (
-    COUNT,
-    RowReader,
-    UnknownGroupRowVersion,
-    put_bytes,
-    put_text,
+from kledger.ledger.row_format import (
+    BYTES32,
+    I32,
+    I64,
+    NULLABLE_TEXT32,
+    TEXT32,
+    TEXT_REST,
+    RowFormat,
+    RowKey,
+    RowLayout,
+    array,
 )
 
 GROUP_KEY_PREFIX: Final = b"group\x01"
 CLASSIC_VALUE_VERSION: Final = 1
-
-_HEAD = struct.Struct(">Bqi")
-_TIMEOUTS = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,78 +70,62 @@ class ClassicGroupRecord:
         )
 
 
+def _stored_group(saved_ms: int, **fields: Any) -> tuple[ClassicGroupRecord, int]:
+    return ClassicGroupRecord(**fields), saved_ms
+
+
+GROUP_KEYS: Final = RowKey("group", GROUP_KEY_PREFIX, group_id=TEXT_REST)
+PROTOCOLS: Final = array(RowLayout(None, name=TEXT32, metadata=BYTES32))
+_MEMBER = RowLayout(
+    ClassicMemberRecord,
+    member_id=TEXT32,
+    instance_id=NULLABLE_TEXT32,
+    client_id=TEXT32,
+    client_host=TEXT32,
+    session_timeout_ms=I32,
+    rebalance_timeout_ms=I32,
+    assignment=BYTES32,
+    protocols=PROTOCOLS,
+)
+_GROUPS: RowFormat[Any] = RowFormat(
+    "group",
+    {
+        CLASSIC_VALUE_VERSION: RowLayout(
+            _stored_group,
+            saved_ms=I64,
+            generation=I32,
+            protocol_type=NULLABLE_TEXT32,
+            protocol_name=NULLABLE_TEXT32,
+            leader=NULLABLE_TEXT32,
+            members=array(_MEMBER),
+        )
+    },
+    given=("group_id",),
+    arguments=("saved_ms",),
+)
+
+
 def encode_group_key(group_id: str) -> bytes:
     """Return the key of a group's row."""
-    return GROUP_KEY_PREFIX + group_id.encode()
+    return GROUP_KEYS.encode(group_id)
 
 
 def decode_group_key(key: bytes) -> str:
     """Return the group id in a key of `encode_group_key`."""
-    return key[len(GROUP_KEY_PREFIX) :].decode()
+    (group_id,) = GROUP_KEYS.decode(key)
+    return str(group_id)
 
 
 def encode_classic_group(record: ClassicGroupRecord, saved_ms: int) -> bytes:
     """Return the row of a group, written at wall time `saved_ms`."""
-    parts = [_HEAD.pack(CLASSIC_VALUE_VERSION, saved_ms, record.generation)]
-    for text in (record.protocol_type, record.protocol_name, record.leader):
-        put_text(parts, text)
-    parts.append(COUNT.pack(len(record.members)))
-    for member in record.members:
-        _put_member(parts, member)
-    return b"".join(parts)
+    return _GROUPS.encode(record, saved_ms)
 
 
 def decode_classic_group(group_id: str, value: bytes) -> tuple[ClassicGroupRecord, int]:
     """Return the group in a row and the wall time at which it was written.
 
     Raises:
-        UnknownGroupRowVersion: the layout is not one of ours.
+        UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
-    version, saved_ms, generation = _HEAD.unpack_from(value)
-    if version != CLASSIC_VALUE_VERSION:
-        raise UnknownGroupRowVersion(
-            f"group row of version {version}, expected {CLASSIC_VALUE_VERSION}"
-        )
-    row = RowReader(value, _HEAD.size)
-    protocol_type, protocol_name, leader = row.text(), row.text(), row.text()
-    member_count: int = row.take(COUNT)[0]
-    members = tuple(_member(row) for _ in range(member_count))
-    record = ClassicGroupRecord(
-        group_id=group_id,
-        generation=generation,
-        protocol_type=protocol_type,
-        protocol_name=protocol_name,
-        leader=leader,
-        members=members,
-    )
-    return record, saved_ms
-
-
-def _put_member(parts: list[bytes], member: ClassicMemberRecord) -> None:
-    for text in (member.member_id, member.instance_id, member.client_id, member.client_host):
-        put_text(parts, text)
-    parts.append(_TIMEOUTS.pack(member.session_timeout_ms, member.rebalance_timeout_ms))
-    put_bytes(parts, member.assignment)
-    parts.append(COUNT.pack(len(member.protocols)))
-    for name, metadata in member.protocols:
-        put_text(parts, name)
-        put_bytes(parts, metadata)
-
-
-def _member(row: RowReader) -> ClassicMemberRecord:
-    member_id, instance_id = row.text(), row.text()
-    client_id, client_host = row.text(), row.text()
-    session_timeout_ms, rebalance_timeout_ms = row.take(_TIMEOUTS)
-    assignment = row.content() or b""
-    protocol_count: int = row.take(COUNT)[0]
-    protocols = tuple((row.text() or "", row.content() or b"") for _ in range(protocol_count))
-    return ClassicMemberRecord(
-        member_id=member_id or "",
-        instance_id=instance_id,
-        client_id=client_id or "",
-        client_host=client_host or "",
-        session_timeout_ms=session_timeout_ms,
-        rebalance_timeout_ms=rebalance_timeout_ms,
-        protocols=protocols,
-        assignment=assignment,
-    )
+    group: tuple[ClassicGroupRecord, int] = _GROUPS.decode(value, group_id)
+    return group

@@ -8,6 +8,7 @@ Must not know: who asks, epochs, transactions.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kledger.ledger.row_format import NO_VERSION, U64, RowFormat
 from kledger.runtime.signal import Signal
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 PRODUCER_IDS_KEY = b"gateway/producer_ids"
 PRODUCER_ID_BLOCK_SIZE = 1_000
+_RESERVED_ENDS = RowFormat[int]("producer ids", {NO_VERSION: U64})
+"""The end of the last block."""
 
 
 @dataclass(slots=True)
@@ -43,7 +46,7 @@ class ProducerIds:
     def __init__(self, store: "LedgerStore") -> None:
         stored = store.get_row(PRODUCER_IDS_KEY)
         self._store = store
-        self._reserved_end = int.from_bytes(stored, "big") if stored is not None else 0
+        self._reserved_end = _RESERVED_ENDS.decode(stored) if stored is not None else 0
         self._block = ProducerIdBlock(self._reserved_end, self._reserved_end)
         self._is_reserving = False
         self._reserved = Signal()
@@ -77,6 +80,6 @@ class ProducerIds:
                 self._block.start_block(start)
             self._reserved.notify()
 
-        end = (start + PRODUCER_ID_BLOCK_SIZE).to_bytes(8, "big")
+        end = _RESERVED_ENDS.encode(start + PRODUCER_ID_BLOCK_SIZE)
         self._store.append_rows_nowait([(PRODUCER_IDS_KEY, end)], reserved)
         self._is_reserving = True

@@ -13,11 +13,25 @@ Value: version (u8, 1), state (u8), flags (u8, bit 0: the epoch rises with every
        Strings: length (u16), UTF-8.
 """
 
-import struct
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from kledger.ledger.row_format import (
+    FLAG,
+    I16,
+    I32,
+    I64,
+    TEXT16,
+    TEXT_REST,
+    U8,
+    U32,
+    RowFormat,
+    RowKey,
+    RowLayout,
+    array,
+    converted,
+)
 from kledger.offsets import TopicPartition
 
 TXN_KEY_PREFIX: Final = b"txn\x01"
@@ -25,11 +39,6 @@ TXN_VALUE_VERSION: Final = 1
 NO_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIME: Final = -1
-
-_HEAD = struct.Struct(">BBBqqqhhiqq")
-_LENGTH = struct.Struct(">H")
-_COUNT = struct.Struct(">I")
-_IS_V2 = 1
 
 
 class TxnState(Enum):
@@ -62,10 +71,6 @@ class TxnState(Enum):
 _STATES = tuple(TxnState)
 
 
-class UnknownTxnRowVersion(ValueError):
-    """A row was written by a newer program."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnRecord:
     """One transactional id.
@@ -95,78 +100,47 @@ class TxnRecord:
     updated_ms: int
 
 
+_KEYS: Final = RowKey("transaction", TXN_KEY_PREFIX, transactional_id=TEXT_REST)
+_ROWS: Final = RowFormat[TxnRecord](
+    "transaction",
+    {
+        TXN_VALUE_VERSION: RowLayout(
+            TxnRecord,
+            state=converted(U8, _STATES.index, _STATES.__getitem__),
+            is_v2=FLAG,
+            producer_id=I64,
+            previous_producer_id=I64,
+            next_producer_id=I64,
+            epoch=I16,
+            last_epoch=I16,
+            timeout_ms=I32,
+            start_ms=I64,
+            updated_ms=I64,
+            partitions=array(
+                RowLayout(TopicPartition, topic=TEXT16, partition=U32), make=frozenset, order=sorted
+            ),
+            groups=array(TEXT16, make=frozenset, order=sorted),
+        )
+    },
+    given=("transactional_id",),
+)
+
+
 def encode_txn_key(transactional_id: str) -> bytes:
     """Return the key of a transactional id's row."""
-    return TXN_KEY_PREFIX + transactional_id.encode()
+    return _KEYS.encode(transactional_id)
 
 
 def encode_txn(record: TxnRecord) -> bytes:
     """Return the row of a transactional id."""
-    parts = [
-        _HEAD.pack(
-            TXN_VALUE_VERSION, _STATES.index(record.state),
-            _IS_V2 if record.is_v2 else 0,
-            record.producer_id, record.previous_producer_id, record.next_producer_id,
-            record.epoch, record.last_epoch, record.timeout_ms,
-            record.start_ms, record.updated_ms,
-        ),
-        _COUNT.pack(len(record.partitions)),
-    ]  # fmt: skip
-    for topic_partition in sorted(record.partitions):
-        parts += (_text(topic_partition.topic), _COUNT.pack(topic_partition.partition))
-    parts.append(_COUNT.pack(len(record.groups)))
-    parts += map(_text, sorted(record.groups))
-    return b"".join(parts)
+    return _ROWS.encode(record)
 
 
 def decode_txn(key: bytes, value: bytes) -> TxnRecord:
     """Return what a row says.
 
     Raises:
-        UnknownTxnRowVersion: the layout is not one of ours.
+        UnreadableRow: the layout is not one of ours, or the row is not whole.
     """
-    if value[0] != TXN_VALUE_VERSION:
-        raise UnknownTxnRowVersion(f"row of version {value[0]}, expected {TXN_VALUE_VERSION}")
-    _, state, flags, producer_id, previous, following, epoch, last, timeout_ms, start, updated = (
-        _HEAD.unpack_from(value)
-    )
-    position = _HEAD.size
-    (count,) = _COUNT.unpack_from(value, position)
-    position += _COUNT.size
-    partitions = []
-    for _ in range(count):
-        topic, position = _read_text(value, position)
-        partitions.append(TopicPartition(topic, _COUNT.unpack_from(value, position)[0]))
-        position += _COUNT.size
-    (count,) = _COUNT.unpack_from(value, position)
-    position += _COUNT.size
-    groups = []
-    for _ in range(count):
-        group, position = _read_text(value, position)
-        groups.append(group)
-    return TxnRecord(
-        transactional_id=key[len(TXN_KEY_PREFIX) :].decode(),
-        producer_id=producer_id,
-        previous_producer_id=previous,
-        next_producer_id=following,
-        epoch=epoch,
-        last_epoch=last,
-        timeout_ms=timeout_ms,
-        state=_STATES[state],
-        is_v2=bool(flags & _IS_V2),
-        partitions=frozenset(partitions),
-        groups=frozenset(groups),
-        start_ms=start,
-        updated_ms=updated,
-    )
-
-
-def _text(text: str) -> bytes:
-    encoded = text.encode()
-    return _LENGTH.pack(len(encoded)) + encoded
-
-
-def _read_text(value: bytes, position: int) -> tuple[str, int]:
-    (length,) = _LENGTH.unpack_from(value, position)
-    start = position + _LENGTH.size
-    return value[start : start + length].decode(), start + length
+    (transactional_id,) = _KEYS.decode(key)
+    return _ROWS.decode(value, transactional_id)

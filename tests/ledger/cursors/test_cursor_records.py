@@ -41,5 +41,5 @@ def test_every_damaged_byte_every_cut_and_every_byte_too_many_is_seen(record: Cu
     damaged = [row[:at] + bytes([row[at] ^ 1]) + row[at + 1 :] for at in range(len(row))]
     damaged += [row[:length] for length in range(len(row))]
     for each in (*damaged, row + b"\0"):
-        with pytest.raises(Corrupt, match="cursor record"):
+        with pytest.raises(Corrupt, match="cursor row"):
             decode_cursor(each)

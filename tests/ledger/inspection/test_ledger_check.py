@@ -95,9 +95,9 @@ def test_records_that_cannot_be_read(folder: Path) -> None:
     )
     found = reasons(inspect_folder(folder, check_entry=nothing_wrong))
     assert [
-        (-1, "empty", "managed ledger record: expected 37 bytes, got 1"),
-        (first, "orders", "ledger record: expected 33 bytes, got 0"),
-        (-1, "", "counter record: expected 9 bytes, got 0"),
+        (-1, "empty", "managed ledger row: expected version 1, got 9"),
+        (first, "orders", f"ledger row {first}: expected version 1, got an empty row"),
+        (-1, "", "counter row: expected version 1, got an empty row"),
     ] == found
 
 
@@ -117,7 +117,7 @@ def test_damaged_cursor_is_reported_with_its_managed_ledger(folder: Path) -> Non
     )
     found = inspect_folder(folder, check_entry=nothing_wrong)
     expected = [
-        (-1, "empty", "cursor d: cursor record: expected at least 5 bytes, got 0"),
-        (-1, "orders", "cursor c: cursor record: its checksum does not agree"),
+        (-1, "empty", "cursor d: cursor row: expected version 2, got an empty row"),
+        (-1, "orders", "cursor c: cursor row: its checksum does not agree"),
     ]
     assert expected == sorted(reasons(found))

@@ -39,7 +39,7 @@ def test_every_error_is_translated_with_its_message(kind: type[Exception]) -> No
     [
         (kledger.topics.errors.UnknownPartition("x"), errors.TopicNotFound),
         (kledger.topics.errors.PartitionTerminated("x"), errors.TopicTerminated),
-        (kledger.topics.errors.UnreadableRow("x"), errors.Unavailable),
+        (kledger.topics.errors.TopicStorageFailed("x"), errors.Unavailable),
         (kledger.topics.errors.CorruptMessage("x"), errors.InvalidArgument),
         (kledger.subscriptions.errors.ConsumerBusy("x"), errors.ConsumerBusy),
         (kledger.subscriptions.errors.SubscriptionFenced("x"), errors.SubscriptionFenced),

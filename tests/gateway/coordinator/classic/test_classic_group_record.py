@@ -15,7 +15,7 @@ from kledger.gateway.coordinator.classic.classic_group_record import (
     encode_classic_group,
     encode_group_key,
 )
-from kledger.gateway.coordinator.row_bytes import UnknownGroupRowVersion
+from kledger.ledger import UnreadableRow
 
 texts = st.text(max_size=20)
 timeouts = st.integers(0, 2**31 - 1)
@@ -92,8 +92,8 @@ def test_layout_does_not_change_by_accident() -> None:
     assert encode_group_key("g") == GROUP_KEY_PREFIX + b"g"
 
 
-def test_row_of_a_newer_version_is_rejected() -> None:
-    with pytest.raises(UnknownGroupRowVersion):
+def test_row_of_a_newer_program_is_refused() -> None:
+    with pytest.raises(UnreadableRow, match="group row 'g': expected version 1, got 2"):
         decode_classic_group("g", b"\x02" + bytes(40))
 
 

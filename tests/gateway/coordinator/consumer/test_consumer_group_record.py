@@ -23,7 +23,7 @@ from kledger.gateway.coordinator.consumer.consumer_member_state import (
     MemberState,
 )
 from kledger.gateway.coordinator.consumer_messages import TopicIdPartition, TopicMetadata
-from kledger.gateway.coordinator.row_bytes import UnknownGroupRowVersion
+from kledger.ledger import UnreadableRow
 from tests.gateway.coordinator.consumer.test_consumer_member_state import MEMBER, parts
 
 texts = st.text(max_size=10)
@@ -82,7 +82,7 @@ def test_rows_of_classic_groups_are_told_apart_by_version() -> None:
     )
     row = encode_classic_group(classic, 0) + bytes(20)
     assert not is_consumer_group_row(row)
-    with pytest.raises(UnknownGroupRowVersion):
+    with pytest.raises(UnreadableRow, match="group row 'g': expected version 2, got 1"):
         decode_consumer_group("g", row)
 
 

@@ -7,11 +7,11 @@ import pytest
 from kledger.gateway.coordinator.transactions.txn_record import (
     TxnRecord,
     TxnState,
-    UnknownTxnRowVersion,
     decode_txn,
     encode_txn,
     encode_txn_key,
 )
+from kledger.ledger import UnreadableRow
 from kledger.offsets import TopicPartition
 
 PLAIN = TxnRecord(transactional_id="é-1", producer_id=7, timeout_ms=60_000, updated_ms=1)
@@ -40,8 +40,8 @@ def test_row_reads_back_equal(record: TxnRecord) -> None:
     assert record == decode_txn(key, encode_txn(record))
 
 
-def test_row_of_a_newer_version_is_rejected() -> None:
-    with pytest.raises(UnknownTxnRowVersion, match="version 2, expected 1"):
+def test_row_of_a_newer_program_is_refused() -> None:
+    with pytest.raises(UnreadableRow, match="'t': expected version 1, got 2"):
         decode_txn(encode_txn_key("t"), b"\x02" + encode_txn(PLAIN)[1:])
 
 
