@@ -1,7 +1,7 @@
 """Row format: how stored rows and their keys are written as bytes, declared once per kind.
 
-A kind of row is a declaration. Its functions are compiled when the declaration is made, so that a
-row costs as much as one written by hand; what is of fixed width and stands together is one struct.
+A kind of row is a declaration. Its functions are compiled when they are first used, so that a row
+costs as much as one written by hand; neighbours of fixed width are one struct.
 
     TOTALS = RowFormat("total", {1: RowLayout(Total, count=U32, name=TEXT16)}, given=("day",))
     row = TOTALS.encode(Total(day=4, count=2, name="x"))
@@ -31,6 +31,7 @@ Must not know: what rows mean, where and when they are stored.
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Any, Final, Generic, Protocol, TypeVar
 from uuid import UUID
@@ -71,7 +72,7 @@ class RowFormat(Generic[T]):
         arguments: Sequence[str] = (),
         has_checksum: bool = False,
     ) -> None:
-        """Compile the functions.
+        """Declare the kind.
 
         Args:
             name: of the kind, for errors.
@@ -86,16 +87,18 @@ class RowFormat(Generic[T]):
         self.name = name
         self.versions = tuple(versions)
         self._has_version = NO_VERSION not in versions
-        self._read = _Readers(
-            (version, _compile_read(layout, given, version, has_checksum=has_checksum))
-            for version, layout in versions.items()
-        )
+        self._read = _Readers(versions, given, has_checksum=has_checksum)
         newest = self.versions[-1]
-        self.encode: Callable[..., bytes] = _compile_write(
-            versions[newest], arguments, newest, has_checksum=has_checksum
+        self._compile = partial(
+            _compile_write, versions[newest], arguments, newest, has_checksum=has_checksum
         )
+        self.encode: Callable[..., bytes] = self._encode_first
         """Returns the row of a record, from the record, the arguments, and maybe `pause`, which is
         called between the elements of a paced mapping."""
+
+    def _encode_first(self, *values: object, **options: object) -> bytes:
+        self.encode = self._compile()
+        return self.encode(*values, **options)
 
     def decode(self, row: bytes, *given: object, which: object = None) -> T:
         """Return the record in a row.
@@ -112,7 +115,7 @@ class RowFormat(Generic[T]):
             record: T = self._read[row[0]](row, *given)
         except _UNREADABLE as error:
             reason = _reason(error, row)
-            if self._has_version and (not row or row[0] not in self._read):
+            if self._has_version and (not row or row[0] not in self.versions):
                 expected = " or ".join(map(str, self.versions))
                 reason = f"expected version {expected}, got {row[0] if row else 'an empty row'}"
             raise self._unreadable(given, which, reason) from None
@@ -130,12 +133,22 @@ NO_VERSION: Final = -1
 class _Readers(dict[int, Callable[..., Any]]):
     """The functions that read each version; that of `NO_VERSION` reads whatever comes."""
 
-    def __missing__(self, version: int) -> Callable[..., Any]:
-        return self[NO_VERSION] if NO_VERSION in self else self._refuse(version)
+    def __init__(
+        self, versions: Mapping[int, RowField], given: Sequence[str], *, has_checksum: bool
+    ) -> None:
+        super().__init__()
+        self._versions = versions
+        self._given = given
+        self._has_checksum = has_checksum
 
-    @staticmethod
-    def _refuse(version: int) -> Callable[..., Any]:
-        raise KeyError(version)
+    def __missing__(self, version: int) -> Callable[..., Any]:
+        known = NO_VERSION if NO_VERSION in self._versions else version
+        if known in self:
+            return self[known]
+        read = self[known] = _compile_read(
+            self._versions[known], self._given, known, has_checksum=self._has_checksum
+        )
+        return read
 
 
 class RowKey:
@@ -144,12 +157,23 @@ class RowKey:
     def __init__(self, name: str, prefix: bytes, /, **fields: RowField) -> None:
         self.name = name
         self.prefix = prefix
-        whole = RowLayout(None, **{"prefix": literal(prefix), **fields})
-        self._read = _compile_read(whole, (), NO_VERSION, has_checksum=False)
-        self.encode: Callable[..., bytes] = _compile_key(
-            whole, [name for name in fields if not _is_literal(fields[name])]
-        )
+        self._fields = fields
+        self.encode: Callable[..., bytes] = self._encode_first
         """Returns the key with these values, in the order of the fields."""
+        self._read: Callable[[bytes], tuple[Any, ...]] = self._read_first
+
+    def _layout(self) -> "RowLayout":
+        return RowLayout(None, **{"prefix": literal(self.prefix), **self._fields})
+
+    def _encode_first(self, *values: object) -> bytes:
+        names = [name for name, field in self._fields.items() if not _is_literal(field)]
+        self.encode = _compile_key(self._layout(), names)
+        return self.encode(*values)
+
+    def _read_first(self, key: bytes) -> tuple[Any, ...]:
+        read: Callable[[bytes], tuple[Any, ...]]
+        self._read = read = _compile_read(self._layout(), (), NO_VERSION, has_checksum=False)
+        return read(key)
 
     def decode(self, key: bytes) -> tuple[Any, ...]:
         """Return the values in a key.
@@ -158,7 +182,7 @@ class RowKey:
             UnreadableRow: it is no such key.
         """
         try:
-            values: tuple[Any, ...] = self._read(key)
+            values = self._read(key)
         except _UNREADABLE as error:
             reason = _reason(error, key)
             raise UnreadableRow(f"key {key!r} of a {self.name} row: {reason}") from None
