@@ -97,7 +97,8 @@ class RowFormat(Generic[T]):
         called between the elements of a paced mapping."""
 
     def _encode_first(self, *values: object, **options: object) -> bytes:
-        self.encode = self._compile()
+        if self.encode == self._encode_first:
+            self.encode = self._compile()
         return self.encode(*values, **options)
 
     def decode(self, row: bytes, *given: object, which: object = None) -> T:
@@ -166,14 +167,15 @@ class RowKey:
         return RowLayout(None, **{"prefix": literal(self.prefix), **self._fields})
 
     def _encode_first(self, *values: object) -> bytes:
-        names = [name for name, field in self._fields.items() if not _is_literal(field)]
-        self.encode = _compile_key(self._layout(), names)
+        if self.encode == self._encode_first:
+            names = [name for name, field in self._fields.items() if not _is_literal(field)]
+            self.encode = _compile_key(self._layout(), names)
         return self.encode(*values)
 
     def _read_first(self, key: bytes) -> tuple[Any, ...]:
-        read: Callable[[bytes], tuple[Any, ...]]
-        self._read = read = _compile_read(self._layout(), (), NO_VERSION, has_checksum=False)
-        return read(key)
+        self._read = _compile_read(self._layout(), (), NO_VERSION, has_checksum=False)
+        values: tuple[Any, ...] = self._read(key)
+        return values
 
     def decode(self, key: bytes) -> tuple[Any, ...]:
         """Return the values in a key.

@@ -57,7 +57,8 @@ class BrokerSettings(DynamicSettings):
         log_dir = "memory" if store.path is None else str(store.path)
         self.fixed_values: dict[str, str] = {"log.dir": log_dir, "log.dirs": log_dir}
         """What was given at the start to others than the gateway, by Kafka's name."""
-        self._apply(self.node)
+        self._load()
+        self._apply(self.node)  # also where nothing is stored
 
     @property
     def node(self) -> str:

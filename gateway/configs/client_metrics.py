@@ -91,8 +91,7 @@ class ClientMetricsSubscriptions(DynamicSettings):
         super().__init__(store, PREFIX)
         self._subscriptions: dict[str, ClientMetricsSubscription] = {}
         self.version = 0
-        for name in self._table.all:
-            self._apply(name)
+        self._load()
 
     def subscriptions(self) -> Mapping[str, ClientMetricsSubscription]:
         """Return all subscriptions, by name."""

@@ -1,7 +1,8 @@
-"""Kept settings: how the settings of all things of one kind are altered, whatever the kind.
+"""Dynamic settings: how the settings of all things of one kind are altered, whatever the kind.
 
-Rule: what is to be set is checked one by one and as a whole, then stored, then put into force; what
-fails on the way changes nothing. Changes come one after another, so that none is lost to another.
+Rule: a setting is checked by itself and with the others, then stored; it takes effect when its row
+is durable, by the same function as at a start. A change that fails changes nothing. Changes are
+made one at a time, so that none overwrites another.
 Must not know: which settings there are, what they do.
 """
 
@@ -14,10 +15,10 @@ from kledger.ledger import LedgerStore
 
 
 class DynamicSettings(ABC):
-    """The settings of all things of one kind; their own part is said by the kind."""
+    """The settings of all things of one kind; a subclass calls `_load` when it is complete."""
 
     def __init__(self, store: LedgerStore, prefix: bytes) -> None:
-        self._table = SettingsTable[str](store, prefix)
+        self._table = SettingsTable[str](store, prefix, self._apply)
         self._changing = asyncio.Lock()
 
     @property
@@ -29,7 +30,7 @@ class DynamicSettings(ABC):
         """Return what is set for one thing.
 
         Raises:
-            Refused: INVALID_REQUEST: there is nothing of that name.
+            ApiError: INVALID_REQUEST: nothing can have that name.
         """
         self._check_name(name)
         return self._table.of(name)
@@ -40,7 +41,7 @@ class DynamicSettings(ABC):
         """Change settings of one thing, or only check the changes; None takes one back.
 
         Raises:
-            Refused: nothing was changed.
+            ApiError: nothing was changed.
             TopicsError: nothing was changed.
         """
         async with self._changing:
@@ -48,7 +49,14 @@ class DynamicSettings(ABC):
             self._validate_all(name, after)
             if not validate_only:
                 await self._table.put(name, after)
-                self._apply(name)
+
+    def _load(self) -> None:
+        """Let everything that is stored take effect.
+
+        Raises:
+            UnreadableRow: a row cannot be read.
+        """
+        self._table.load()
 
     @abstractmethod
     def _check_name(self, name: str) -> None:
@@ -64,4 +72,4 @@ class DynamicSettings(ABC):
 
     @abstractmethod
     def _apply(self, name: str) -> None:
-        """Let hold what is set for one thing now."""
+        """Let what is set for one thing take effect."""

@@ -42,8 +42,7 @@ class GroupSettings(DynamicSettings):
             ),
         }
         self.given = dict(config.kafka_items())
-        for name in self._table.all:
-            self._apply(name)
+        self._load()
 
     def _check_name(self, name: str) -> None:
         if not name:

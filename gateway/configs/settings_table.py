@@ -1,7 +1,7 @@
 """Settings table: what was set, by the name of what it was set for, in memory and in rows.
 
-Rule: a setting holds when its row is durable, and after a restart; a name without settings is
-forgotten. A table has so many names and no more, and a row has its size.
+Rule: a setting holds when its row is durable, and after a restart; a name without settings has no
+row. A table has a limit of names, and a row a limit of bytes.
 Must not know: which settings there are, what they do.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 from kledger.gateway.api_errors import ApiError
+from kledger.gateway.record_table import RecordRows, RecordTable
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError, LedgerStore
 from kledger.ledger.row_format import NO_VERSION, TEXT_REST, RowFormat, RowKey, json_rest
@@ -27,22 +28,38 @@ _SETTINGS: RowFormat[Any] = RowFormat("settings", {NO_VERSION: json_rest()})
 class SettingsTable(Generic[V]):
     """The settings of all things of one kind."""
 
-    def __init__(self, store: LedgerStore, prefix: bytes) -> None:
-        self._store = store
+    def __init__(
+        self, store: LedgerStore, prefix: bytes, on_replay: Callable[[str], None] | None = None
+    ) -> None:
+        """Open an empty table; `load` fills it.
+
+        Args:
+            store: keeps the rows.
+            prefix: of the keys of this table's rows.
+            on_replay: called with a name when its settings have changed, and for each at the start.
+        """
         self._keys = RowKey("settings", prefix, name=TEXT_REST)
-        self._settings: dict[str, dict[str, V]] = {}
-        for key, row in store.scan_rows(prefix):
-            (name,) = self._keys.decode(key)
-            self._settings[name] = _SETTINGS.decode(row, which=name)
+        rows = RecordRows[str, dict[str, V]](
+            prefix=prefix, encode_key=self._keys.encode, encode=_encode, decode=self._decode
+        )
+        self._records = RecordTable(store, rows, on_replay)
+
+    def load(self) -> None:
+        """Replay what is stored.
+
+        Raises:
+            UnreadableRow: a row cannot be read.
+        """
+        self._records.load()
 
     @property
     def all(self) -> Mapping[str, Mapping[str, V]]:
         """What is set, by name."""
-        return self._settings
+        return self._records.durable
 
     def of(self, name: str) -> Mapping[str, V]:
         """Return what is set for one name."""
-        return self._settings.get(name, {})
+        return self._records.get(name) or {}
 
     async def put(self, name: str, settings: Mapping[str, V]) -> None:
         """Replace what is set for one name.
@@ -51,18 +68,18 @@ class SettingsTable(Generic[V]):
             ApiError: POLICY_VIOLATION: a limit is reached; nothing was changed.
             TopicsError: nothing was changed.
         """
-        key = self._keys.encode(name)
-        row = _SETTINGS.encode(dict(settings)) if settings else None
-        if row is not None:
-            self._check_limits(name, len(key) + len(row))
-        try:
-            await self._store.put_rows([(key, row)])
-        except LedgerError as error:
+        after = dict(settings) or None
+        if after is not None:
+            self._check_limits(name, len(self._keys.encode(name)) + len(_encode(after)))
+        error = await self._records.submit(name, after)
+        if isinstance(error, LedgerError):
             raise from_ledger_error(error) from error
-        if settings:
-            self._settings[name] = dict(settings)
-        else:
-            self._settings.pop(name, None)
+        if error is not None:
+            raise error
+
+    def _decode(self, key: bytes, row: bytes) -> tuple[str, dict[str, V]]:
+        (name,) = self._keys.decode(key)
+        return name, _SETTINGS.decode(row, which=name)
 
     def _check_limits(self, name: str, size: int) -> None:
         if size > ROW_BYTES_MAX:
@@ -70,10 +87,14 @@ class SettingsTable(Generic[V]):
                 ErrorCode.POLICY_VIOLATION,
                 f"expected at most {ROW_BYTES_MAX} bytes of settings, got {size}",
             )
-        if name not in self._settings and len(self._settings) >= NAMES_MAX:
+        if name not in self.all and len(self.all) >= NAMES_MAX:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION, f"expected settings of at most {NAMES_MAX} names"
             )
+
+
+def _encode(settings: Mapping[str, object]) -> bytes:
+    return _SETTINGS.encode(settings)
 
 
 def merged_settings(

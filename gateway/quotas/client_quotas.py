@@ -33,12 +33,11 @@ class ClientQuotas:
     """What clients may use."""
 
     def __init__(self, store: LedgerStore, clock: Clock, config: GatewayConfig) -> None:
-        self._table = SettingsTable[float](store, PREFIX)
+        self._table = SettingsTable[float](store, PREFIX, self._apply)
         self._clock = clock
         self._sample_ms = config.quota_window_size_seconds * 1_000
         self.state = QuotaState(_windows(config))
-        for text, quotas in self._table.all.items():
-            self.state.apply(tuple((kind, name) for kind, name in json.loads(text)), quotas)
+        self._table.load()
 
     async def put(self, entity: Entity, quotas: Mapping[str, float]) -> None:
         """Set all quotas of an entity; none: the entity is forgotten.
@@ -48,7 +47,10 @@ class ClientQuotas:
             TopicsError: nothing was changed.
         """
         await self._table.put(json.dumps(entity), quotas)
-        self.state.apply(entity, quotas)
+
+    def _apply(self, name: str) -> None:
+        entity = tuple((kind, of) for kind, of in json.loads(name))
+        self.state.apply(entity, self._table.of(name))
 
     def charge_produce(self, client_id: str, size: int) -> int:
         """Count bytes of a Produce request; return how many milliseconds to wait."""

@@ -324,4 +324,6 @@ async def test_rows_without_a_version_are_written_and_read_as_ever() -> None:
         await store.put_rows([(PRODUCER_IDS_KEY, (5_000).to_bytes(8, "big"))])
         await store.put_rows([(key, json.dumps({"c": 3}).encode())])
         assert 5_000 == await ProducerIds(store).next_id()
-        assert {"ü": {"c": 3}} == SettingsTable[float](store, b"gateway/test/").all
+        table = SettingsTable[float](store, b"gateway/test/")
+        table.load()
+        assert {"ü": {"c": 3}} == table.all

@@ -1,28 +1,37 @@
-"""ProducerIds: numbers for idempotent producers, each given out once and never again.
+"""Producer ids: numbers for idempotent producers, each assigned once and never again.
 
-Rule: ids come from a block whose end was durable before the first of them left; a restart begins
-behind the last block, so at most a block is lost and nothing is repeated.
-Must not know: who asks, epochs, transactions.
+Rule: ids come from a block whose end was durable before the first of them was assigned; a restart
+begins behind the last block, so at most a block is lost and nothing is repeated.
+Must not know: clients, epochs, transactions.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+from kledger.gateway.record_table import RecordRows, RecordTable
 from kledger.ledger.row_format import NO_VERSION, U64, RowFormat
 from kledger.runtime.signal import Signal
 
 if TYPE_CHECKING:
-    from kledger.ledger import LedgerError, LedgerStore
+    from kledger.ledger import LedgerStore
+    from kledger.runtime.deferred import Deferred
 
 PRODUCER_IDS_KEY = b"gateway/producer_ids"
 PRODUCER_ID_BLOCK_SIZE = 1_000
+_KEY = "reserved end"
 _RESERVED_ENDS = RowFormat[int]("producer ids", {NO_VERSION: U64})
-"""The end of the last block."""
+_ROWS = RecordRows[str, int](
+    prefix=PRODUCER_IDS_KEY,
+    encode_key=lambda _key: PRODUCER_IDS_KEY,
+    encode=_RESERVED_ENDS.encode,
+    decode=lambda _key, row: (_KEY, _RESERVED_ENDS.decode(row)),
+)
 
 
 @dataclass(slots=True)
 class ProducerIdBlock:
-    """The ids from `next_id` up to, not including, `end` may be given out."""
+    """The ids from `next_id` up to, not including, `end` may be assigned."""
 
     next_id: int
     end: int
@@ -41,19 +50,18 @@ class ProducerIdBlock:
 
 
 class ProducerIds:
-    """Gives out producer ids of one store."""
+    """Assigns the producer ids of one store; its only record is the end of the last block."""
 
     def __init__(self, store: "LedgerStore") -> None:
-        stored = store.get_row(PRODUCER_IDS_KEY)
-        self._store = store
-        self._reserved_end = _RESERVED_ENDS.decode(stored) if stored is not None else 0
+        self._ends = RecordTable(store, _ROWS)
+        self._ends.load()
         self._block = ProducerIdBlock(self._reserved_end, self._reserved_end)
         self._is_reserving = False
         self._reserved = Signal()
-        self._error: LedgerError | None = None
+        self._error: Exception | None = None
 
     async def next_id(self) -> int:
-        """Return an id that nobody got before, across restarts too.
+        """Return an id that was never assigned before, across restarts too.
 
         Raises:
             LedgerError: the next block could not be made durable.
@@ -69,17 +77,22 @@ class ProducerIds:
             if self._error is not None:
                 raise self._error
 
+    @property
+    def _reserved_end(self) -> int:
+        return self._ends.get(_KEY) or 0
+
     def _reserve(self) -> None:
         start = self._reserved_end
-
-        def reserved(error: "LedgerError | None") -> None:
-            self._is_reserving = False
-            self._error = error
-            if error is None:
-                self._reserved_end = start + PRODUCER_ID_BLOCK_SIZE
-                self._block.start_block(start)
-            self._reserved.notify()
-
-        end = _RESERVED_ENDS.encode(start + PRODUCER_ID_BLOCK_SIZE)
-        self._store.append_rows_nowait([(PRODUCER_IDS_KEY, end)], reserved)
+        written = self._ends.submit(_KEY, start + PRODUCER_ID_BLOCK_SIZE)
         self._is_reserving = True
+        if written.is_resolved:
+            self._reserve_ended(start, written)
+        else:
+            written.when_resolved(partial(self._reserve_ended, start, written))
+
+    def _reserve_ended(self, start: int, written: "Deferred[Exception | None]") -> None:
+        self._is_reserving = False
+        self._error = written.result()
+        if self._error is None:
+            self._block.start_block(start)
+        self._reserved.notify()

@@ -18,6 +18,7 @@ class Words(DynamicSettings):
     def __init__(self, store: LedgerStore) -> None:
         super().__init__(store, b"words/")
         self.enforced: list[tuple[str, dict[str, str]]] = []
+        self._load()
 
     def _check_name(self, name: str) -> None:
         if not name:
@@ -50,7 +51,8 @@ async def test_changes_are_checked_stored_and_enforced() -> None:
             assert (after, ("x", after)) == (words.of("x"), words.enforced[-1])
         assert {"x": {"d": "4"}} == words.all
     async with LedgerStore.open(None, engine=engine) as store:
-        assert {"x": {"d": "4"}} == Words(store).all
+        words = Words(store)
+        assert ({"x": {"d": "4"}}, [("x", {"d": "4"})]) == (words.all, words.enforced)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ async def test_settings_survive_a_restart_and_can_be_forgotten() -> None:
     for changes in steps:
         async with LedgerStore.open(None, engine=engine) as store:
             table = SettingsTable[str](store, PREFIX)
+            table.load()
             assert expected == table.all
             for name, settings in changes.items():
                 await table.put(name, settings)
@@ -36,7 +37,9 @@ async def test_settings_survive_a_restart_and_can_be_forgotten() -> None:
 async def test_tables_are_told_apart_by_their_prefix() -> None:
     async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
         await SettingsTable[str](store, b"one/").put("a", {"x": "1"})
-        assert {} == SettingsTable[str](store, b"two/").all
+        two = SettingsTable[str](store, b"two/")
+        two.load()
+        assert {} == two.all
 
 
 async def test_a_failed_write_changes_nothing() -> None:

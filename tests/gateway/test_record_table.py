@@ -1,0 +1,147 @@
+"""Records hold when durable, by the function that a start uses; failures change nothing."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from kledger.gateway.record_table import Append, Done, RecordRows, RecordTable, Row
+from kledger.ledger import LedgerError, LedgerStore, UnreadableRow
+from kledger.ledger.row_format import TEXT_REST, RowFormat, RowKey
+from kledger.ledger.testing import FaultyEngine
+
+KEYS = RowKey("word", b"word/", key=TEXT_REST)
+WORDS = RowFormat[str]("word", {1: TEXT_REST})
+
+
+def decode(key: bytes, row: bytes) -> tuple[str, str]:
+    (name,) = KEYS.decode(key)
+    return name, WORDS.decode(row, which=name)
+
+
+ROWS = RecordRows[str, str](
+    prefix=KEYS.prefix, encode_key=KEYS.encode, encode=WORDS.encode, decode=decode
+)
+
+
+class Words(RecordTable[str, str]):
+    """A table that notes what was replayed."""
+
+    def __init__(self, store: LedgerStore) -> None:
+        super().__init__(store, ROWS, self._note)
+        self.replayed: list[tuple[str, str | None]] = []
+        self.load()
+
+    def _note(self, key: str) -> None:
+        self.replayed.append((key, self.get(key)))
+
+
+async def test_a_start_replays_what_was_replayed_when_it_became_durable() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        assert words.replayed == []
+        for key, word in (("a", "1"), ("b", "2"), ("a", "3"), ("b", None)):
+            assert await words.submit(key, word) is None
+            assert word == words.get(key)
+        assert [("a", "1"), ("b", "2"), ("a", "3"), ("b", None)] == words.replayed
+        await store.put_rows([(b"other/x", b"")])
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        assert [("a", "3")] == words.replayed
+        assert {"a": "3"} == words.durable
+
+
+async def test_head_is_the_newest_submitted_record_and_the_durable_one_follows() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        hold = engine.hold_next("commit")
+        written = [words.submit("a", "1"), words.submit("a", "2"), words.submit("b", "3")]
+        assert ("2", None, 2) == (words.head("a"), words.get("a"), words.head_count())
+        hold.release()
+        for each in written:
+            assert await each is None
+        assert ("2", "2", 2) == (words.head("a"), words.get("a"), words.head_count())
+
+
+async def test_a_failed_write_and_all_behind_it_are_not_replayed() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        assert await words.submit("a", "1") is None
+        engine.fail_next("commit")
+        written = [words.submit("a", "2"), words.submit("a", None)]
+        assert words.head("a") is None
+        for each in written:
+            assert isinstance(await each, LedgerError)
+        assert ("1", "1", 1) == (words.head("a"), words.get("a"), words.head_count())
+        assert [("a", "1")] == words.replayed
+
+
+async def test_a_record_of_a_caller_that_is_cancelled_is_replayed() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        hold = engine.hold_next("commit")
+        caller = asyncio.ensure_future(_submitted(words, "a", "1"))
+        await hold.reached()
+        caller.cancel()
+        hold.release()
+        await store.flush()
+        assert "1" == words.get("a")
+
+
+async def _submitted(words: Words, key: str, word: str) -> None:
+    await words.submit(key, word)
+
+
+async def test_a_store_that_has_stopped_changes_nothing() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+    assert isinstance(await words.submit("a", "1"), LedgerError)
+    with pytest.raises(LedgerError):
+        words.submit_lazily([("a", "1")])
+    assert ({}, 0) == (words.durable, words.head_count())
+
+
+async def test_a_fault_before_the_write_leaves_no_head() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        words = Words(store)
+
+        def fails(_rows: Sequence[Row], _done: Done, /) -> None:
+            raise RuntimeError("injected")
+
+        append: Append = fails
+        with pytest.raises(RuntimeError):
+            words.submit("a", "1", append)
+        assert (None, 0) == (words.head("a"), words.head_count())
+
+
+async def test_a_fault_of_the_replay_is_the_callers() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+
+        def fails(_key: str) -> None:
+            raise RuntimeError("injected")
+
+        words = RecordTable(store, ROWS, fails)
+        assert isinstance(await words.submit("a", "1"), RuntimeError)
+        assert "1" == words.get("a"), "its row is durable"
+
+
+async def test_records_that_are_written_lazily_hold_at_once() -> None:
+    engine = FaultyEngine(None)
+    async with LedgerStore.open(None, engine=engine) as store:
+        words = Words(store)
+        await words.submit("b", "0")
+        words.submit_lazily([("a", "1"), ("b", None)])
+        assert {"a": "1"} == words.durable
+    async with LedgerStore.open(None, engine=engine) as store:
+        assert {"a": "1"} == Words(store).durable
+
+
+async def test_a_row_that_cannot_be_read_stops_the_start() -> None:
+    async with LedgerStore.open(None, engine=FaultyEngine(None)) as store:
+        await store.put_rows([(KEYS.encode("a"), b"\x02x")])
+        with pytest.raises(UnreadableRow, match="word row 'a': expected version 1, got 2"):
+            Words(store)
