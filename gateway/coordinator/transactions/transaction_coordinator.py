@@ -9,21 +9,14 @@ Must not know: API versions, message classes, how a partition keeps its transact
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kledger.gateway.coordinator.group_messages import RequestingMember
 from kledger.gateway.coordinator.transactions import txn_state
-from kledger.gateway.coordinator.transactions.txn_record import (
-    TXN_KEY_PREFIX,
-    TxnRecord,
-    TxnState,
-    decode_txn,
-    encode_txn,
-    encode_txn_key,
-)
+from kledger.gateway.coordinator.transactions.txn_record import TXN_ROWS, TxnRecord, TxnState
 from kledger.gateway.coordinator.transactions.txn_state import (
     NO_PRODUCER,
     AbortFirst,
@@ -35,6 +28,7 @@ from kledger.gateway.coordinator.transactions.txn_state import (
     StoreRecord,
     Unchanged,
 )
+from kledger.gateway.record_table import Done, RecordTable, Row
 from kledger.gateway.wire.error_codes import ErrorCode
 from kledger.ledger import LedgerError
 from kledger.offsets import CommittedOffset, TopicPartition
@@ -100,18 +94,15 @@ class TransactionCoordinator:
 
     def __init__(self, parts: TransactionDependencies) -> None:
         self._parts = parts
-        self._records: dict[str, TxnRecord] = {}
+        self._records = RecordTable(parts.store, TXN_ROWS)
         self._locks: KeyedLocks[str] = KeyedLocks()
         self._timers: dict[str, TimerHandle] = {}
-        self._unstored_ids = 0
         self._is_closed = False
-        for key, value in parts.store.scan_rows(TXN_KEY_PREFIX):
-            record = decode_txn(key, value)
-            self._records[record.transactional_id] = record
+        self._records.load()
 
     def start(self) -> None:
         """Complete what a crash cut short, and look after timeouts from now on."""
-        for record in self._records.values():
+        for record in self._records.durable.values():
             if record.state.is_prepared:
                 self._spawn_completion(record.transactional_id)
         self._sweep_timeouts()
@@ -128,7 +119,7 @@ class TransactionCoordinator:
 
     def records(self) -> list[TxnRecord]:
         """Return what is known of every transactional id."""
-        return list(self._records.values())
+        return list(self._records.durable.values())
 
     def record(self, transactional_id: str) -> TxnRecord | None:
         """Return what is known of a transactional id."""
@@ -226,7 +217,7 @@ class TransactionCoordinator:
         sender: RequestingMember,
         offsets: Mapping[TopicPartition, CommittedOffset],
     ) -> ErrorCode:
-        if transactional_id not in self._records:
+        if self._records.get(transactional_id) is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         async with self._locks.holding(transactional_id):
             record = self._records.get(transactional_id)
@@ -242,7 +233,7 @@ class TransactionCoordinator:
 
     async def _step_of_known(self, transactional_id: str, decide: DecideStep) -> StepResult:
         """Take a step that only a transactional id can take that is known."""
-        if transactional_id not in self._records:
+        if self._records.get(transactional_id) is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, NO_PRODUCER
         return await self._step(transactional_id, decide)
 
@@ -298,35 +289,20 @@ class TransactionCoordinator:
 
     @property
     def _is_full(self) -> bool:
-        """Whether there is no room for one more id; those count whose first row is on its way."""
-        return len(self._records) + self._unstored_ids >= TRANSACTIONAL_IDS_MAX
+        """Whether one more id is too many; an id counts from the submission of its first row."""
+        return self._records.head_count() >= TRANSACTIONAL_IDS_MAX
 
     async def _store(self, record: TxnRecord) -> None:
-        """Make a record durable, an outcome together with the offsets that it decides about.
-
-        It holds in the very step in which it is durable: what was submitted behind it, a commit of
-        the same offsets, say, holds after it in memory too.
-        """
-        is_first = record.transactional_id not in self._records
-        stored: asyncio.Future[LedgerError | None] = asyncio.get_running_loop().create_future()
-
-        def landed(error: LedgerError | None) -> None:
-            self._unstored_ids -= is_first
-            if error is None:
-                self._records[record.transactional_id] = record
-            if not stored.done():
-                stored.set_result(error)
-
-        row = (encode_txn_key(record.transactional_id), encode_txn(record))
-        if record.state.is_prepared:
-            is_commit = record.state is TxnState.PREPARE_COMMIT
-            offsets = self._parts.offsets
-            offsets.end_nowait(record.producer_id, landed, is_commit=is_commit, outcome=row)
-        else:
-            self._parts.store.append_rows_nowait([row], landed)
-        self._unstored_ids += is_first
-        if error := await stored:
+        """Make a record durable, an outcome together with the offsets that it decides about."""
+        append = partial(self._append_outcome, record) if record.state.is_prepared else None
+        if error := await self._records.submit(record.transactional_id, record, append):
             raise error
+
+    def _append_outcome(self, record: TxnRecord, rows: Sequence[Row], done: Done) -> None:
+        (outcome,) = rows
+        is_commit = record.state is TxnState.PREPARE_COMMIT
+        offsets = self._parts.offsets
+        offsets.end_nowait(record.producer_id, done, is_commit=is_commit, outcome=outcome)
 
     async def _write_outcome_markers(self, transactional_id: str) -> None:
         """Write the markers of an outcome, if there is one; what is refused, later again.
@@ -343,18 +319,16 @@ class TransactionCoordinator:
         is_commit = record.state is TxnState.PREPARE_COMMIT
         try:
             refused = await self._parts.write_markers(record.partitions, producer, is_commit)
-            self._records[transactional_id] = txn_state.with_unmarked_partitions(record, refused)
+            unmarked = txn_state.with_unmarked_partitions(record, refused)
+            self._records.replay(transactional_id, unmarked)
             if refused:
                 self._markers_rejected(transactional_id, refused)
                 return
             done = txn_state.completed(record, self._parts.clock.now_ms())
-            row = (encode_txn_key(transactional_id), encode_txn(done))
-            self._parts.store.append_rows_lazily([row], _ignore)
+            self._records.submit_lazily([(transactional_id, done)])
         except LedgerError as error:
             logger.warning("markers of transaction %s: %s", transactional_id, error)
             self._retry_later(transactional_id)
-        else:
-            self._records[transactional_id] = done
 
     def _markers_rejected(
         self, transactional_id: str, refused: Mapping[TopicPartition, TopicsError]
@@ -400,7 +374,7 @@ class TransactionCoordinator:
         config, now_ms = self._parts.config, self._parts.clock.now_ms()
         interval_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
         self._set_timer("timeouts", interval_ms, self._sweep_timeouts)
-        for record in self._records.values():
+        for record in self._records.durable.values():
             if txn_state.is_timed_out(record, now_ms):
                 work, unit = self._abort_timed_out(record), self._unit(record.transactional_id)
                 self._parts.supervisor.spawn(work, f"abort {record.transactional_id}", unit=unit)
@@ -423,16 +397,14 @@ class TransactionCoordinator:
         expiration_ms = config.transactional_id_expiration_ms
         interval_ms = config.transaction_remove_expired_transaction_cleanup_interval_ms
         self._set_timer("expired", interval_ms, self._sweep_expired)
-        rows = []
-        for record in self.records():
-            transactional_id = record.transactional_id
-            is_free = transactional_id not in self._locks
-            if is_free and txn_state.is_expired(record, expiration_ms, now_ms):
-                del self._records[transactional_id]
-                rows.append((encode_txn_key(transactional_id), None))
-        if rows:
-            # What a crash brings back expires again.
-            self._parts.store.append_rows_lazily(rows, _ignore)
+        expired = [
+            record.transactional_id
+            for record in self.records()
+            if record.transactional_id not in self._locks
+            and txn_state.is_expired(record, expiration_ms, now_ms)
+        ]
+        # What a crash brings back expires again.
+        self._records.submit_lazily((transactional_id, None) for transactional_id in expired)
 
     def _set_timer(self, name: str, delay_ms: int, callback: Callable[[], None]) -> None:
         def fired() -> None:
@@ -446,7 +418,3 @@ class TransactionCoordinator:
 def _retry_timer(transactional_id: str) -> str:
     """Return the name of the timer that tries its markers again."""
     return f"retry {transactional_id}"
-
-
-def _ignore(_error: LedgerError | None) -> None:
-    """What was not stored is worked out again after a restart."""

@@ -8,10 +8,11 @@ import pytest
 
 from kledger.gateway.coordinator.groups.group_offsets import GroupOffsets
 from kledger.gateway.coordinator.groups.group_table import GroupTable
-from kledger.gateway.coordinator.transactions import transaction_coordinator, txn_state
+from kledger.gateway.coordinator.transactions import txn_state
 from kledger.gateway.coordinator.transactions.producer_ids import ProducerIds
 from kledger.gateway.coordinator.transactions.transaction_coordinator import MARKER_RETRY_MS
 from kledger.gateway.coordinator.transactions.txn_record import TxnState
+from kledger.gateway.record_table import RecordTable
 from tests.contained import Contained
 from tests.gateway.running import running_gateway, until
 from tests.gateway.txn_client import TxnClient, committed, read, settled
@@ -40,13 +41,13 @@ STEPS: tuple[Step, ...] = (initialise, add_partition, add_group, commit)
 PLACES: list[tuple[Step, Any, str]] = [
     (initialise, ProducerIds, "next_id"),
     (initialise, txn_state, "initialise"),
-    (initialise, transaction_coordinator, "encode_txn"),
+    (initialise, RecordTable, "row"),
     (add_partition, txn_state, "add"),
-    (add_partition, transaction_coordinator, "encode_txn"),
+    (add_partition, RecordTable, "row"),
     (add_group, txn_state, "add"),
-    (add_group, transaction_coordinator, "encode_txn"),
+    (add_group, RecordTable, "row"),
     (commit, txn_state, "end"),
-    (commit, transaction_coordinator, "encode_txn"),
+    (commit, RecordTable, "row"),
     (commit, GroupOffsets, "end_nowait"),
 ]
 
@@ -93,7 +94,7 @@ async def test_step_that_fails_is_refused_and_taken_again(
     [
         (txn_state, "with_unmarked_partitions"),
         (txn_state, "completed"),
-        (transaction_coordinator, "encode_txn"),
+        (RecordTable, "row"),
     ],
 )
 async def test_fault_behind_an_outcome_lets_the_next_transaction_begin(
@@ -112,7 +113,7 @@ async def test_fault_behind_an_outcome_lets_the_next_transaction_begin(
         def fails(*arguments: Any, **options: Any) -> object:
             nonlocal calls
             calls += 1
-            if calls == (2 if name == "encode_txn" else 1):
+            if calls == (2 if name == "row" else 1):
                 raise RuntimeError("injected")
             return original(*arguments, **options)
 
