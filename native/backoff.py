@@ -1,15 +1,15 @@
-"""Backoff: how long to wait before the next try.
+"""Backoff: how long to wait before the next attempt.
 
-Rule: twice as long after every try, up to a limit; half of it is random, so that many that failed
-together do not come back together.
-Must not know: what is tried.
+Rule: the delay doubles after every attempt, up to a limit; half of it is random, so that clients
+that failed together do not retry together.
+Must not know: what is attempted.
 """
 
 from kledger.runtime.entropy import Entropy
 
 
 class Backoff:
-    """The waits of one thing that is tried again and again."""
+    """The delays between the attempts at one operation."""
 
     def __init__(self, entropy: Entropy, *, first_ms: int, max_ms: int) -> None:
         assert 0 < first_ms <= max_ms, f"expected 0 < first <= max, got {first_ms} and {max_ms}"
@@ -19,11 +19,11 @@ class Backoff:
         self._bound_ms = first_ms
 
     def next_ms(self) -> int:
-        """Return the next wait."""
+        """Return the next delay."""
         bound_ms = self._bound_ms
         self._bound_ms = min(2 * bound_ms, self._max_ms)
         return bound_ms - self._entropy.below(bound_ms // 2 + 1)
 
     def reset(self) -> None:
-        """Begin with short waits again: something worked."""
+        """Begin with short delays again, after a success."""
         self._bound_ms = self._first_ms

@@ -1,10 +1,10 @@
-"""The seam between a native client and a server: what the one may ask of the other.
+"""Broker: the interface between a native client and a server, embedded or remote.
 
-Rule: plain values only, so that the same calls go through a process boundary. Everything raises the
-classes of `native.errors`. A link that ends by itself says so once, through `on_ended`, and is
-useless afterwards; whoever opened it opens another one. Partitions are addressed one by one: what
-belongs together over the partitions of a topic is the client's business.
-Must not know: sockets, and what the server is made of.
+Rule: plain values only, so that the same calls cross a process boundary. Every method raises the
+classes of `native.errors`. A link that ends by itself calls `on_ended` once and is unusable from
+then on; the client opens another one. A link belongs to one partition; the client combines the
+partitions of a topic.
+Must not know: sockets, the implementation of the server.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,18 +47,18 @@ __all__ = [
 ]
 
 NUMBER_MAX = (1 << 63) - 1
-"""No number goes beyond it; the smallest is -1."""
+"""The largest number in any value; the smallest is -1."""
 
 
 class TopicInfo(NamedTuple):
-    """What a client needs to know of a topic; the name is the short one."""
+    """The short name of a topic and the number of its partitions."""
 
     name: str
     partition_count: int
 
 
 class SendReceipt(NamedTuple):
-    """Where a batch went; `base_offset` is the Kafka offset of its first record."""
+    """The position of a stored batch; `base_offset` is the Kafka offset of its first record."""
 
     position: Position
     base_offset: int
@@ -66,16 +66,17 @@ class SendReceipt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerRequest:
-    """What a client wants to consume, of one partition.
+    """How a client wants to consume one partition.
 
     Attributes:
-        subscription: its name; for a reader one that nobody else has.
-        start: where a subscription that is new begins. Of one that exists it means nothing.
-        is_start_inclusive: whether a record that `start` names is the first, or the one behind it.
-        is_durable: False: the place is forgotten with its consumers.
-        consumer_name: unique in the subscription.
-        unacked_max: of this consumer, in records; unacked_subscription_max: of all together.
-        failover_delay_ms: how long the next active consumer waits.
+        subscription: its name; a reader uses a unique one.
+        start: where a new subscription begins; ignored if the subscription exists.
+        is_start_inclusive: whether a record that `start` names is delivered, or the next one.
+        is_durable: False: the cursor is deleted with the last consumer.
+        consumer_name: unique in the subscription; empty: the server chooses one.
+        unacked_max: unacknowledged records of this consumer at most; 0: no limit.
+        unacked_subscription_max: the same for all consumers of the subscription together.
+        failover_delay_ms: how long the next active consumer waits before it receives.
     """
 
     topic: str
@@ -94,10 +95,9 @@ class ConsumerRequest:
 
 
 OnEnded: TypeAlias = Callable[[KledgerError | None], None]
-"""Called once, on the loop, when a link has ended without having been closed. None: the server let
-go for a reset, and the same request may be made again at once; Unavailable and SubscriptionFenced:
-may be tried again later; everything else is final. It is called before calls of the link that were
-under way fail because of it."""
+"""Called once, on the event loop, when a link has ended without having been closed, and before its
+pending calls fail. None: the server closed it for a reset, and the same request may be repeated at
+once; Unavailable and SubscriptionFenced: it may be repeated later; every other error is final."""
 
 
 class ProducerLink(Protocol):
@@ -106,22 +106,21 @@ class ProducerLink(Protocol):
     async def send(self, batch: Buffer, *, is_resent: bool = False) -> SendReceipt:
         """Append one record batch; return when it is as durable as the server promises.
 
-        Calls that overlap are appended in the order in which they began. The batch comes without
-        offsets; the server may write into it. One with the numbers of an idempotent producer is
-        stored once: the receipt of a batch that was stored before says where.
+        Overlapping calls are appended in the order in which they began. A batch of an idempotent
+        producer is stored once: if it was stored before, the receipt names the stored one.
 
         Args:
-            batch: the batch.
-            is_resent: it was sent before, over another link, and nobody has heard the answer.
+            batch: without offsets; the server may write them into it.
+            is_resent: it was sent before over another link, whose answer was lost.
 
         Raises:
             NotInSequence: the batch does not follow the last one of its producer.
-            Unavailable: also when nobody knows any more whether a batch sent again is stored.
+            Unavailable: also when the server cannot tell whether a resent batch is stored.
         """
         ...
 
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close the link; may be repeated."""
         ...
 
 
@@ -129,15 +128,15 @@ class ConsumerLink(Protocol):
     """One consumer of one partition's subscription."""
 
     def add_permits(self, count: int) -> None:
-        """Allow that many more records to be delivered."""
+        """Permit the server to deliver `count` more records."""
         ...
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Acknowledge records one by one; return when that survives a kill of the server."""
+        """Acknowledge records individually; return when that is durable."""
         ...
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
-        """Acknowledge all before an entry, and those records of it; return as `acknowledge`.
+        """Acknowledge all earlier entries and these records of this one; return when durable.
 
         Raises:
             InvalidArgument: the type of the subscription does not allow it.
@@ -145,15 +144,15 @@ class ConsumerLink(Protocol):
         ...
 
     def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
-        """Let records come again: these, or all that this consumer has not acknowledged.
+        """Redeliver these records, or all unacknowledged ones of this consumer (None).
 
-        With None, and always when one consumer gets everything (exclusive, failover), that is all,
-        in order; then nothing is delivered after this call that was handed out before it.
+        An exclusive or failover consumer always gets all of them, in order. When all are
+        redelivered, an earlier delivery that is still in flight is dropped.
         """
         ...
 
     async def close(self) -> None:
-        """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
+        """Leave the subscription; other consumers get the unacknowledged records. Repeatable."""
         ...
 
 
@@ -179,12 +178,13 @@ class SubscriptionStats:
     """Numbers of one subscription over all partitions.
 
     Attributes:
-        type: None while no consumer has said which, since the server started.
+        type: None until a consumer has subscribed since the server started.
         backlog: messages that are not acknowledged.
-        unacknowledged: messages that are handed out and not acknowledged.
+        unacknowledged: messages that are delivered and not acknowledged.
         consumers: their names.
-        redelivery_rate: messages handed out again in a second, over the last minute.
-        revision_num: how often its positions were set from outside; the largest of all partitions.
+        redelivery_rate: redelivered messages per second, over the last minute.
+        revision_num: how often its position was set from outside; the largest of all partitions.
+        is_under_revision: whether its position is being set now.
     """
 
     type: str | None
@@ -198,13 +198,13 @@ class SubscriptionStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsClient:
-    """A Kafka client that can push metrics of itself.
+    """A Kafka client that can push metrics of itself (KIP-714).
 
     Attributes:
         instance_id: in Kafka's form, 22 characters.
-        software: name and version of the library, as the client says.
+        software: name and version of the library, as the client reports them.
         address: HOST:PORT.
-        subscriptions: to metrics, of those that match it.
+        subscriptions: the names of the metrics subscriptions that match it.
         pushed_at_ms: None: it has pushed nothing.
     """
 
@@ -217,7 +217,7 @@ class MetricsClient:
 
 
 class PushedClientMetrics(NamedTuple):
-    """What a Kafka client pushed last."""
+    """The last metrics that a Kafka client pushed."""
 
     client: MetricsClient
     data: bytes
@@ -225,35 +225,35 @@ class PushedClientMetrics(NamedTuple):
 
 
 class BrokerAdmin(Protocol):
-    """What a client asks of topics and subscriptions as wholes, and of clients of other kinds."""
+    """The administration of topics and subscriptions, each over all its partitions."""
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic. Raises TopicExists, InvalidArgument."""
+        """Create a topic. Raises TopicExists, InvalidArgument."""
         ...
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic with its subscriptions. Raises TopicNotFound."""
+        """Delete a topic with its subscriptions. Raises TopicNotFound."""
         ...
 
     async def topics(self) -> list[str]:
-        """Return all names, sorted."""
+        """Return the names of all topics, sorted."""
         ...
 
     async def topic_stats(self, name: str) -> TopicStats:
-        """Return a topic's numbers."""
+        """Return the numbers of a topic. Raises TopicNotFound."""
         ...
 
     async def create_partitions(self, name: str, count: int) -> None:
-        """Give a topic more partitions, `count` in all.
+        """Add partitions to a topic, until it has `count`.
 
         Raises:
-            TopicNotFound: there is none.
-            InvalidArgument: it has that many, or more.
+            TopicNotFound: there is no such topic.
+            InvalidArgument: it has that many partitions, or more.
         """
         ...
 
     async def terminate(self, name: str) -> list[RecordLocation]:
-        """Let nothing be added any more; return the newest record of each partition."""
+        """Refuse further batches; return the newest record of each partition."""
         ...
 
     async def subscriptions(self, topic: str) -> list[str]:
@@ -261,47 +261,63 @@ class BrokerAdmin(Protocol):
         ...
 
     async def create_subscription(self, topic: str, name: str, start: SeekTarget) -> None:
-        """Make a durable subscription without a consumer; nothing if there is one."""
+        """Create a durable subscription without a consumer, unless it exists."""
         ...
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
-        """Remove one. Raises ConsumerBusy while it has consumers, unless they are sent away."""
+        """Delete a subscription; with `force`, its consumers are disconnected.
+
+        Raises:
+            SubscriptionNotFound: there is none.
+            ConsumerBusy: it has consumers.
+        """
         ...
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
-        """Return its numbers."""
+        """Return the numbers of a subscription. Raises SubscriptionNotFound."""
         ...
 
     async def reset_subscription(
         self, topic: str, name: str, target: SeekTarget, *, partition: int | None, inclusive: bool
     ) -> None:
-        """Set where it stands, in one partition or all; its consumers connect again.
+        """Set the position of a subscription; its consumers are disconnected.
 
-        When it returns, links of this client from before have ended and deliver nothing more; so
-        with the two below.
+        When this or one of the next two methods returns, the earlier links of this client have
+        ended and deliver nothing more.
+
+        Args:
+            topic: by either of its names.
+            name: of the subscription.
+            target: the new position.
+            partition: None: all partitions.
+            inclusive: whether the record that `target` names is delivered, or the next one.
         """
         ...
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
-        """Acknowledge the next so many messages of every partition."""
+        """Acknowledge the next `count` messages of every partition."""
         ...
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge everything that is there."""
+        """Acknowledge every stored message."""
         ...
 
     async def peek(
         self, topic: str, name: str, count: int
     ) -> list[tuple[int, Position, bytes, int]]:
-        """Return what would come next: (partition, position, batch, records) of whole entries."""
+        """Return the next `count` entries of every partition without delivering them.
+
+        Returns:
+            (partition, position, batch, mask of the unacknowledged records) of whole entries.
+        """
         ...
 
     async def metrics_clients(self) -> list[MetricsClient]:
-        """Return the Kafka clients that can push metrics, who pushed last comes last."""
+        """Return the Kafka clients that can push metrics; the last to push comes last."""
         ...
 
     async def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
-        """Return what one of them pushed last; None: there is none of that id."""
+        """Return the last metrics that a client pushed; None: there is no client of that id."""
         ...
 
 
@@ -313,28 +329,28 @@ class Broker(BrokerAdmin, Protocol):
 
         Args:
             topic: the short name or the long one.
-            create: make it, if the server does such things by itself.
+            create: create it if it is missing and the server creates topics automatically.
 
         Raises:
-            TopicNotFound: there is none, and none was made.
+            TopicNotFound: there is none, and none was created.
         """
         ...
 
     async def open_producer(
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> ProducerLink:
-        """Open a way to append. Raises TopicNotFound, TopicTerminated."""
+        """Open a link that appends to a partition. Raises TopicNotFound, TopicTerminated."""
         ...
 
     async def open_consumer(
         self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
     ) -> ConsumerLink:
-        """Join a subscription; nothing comes before there are permits.
+        """Join a subscription; nothing is delivered before the first permits.
 
         Raises:
-            ConsumerBusy, ConsumerAssign: others are in the way.
-            SubscriptionFenced: it is being reset.
-            TopicNotFound, InvalidArgument: it cannot be.
+            ConsumerBusy, ConsumerAssign: another consumer excludes this one.
+            SubscriptionFenced: the subscription is being reset.
+            TopicNotFound, InvalidArgument: the request is wrong.
         """
         ...
 
@@ -347,9 +363,9 @@ class Broker(BrokerAdmin, Protocol):
         ...
 
     async def offset_of(self, topic: str, partition: int, record_position: RecordPosition) -> int:
-        """Return the Kafka offset of a record. Raises InvalidArgument when there is no such one."""
+        """Return the Kafka offset of a record. Raises InvalidArgument when there is none."""
         ...
 
     async def close(self) -> None:
-        """Let go of everything; may be repeated."""
+        """Close all links; may be repeated."""
         ...

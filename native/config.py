@@ -1,7 +1,7 @@
-"""NativeConfig: what the listener for native clients can be told.
+"""NativeConfig: the settings of the listener for native clients.
 
-Rule: a limit has a name and a default here; the section is called `native`.
-Must not know: who serves, or what is served.
+Rule: every limit has a name and a default here.
+Must not know: the listener.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,20 @@ class NativeConfig:
     """Settings of the section `native`."""
 
     keepalive_ms: int = 5_000
-    """How long a silent peer is left alone, and how long it may then take to answer a ping: who
-    does not is gone after twice this time."""
+    """How long a peer may be silent before it is pinged, and how long it may take to answer: an
+    unresponsive peer is disconnected after twice this time."""
     max_connections: int = 10_000
     """Connections of all clients at one time; more are refused."""
     streams_max: int = 50_000
     """Producers, consumers and calls of all clients at one time; more are refused."""
     delivery_bytes_max: int = 4 * 1024 * 1024
-    """What waits for one consumer that reads slowly, beyond which it is handed nothing more."""
+    """Bytes that may wait for one slow consumer; beyond them the server delivers nothing to it."""
     delivery_bytes_total_max: int = 256 * 1024 * 1024
     """The same for all consumers together. Each may fill an equal part of it, and 64 KiB in any
-    case; when all of it is full, a consumer is handed one entry at a time."""
+    case; when it is full, the server delivers one entry at a time to a consumer."""
     produce_bytes_max: int = 16 * 1024 * 1024
-    """What one producer may have in work, beyond which its stream is not read. What was asked for
-    is in work until its answer is on its way: who reads no answers is not read, either."""
+    """Bytes of pending batches of one producer; beyond them the server stops reading its stream.
+    A batch is pending until its answer is written, so a client that reads no answers is not read
+    either."""
     acknowledgements_max: int = 100_000
-    """How many acknowledgements one consumer may have in work, likewise."""
+    """Pending acknowledgements of one consumer, likewise."""

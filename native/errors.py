@@ -1,8 +1,8 @@
-"""What a native client raises.
+"""The errors that a native client raises.
 
-Rule: one class for what the caller can do about it; both transports raise the same. The message
-says what, which, expected and got.
-Must not know: where it was found out.
+Rule: one class for each reaction of the caller; both transports raise the same. The message names
+the subject, the expected and the actual value.
+Must not know: the code that raises them.
 """
 
 
@@ -11,11 +11,11 @@ class KledgerError(Exception):
 
 
 class TopicNotFound(KledgerError):
-    """There is no such topic, and none is made by itself."""
+    """There is no such topic, and it is not created automatically."""
 
 
 class TopicExists(KledgerError):
-    """There is a topic of that name already."""
+    """A topic of that name exists already."""
 
 
 class ConsumerBusy(KledgerError):
@@ -31,11 +31,11 @@ class AlreadyClosed(KledgerError):
 
 
 class Timeout(KledgerError, TimeoutError):
-    """It did not happen within the time that was given."""
+    """The operation did not finish within its time limit."""
 
 
 class InvalidArgument(KledgerError, ValueError):
-    """An argument cannot be; trying again does not help."""
+    """An argument is wrong; a retry does not help."""
 
 
 class NotInSequence(InvalidArgument):
@@ -47,11 +47,11 @@ class SubscriptionNotFound(KledgerError):
 
 
 class SubscriptionFenced(KledgerError):
-    """The subscription's position is being reset: trying again soon will work."""
+    """The position of the subscription is being reset; a retry soon will work."""
 
 
 class TopicTerminated(KledgerError):
-    """Nothing can be added to the topic any more."""
+    """The topic accepts no more messages."""
 
 
 class NotAllowed(KledgerError):
@@ -59,18 +59,18 @@ class NotAllowed(KledgerError):
 
 
 class Unavailable(KledgerError):
-    """The server cannot be reached, or cannot do it now; trying again may help."""
+    """The server cannot be reached, or cannot serve the request now; a retry may help."""
 
 
 class Full(KledgerError):
-    """As much is under way as may be; nothing was sent."""
+    """The producer has reached its limit of pending messages; nothing was sent."""
 
 
 class Unreadable(KledgerError):
-    """A stored batch is damaged, so that its records cannot be told apart.
+    """A stored batch is damaged, and its records cannot be decoded.
 
     Attributes:
-        id: names the whole entry; whoever acknowledges it does not get it again.
+        id: of the whole entry; once it is acknowledged, the entry is not redelivered.
     """
 
     def __init__(self, message: str, id: object) -> None:  # noqa: A002 - as messages call it

@@ -1,8 +1,8 @@
 """Message: one record, as a native consumer sees it.
 
-Rule: whatever wrote the record, a native client or Kafka's, it looks the same here; nothing of it
+Rule: a record looks the same whether a native producer or a Kafka producer wrote it; nothing of it
 is changed or left out.
-Must not know: batches, and how the record came here.
+Must not know: batches, links.
 """
 
 from kledger.batches.record import Header
@@ -10,7 +10,7 @@ from kledger.ledger import Position
 from kledger.native.message_id import MessageId
 
 OWN_HEADERS = "kledger."
-"""Headers whose names begin so belong to the native façade and are no properties."""
+"""Headers with this prefix belong to the native façade and are not properties."""
 PRODUCER_NAME = "kledger.producer-name"
 SEQUENCE_ID = "kledger.sequence-id"
 
@@ -19,13 +19,13 @@ class Message:
     """A record with its coordinates.
 
     Attributes:
-        topic: its short name.
-        partition: where in the topic.
+        topic: the short name of the topic.
+        partition: its number in the topic.
         key: None when there is none.
-        value: None for a tombstone of Kafka's.
+        value: None for a tombstone.
         publish_timestamp: the record's timestamp as Kafka sees it, in ms.
-        event_timestamp: what the producer set, in ms; None when it set nothing.
-        redelivery_count: how often it was handed out before.
+        event_timestamp: set by the producer, in ms; None when it set none.
+        redelivery_count: how often the message was delivered before.
         offset: the Kafka offset of the record.
     """
 
@@ -95,12 +95,12 @@ class Message:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """All headers as they were written; odd bytes of a name come as surrogate escapes."""
+        """All headers as they were written; invalid UTF-8 in a name becomes surrogate escapes."""
         return list(self._headers)
 
     @property
     def properties(self) -> dict[str, str]:
-        """The headers whose value is UTF-8; of several with one name, the last."""
+        """The headers with a UTF-8 value; of several with one name, the last."""
         found = {}
         for name, value in self._headers:
             if value is not None and not name.startswith(OWN_HEADERS):
@@ -112,12 +112,12 @@ class Message:
 
     @property
     def producer_name(self) -> str | None:
-        """What its producer called itself; None when it had no name."""
+        """The name of its producer; None when it had no name."""
         return self._own_header(PRODUCER_NAME)
 
     @property
     def sequence_id(self) -> int | None:
-        """The number that its producer gave it; None when it gave none."""
+        """The sequence id that its producer set; None when it set none."""
         text = self._own_header(SEQUENCE_ID)
         return int(text) if text is not None and text.lstrip("-").isdecimal() else None
 

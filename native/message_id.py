@@ -1,8 +1,8 @@
-"""MessageId: where one record of a topic is.
+"""MessageId: the coordinates of one record of a topic.
 
-Rule: the id that a send returns equals the one that a consumer sees. What an id carries beside its
-four numbers helps to acknowledge the record and is no part of its identity.
-Must not know: what the record is.
+Rule: the id that `send` returns equals the one that a consumer sees. The batch size, the link and
+the offset help to acknowledge the record and are not part of its identity.
+Must not know: the content of the record.
 
 ======  ====  ==========================================
 offset  size  field of `to_bytes`
@@ -33,10 +33,10 @@ class MessageId:
     """Coordinates of a record; ids of one partition are ordered as the records are.
 
     Attributes:
-        batch_index: which record of the entry; -1 means all of them.
-        batch_size: how many records the entry has; 0 when whoever made the id did not know.
-        link: by which link of a consumer the record came, None when it is not from there.
-        offset: the Kafka offset of the record; None when whoever made the id did not know.
+        batch_index: index of the record in its entry; -1: the whole entry.
+        batch_size: the number of records in the entry; 0: unknown.
+        link: the link that delivered the record; None: the id is not of a delivered message.
+        offset: the Kafka offset of the record; None: unknown.
     """
 
     ledger_id: int
@@ -61,10 +61,10 @@ class MessageId:
         return RecordPosition(self.position, self.batch_index)
 
     def to_bytes(self) -> bytes:
-        """Return a form that can be kept; `from_bytes` makes an equal id of it.
+        """Return a form that can be stored; `from_bytes` returns an equal id.
 
         Raises:
-            InvalidArgument: one of its numbers is none, or too large.
+            InvalidArgument: one of its fields is not a number, or too large.
         """
         try:
             return _LAYOUT.pack(
@@ -81,15 +81,15 @@ class MessageId:
             ) from None
 
     def check(self) -> None:
-        """Raise InvalidArgument for an id that somebody made of what are no such numbers."""
+        """Raise InvalidArgument if a field is not a number, or too large."""
         self.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "MessageId":
-        """Return the id that `to_bytes` gave.
+        """Return the id that `to_bytes` encoded.
 
         Raises:
-            InvalidArgument: the bytes are none.
+            InvalidArgument: the bytes are not an encoded id.
         """
         try:
             version, *numbers = _LAYOUT.unpack(data)
@@ -101,13 +101,13 @@ class MessageId:
 
     @classmethod
     def at(cls, record: RecordLocation, partition: int) -> "MessageId":
-        """Return the id of a record that the server has named."""
+        """Return the id of a record that the server has located."""
         (ledger_id, entry_id), batch_index = record.record_position
         offset = None if record.offset < 0 else record.offset
         return cls(ledger_id, entry_id, batch_index, partition, record.batch_size, None, offset)
 
     def acknowledgement(self) -> Acknowledgement:
-        """Return what acknowledges this record alone.
+        """Return the acknowledgement of this record alone.
 
         Raises:
             InvalidArgument: it is one record of an entry of unknown size.
@@ -115,7 +115,7 @@ class MessageId:
         return Acknowledgement(self.position, self._mask(upto=False), self.batch_size)
 
     def acknowledgement_upto(self) -> Acknowledgement:
-        """Return what acknowledges this record and, in its entry, those before it.
+        """Return the acknowledgement of this record and the earlier ones of its entry.
 
         Raises:
             InvalidArgument: it is one record of an entry of unknown size.

@@ -1,9 +1,9 @@
-"""Sends the acknowledgements of one consumer's link, many in one request.
+"""AcknowledgementGroup: sends the acknowledgements of one link, many in one request.
 
-Rule: one request is under way at a time; what comes meanwhile goes with the next. Whoever waits is
-told when its group is confirmed, not before. A group that the server refuses is sent again, one by
-one: the fault of one of them is not that of all.
-Must not know: messages, and what becomes of the link.
+Rule: one request is in flight at a time; acknowledgements that arrive meanwhile form the next
+group. A caller returns when its group is confirmed. If the server refuses a group, its members are
+sent one by one, so that only the wrong ones fail.
+Must not know: messages, reconnecting.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from kledger.subscriptions.model import Acknowledgement
 
 
 class PendingAcknowledgement(NamedTuple):
-    """What somebody acknowledges, and where it hears of it."""
+    """An acknowledgement, and the future that its caller awaits."""
 
     acknowledgement: Acknowledgement
     is_upto: bool
@@ -26,7 +26,7 @@ class PendingAcknowledgement(NamedTuple):
 
 
 class AcknowledgementGroup:
-    """Grows while the one before it is under way."""
+    """The acknowledgements of one link, sent in groups."""
 
     def __init__(self, link: ConsumerLink, supervisor: Supervisor) -> None:
         self._link = link
@@ -39,31 +39,31 @@ class AcknowledgementGroup:
     async def acknowledge(self, acknowledgement: Acknowledgement) -> None:
         """Return when the records are acknowledged durably.
 
-        A caller that is cancelled takes nothing back.
+        Cancelling the caller does not undo the acknowledgement.
 
         Raises:
-            Unavailable: the connection was lost; nobody knows whether it was done.
+            Unavailable: the connection was lost; the records may be acknowledged or not.
             InvalidArgument: there is no such record.
         """
         self._state.add(acknowledgement)
         await self._wait_confirmed(acknowledgement, is_upto=False)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
-        """The same for everything up to there."""
+        """Acknowledge these records and all before them, likewise."""
         self._state.add_upto(acknowledgement)
         await self._wait_confirmed(acknowledgement, is_upto=True)
 
     def acknowledge_upto_nowait(self, acknowledgement: Acknowledgement) -> None:
-        """The same for one who needs no answer, because nothing is lost without it."""
+        """Acknowledge these records and all before them without waiting for the answer."""
         self._state.add_upto(acknowledgement)
         self._send_soon()
 
     def note_reset(self) -> None:
-        """The link was ended by a reset: what is not confirmed yet means nothing any more."""
+        """Ignore errors from now on: after a reset, pending acknowledgements have no effect."""
         self._is_reset = True
 
     async def finish(self) -> None:
-        """Return when everything that was noted has its answer."""
+        """Return when all pending acknowledgements are answered."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -111,7 +111,7 @@ class AcknowledgementGroup:
             _settle([each], await self._error_of(acknowledged))
 
     async def _error_of(self, work: Awaitable[None]) -> KledgerError | None:
-        """Return what the server has against it."""
+        """Wait for a request; return the server's error, or None."""
         try:
             await work
         except KledgerError as error:

@@ -1,8 +1,8 @@
-"""What a consumer has acknowledged and not yet told the server.
+"""AcknowledgementsState: the acknowledgements of the next group.
 
-Rule: the same record twice is once; records of one entry become one acknowledgement, and an entry
-of which all are there counts as a whole.
-Must not know: who waits for it.
+Rule: records of one entry become one acknowledgement; a fully acknowledged entry is acknowledged as
+a whole; a repeated record counts once.
+Must not know: links, callers.
 """
 
 from kledger.ledger import Position
@@ -10,7 +10,7 @@ from kledger.subscriptions.model import ALL, Acknowledgement
 
 
 class AcknowledgementsState:
-    """One group in the making."""
+    """The records of one group, by entry."""
 
     __slots__ = ("_records", "_upto")
 
@@ -20,11 +20,11 @@ class AcknowledgementsState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to send."""
         return not self._records and self._upto is None
 
     def add(self, acknowledgement: Acknowledgement) -> None:
-        """Note records of one entry."""
+        """Add records of one entry."""
         position, records, batch_size = acknowledgement
         known = self._records.get(position)
         if known is not None:
@@ -35,7 +35,7 @@ class AcknowledgementsState:
         self._records[position] = records, batch_size
 
     def add_upto(self, acknowledgement: Acknowledgement) -> None:
-        """Note everything up to there."""
+        """Add these records and all before them; only the largest position is kept."""
         known = self._upto
         if known is None or acknowledgement.position > known.position:
             self._upto = acknowledgement
@@ -46,7 +46,7 @@ class AcknowledgementsState:
             )
 
     def take(self) -> tuple[Acknowledgement | None, list[Acknowledgement]]:
-        """Return the group, in order of positions, and begin another one."""
+        """Return the cumulative and the individual acknowledgements, by position; start anew."""
         upto, self._upto = self._upto, None
         records, self._records = self._records, {}
         return upto, [

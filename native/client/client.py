@@ -1,8 +1,8 @@
-"""Client: the way to a server, in Pulsar's words.
+"""Client: creates producers, consumers and readers, and administers topics, in Pulsar's words.
 
-Rule: a client that was left has let go of everything that it made. The same calls on every kind of
-server; what they mean is said here and in the classes that they return.
-Must not know: whether the server is in this process.
+Rule: leaving the client closes everything that it created. The arguments are checked here, before
+anything is sent; the server does the rest.
+Must not know: whether the server runs in this process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ from kledger.runtime.timers import Timers
 from kledger.subscriptions.model import Delivery, SubscriptionType
 
 NAME_BYTES = 5
-"""Randomness in the names of consumers and readers that were given none."""
+"""Random bytes in the generated names of consumers and readers."""
 
 
 class Client:
-    """An asynchronous context manager; the connection is made on entering, once."""
+    """An asynchronous context manager that connects when it is entered, once."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Client:
             server: entered and left with this client.
             clock: for timestamps and everything that waits.
             entropy: for names.
-            partition_refresh_ms: how often new partitions are looked for.
-            operation_timeout_ms: how long to subscribe, to seek and the like may take.
+            partition_refresh_ms: the interval of looking for new partitions.
+            operation_timeout_ms: the limit of one operation, such as a subscribe or a seek.
         """
         self._server = server
         self._clock = clock or SystemClock()
@@ -127,18 +127,18 @@ class Client:
         batching: bool = True,
         max_pending: int = 1_000,
     ) -> Producer:
-        """Return a producer for a topic, which is made if the server makes topics by itself.
+        """Return a producer of a topic; a missing topic is created if the server allows it.
 
         Args:
             topic: its short name, or `persistent://public/default/...`.
-            producer_name: stands in every message.
+            producer_name: becomes a header of every message.
             batching: messages that are sent at about the same time share a batch.
-            max_pending: messages that are under way at once; further ones wait for room.
+            max_pending: messages in flight at once; further sends wait.
 
         Raises:
-            TopicNotFound: there is none, and none was made.
-            TopicTerminated: nothing can be added to it.
-            InvalidArgument: something cannot be.
+            TopicNotFound: there is no such topic, and the server does not create it.
+            TopicTerminated: the topic accepts no more messages.
+            InvalidArgument: an argument is wrong.
         """
         services = self._open_services()
         check_name("topic", topic)
@@ -177,32 +177,32 @@ class Client:
         ack_timeout_ms: int | None = None,
         dead_letter: DeadLetterPolicy | None = None,
     ) -> Consumer:
-        """Return a consumer of a topic; both are made if they are missing, the topic as above.
+        """Return a consumer; a missing subscription is created, a missing topic if allowed.
 
         Args:
             topic: its short name, or `persistent://public/default/...`.
             subscription: its name.
             consumer_type: "exclusive" (one consumer), "failover" (one at a time, in order of
-                priority and name), "shared" (message by message to whoever has room),
+                priority and name), "shared" (each message to any consumer with permits),
                 "key_shared" (the same, but a key goes to one consumer at a time, in order).
             initial_position: where a new subscription begins, "latest" or "earliest".
-            durable: False: the place is forgotten with its last consumer.
+            durable: False: the cursor is deleted with the last consumer.
             consumer_name: unique in the subscription; None: a random one.
             priority_level: 0 is served first.
-            receiver_queue_size: messages of each partition that are here and not received yet.
-            max_unacked: messages that may be handed out and not acknowledged; 0: no limit.
-            max_unacked_subscription: of all consumers together.
-            key_ranges: sticky key_shared: the hash slots (first, last) that are this one's.
-            failover_delay_ms: how long the next active consumer waits.
-            negative_ack_redelivery_delay_ms: when a message comes again after a negative ack.
-            ack_timeout_ms: when a message comes again that was received and not acknowledged.
-            dead_letter: what becomes of messages that come again and again.
+            receiver_queue_size: prefetched messages of each partition at most.
+            max_unacked: unacknowledged messages at most; 0: no limit.
+            max_unacked_subscription: the same for all consumers of the subscription together.
+            key_ranges: sticky key_shared: the key hash slots (first, last) of this consumer.
+            failover_delay_ms: how long the next active consumer waits before it receives.
+            negative_ack_redelivery_delay_ms: between a negative ack and the redelivery.
+            ack_timeout_ms: until a received, unacknowledged message is redelivered; None: never.
+            dead_letter: the policy for messages that are redelivered too often.
 
         Raises:
             ConsumerBusy: another consumer excludes this one, or is of another type.
             ConsumerAssign: key ranges overlap those of another consumer.
-            Timeout: it took longer than `operation_timeout_ms`; trying again may help.
-            TopicNotFound, InvalidArgument: it cannot be.
+            Timeout: it took longer than `operation_timeout_ms`; a retry may help.
+            TopicNotFound, InvalidArgument: the topic is missing, or an argument is wrong.
         """
         services = self._open_services()
         check_name("topic", topic)
@@ -236,17 +236,17 @@ class Client:
         *,
         inclusive: bool = False,
     ) -> Reader:
-        """Return a reader, which no subscription of others knows of.
+        """Return a reader: it needs no subscription and acknowledges nothing.
 
         Args:
             topic: its short name, or `persistent://public/default/...`.
-            start: an id, a time in ms (the first message of then or later), "earliest" or "latest".
-            inclusive: whether the message with that id is read, or the one behind it.
+            start: an id, a time in ms (its first message, or the next), "earliest" or "latest".
+            inclusive: whether the message with that id is read, or the next one.
 
         Raises:
             TopicNotFound: there is no such topic.
-            Timeout: it took longer than `operation_timeout_ms`; trying again may help.
-            InvalidArgument: something cannot be; so an id where there are several partitions.
+            Timeout: it took longer than `operation_timeout_ms`; a retry may help.
+            InvalidArgument: an argument is wrong, or an id is given for several partitions.
         """
         services = self._open_services()
         check_name("topic", topic)
@@ -271,7 +271,7 @@ class Client:
                 f"start: {start} is a place in one of {info.partition_count} partitions"
             )
         if target == LATEST:
-            inclusive = False  # A reader begins behind what is there.
+            inclusive = False  # A reader begins behind the newest message.
             starts = await latest_positions(services.broker, info.name, partitions)
         name = self._random_name("reader")
         options = SubscribeOptions(
@@ -301,7 +301,7 @@ class Client:
     async def create_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic.
+        """Create a topic.
 
         Args:
             name: letters, digits, '.', '_' and '-'.
@@ -309,8 +309,8 @@ class Client:
             config: settings by Kafka's names.
 
         Raises:
-            TopicExists: there is one of that name.
-            InvalidArgument: something cannot be.
+            TopicExists: a topic of that name exists already.
+            InvalidArgument: an argument is wrong.
         """
         check_name("topic", name)
         check_number("partitions", partitions, at_least=1)
@@ -318,7 +318,7 @@ class Client:
         await self._open_services().broker.create_topic(name, partitions, settings)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic with its subscriptions. Raises TopicNotFound."""
+        """Delete a topic with its subscriptions. Raises TopicNotFound."""
         check_name("topic", name)
         await self._open_services().broker.delete_topic(name)
 
@@ -327,16 +327,16 @@ class Client:
         return await self._open_services().broker.topics()
 
     async def topic_stats(self, name: str) -> TopicStats:
-        """Return a topic's numbers. Raises TopicNotFound."""
+        """Return the numbers of a topic. Raises TopicNotFound."""
         check_name("topic", name)
         return await self._open_services().broker.topic_stats(name)
 
     async def create_partitions(self, topic: str, count: int) -> None:
-        """Give a topic more partitions; producers and consumers find them by themselves.
+        """Add partitions to a topic; its producers and consumers discover them.
 
         Args:
             topic: its short name, or `persistent://public/default/...`.
-            count: how many it has then.
+            count: the new number of partitions.
 
         Raises:
             TopicNotFound: there is no such topic.
@@ -347,9 +347,9 @@ class Client:
         await self._open_services().broker.create_partitions(topic, count)
 
     async def terminate(self, topic: str) -> list[MessageId]:
-        """Let nothing be added any more; return the id of the last message of each partition.
+        """Refuse further messages; return the id of the last message of each partition.
 
-        As with `Consumer.get_last_message_id`, the entry is -1 where there is no message.
+        As in `Consumer.get_last_message_id`, the entry is -1 for an empty partition.
         """
         check_name("topic", topic)
         records = await self._open_services().broker.terminate(topic)
@@ -373,7 +373,7 @@ class Client:
 
         Raises:
             TopicNotFound: there is no such topic.
-            InvalidArgument: it has no such message, or no longer.
+            InvalidArgument: the topic has no such message, or it was deleted.
         """
         check_name("topic", topic)
         if not isinstance(message_id, MessageId):
@@ -388,23 +388,23 @@ class Client:
         return await self._open_services().broker.subscriptions(topic)
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
-        """Return a subscription's numbers. Raises SubscriptionNotFound."""
+        """Return the numbers of a subscription. Raises SubscriptionNotFound."""
         _check_names(topic, name)
         return await self._open_services().broker.subscription_stats(topic, name)
 
     async def create_subscription(
         self, topic: str, name: str, start: MessageId | int | str = "latest"
     ) -> None:
-        """Make a durable subscription without a consumer; nothing if there is one."""
+        """Create a durable subscription without a consumer, unless it exists."""
         _check_names(topic, name)
         await self._open_services().broker.create_subscription(topic, name, target_of(start))
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool = False) -> None:
-        """Remove a subscription.
+        """Delete a subscription; with `force`, its consumers are disconnected.
 
         Raises:
             SubscriptionNotFound: there is none.
-            ConsumerBusy: it has consumers; `force` sends them away.
+            ConsumerBusy: it has consumers.
         """
         _check_names(topic, name)
         await self._open_services().broker.delete_subscription(topic, name, force=force)
@@ -412,11 +412,11 @@ class Client:
     async def reset_subscription(
         self, topic: str, name: str, target: MessageId | int | str, *, inclusive: bool = True
     ) -> None:
-        """Set where a subscription stands; as `Consumer.seek`, but from outside.
+        """Set the position of a subscription, as `Consumer.seek` does.
 
         Raises:
             SubscriptionNotFound: there is none.
-            SubscriptionFenced: another reset is under way.
+            SubscriptionFenced: another reset is running.
         """
         _check_names(topic, name)
         partition = target.partition if isinstance(target, MessageId) else None
@@ -425,18 +425,18 @@ class Client:
         )
 
     async def skip_messages(self, topic: str, name: str, n: int) -> None:
-        """Acknowledge the next so many messages of every partition."""
+        """Acknowledge the next `n` messages of every partition."""
         _check_names(topic, name)
         check_number("n", n)
         await self._open_services().broker.skip_messages(topic, name, n)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge everything that is there."""
+        """Acknowledge every stored message."""
         _check_names(topic, name)
         await self._open_services().broker.clear_backlog(topic, name)
 
     async def peek_messages(self, topic: str, name: str, count: int) -> list[Message]:
-        """Return what would come next, of the first so many entries, and change nothing."""
+        """Return the unacknowledged messages of the next `count` entries; deliver nothing."""
         _check_names(topic, name)
         check_number("count", count)
         found: list[Message] = []
@@ -452,12 +452,12 @@ class Client:
     async def metrics_clients(self) -> list[MetricsClient]:
         """Return the Kafka clients that can push metrics of themselves (KIP-714).
 
-        Those that are there, and those that pushed lately. Who pushed last comes last.
+        These are the connected clients and those that pushed recently; the last to push comes last.
         """
         return await self._open_services().broker.metrics_clients()
 
     async def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
-        """Return what one of them pushed last; None: there is none of that id."""
+        """Return the last metrics that a client pushed; None: there is no client of that id."""
         check_name("instance_id", instance_id)
         return await self._open_services().broker.client_metrics(instance_id)
 
@@ -479,7 +479,7 @@ class Client:
         return f"{kind}-{self._entropy.token(NAME_BYTES).hex()}"
 
     def _on_crash(self, error: BaseException) -> None:
-        """Something of ours is broken: whoever uses the client must hear of it."""
+        """Fail everything that is open: a background task has crashed."""
         self._crash = self._crash or error
         failure = Unavailable(f"there is no going on after {error!r}")
         for each in self._opened:

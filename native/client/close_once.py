@@ -1,7 +1,7 @@
-"""Closing: something is closed once, to its end, whoever asks for it and however often.
+"""CloseOnce: closes a resource once, although `close` may be called often and concurrently.
 
-Rule: a caller that is cancelled does not stop it halfway; every other one waits for the same end.
-Must not know: what is closed.
+Rule: a cancelled caller does not interrupt the closing; every other caller waits for the same end.
+Must not know: the resource.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from kledger.runtime.tasks import Supervisor
 
 
 class CloseOnce:
-    """Of one thing."""
+    """The closing of one resource."""
 
     def __init__(self, supervisor: Supervisor, name: str) -> None:
-        """Args: name: stands in the log if it goes wrong."""
+        """Args: name: of the resource, for the log."""
         self._supervisor = supervisor
         self._name = name
         self._done: asyncio.Future[None] | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether anybody has asked for it."""
+        """Whether `run` was called."""
         return self._done is not None
 
     async def run(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Do the work, or wait for its end when somebody began it. Its error is the first one's."""
+        """Close with `work`, or wait for the end of an earlier call; that one gets the error."""
         if self._done is not None:
             await asyncio.shield(self._done)
             return
@@ -44,11 +44,11 @@ class CloseOnce:
 
 
 class ClosesOnExit(ABC):
-    """What is an asynchronous context manager only to be closed at its end."""
+    """An asynchronous context manager that only closes."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close; may be repeated."""
 
     async def __aenter__(self) -> Self:
         return self

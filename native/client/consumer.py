@@ -1,7 +1,7 @@
 """Consumer: receives the messages of a topic through a subscription.
 
-Rule: a message that was received is acknowledged, or it comes again. Receiving takes it out of the
-queue in the same step in which it is returned, so a cancelled call loses nothing.
+Rule: a received message is acknowledged or redelivered. `receive` removes it from the queue in the
+same step in which it returns it, so a cancelled call loses nothing.
 Must not know: how links are kept open.
 """
 
@@ -32,9 +32,9 @@ from kledger.runtime.signal import Signal
 from kledger.subscriptions.model import SubscriptionType
 
 BATCH_LINGER_MS = 100
-"""How long `batch_receive` without a time limit waits for more, once there is something."""
+"""How long `batch_receive` without a time limit waits for more after the first message."""
 RECEIVES_WITHOUT_YIELD_MAX = 500
-"""Messages that are received in a row before others get a turn of the loop."""
+"""Messages that `receive` returns in a row before it yields to the event loop."""
 
 
 class Consumer(ClosesOnExit):
@@ -54,11 +54,11 @@ class Consumer(ClosesOnExit):
 
         Args:
             services: the client's.
-            topic: what is consumed.
-            options: how.
+            topic: the topic to consume.
+            options: checked already.
             create_producer: for dead letters.
-            on_closed: told when this one is.
-            starts: by partition, in place of the one in the options.
+            on_closed: called when this consumer is closed.
+            starts: start positions by partition, instead of the one in the options.
         """
         self._services = services
         self._topic = topic.name
@@ -97,16 +97,16 @@ class Consumer(ClosesOnExit):
 
     @property
     def partitions(self) -> Sequence[PartitionConsumer]:
-        """Its parts; only for `Reader`."""
+        """The consumers of its partitions; only for `Reader`."""
         return self._partitions
 
     @property
     def queued(self) -> int:
-        """How many messages are here and not handed out."""
+        """How many messages are in the queue."""
         return len(self._queue)
 
     def last_error(self) -> KledgerError | None:
-        """Return what a partition that is not connected could not be connected for."""
+        """Return the error of the last failed attempt to connect a partition, or None."""
         return next(
             (each.last_error for each in self._partitions if each.last_error is not None), None
         )
@@ -123,13 +123,13 @@ class Consumer(ClosesOnExit):
         )
 
     async def receive(self, *, timeout_ms: int | None = None) -> Message:
-        """Return the next message, as soon as there is one.
+        """Wait for the next message and return it.
 
         Raises:
-            Timeout: there was none within the time.
+            Timeout: no message arrived within the time limit.
             AlreadyClosed: the consumer is closed, also while this call waits.
-            Unreadable: a stored batch is damaged; the next call goes on behind it.
-            KledgerError: the server's last word on this consumer.
+            Unreadable: a stored batch is damaged; the next call continues behind it.
+            KledgerError: the server has ended this consumer for good.
         """
         deadline_ms = self._deadline_ms(timeout_ms)
         self._receives_without_yield += 1
@@ -142,24 +142,24 @@ class Consumer(ClosesOnExit):
             if message is not None:
                 return message
             self._receives_without_yield = 0
-            # What is here already is waited for: the limit is for what has to come.
+            # The time limit is for messages that must still arrive, not for decoding.
             if not await self._wait(version, None if self._queue.is_decoding else deadline_ms):
                 raise Timeout(f"nothing came from {self._topic} within {timeout_ms} ms")
 
     async def batch_receive(
         self, max_messages: int, *, timeout_ms: int | None = None
     ) -> list[Message]:
-        """Return up to so many messages, fewer when the time is over, then perhaps none.
+        """Return up to `max_messages`; fewer, perhaps none, when the time is up.
 
-        Without a time limit it waits for the first one, and a moment (100 ms) for more. There may
-        also be fewer when what comes next is a large batch, which takes a moment to decode.
+        Without a time limit it waits for the first message, and then up to 100 ms for more. It may
+        also return fewer messages before a large batch, which takes longer to decode.
 
         Raises:
             AlreadyClosed, Unreadable, KledgerError: as `receive`.
         """
         check_number("max_messages", max_messages, at_least=1)
         deadline_ms = self._deadline_ms(timeout_ms)
-        # More than the queue of one partition holds may never be here together.
+        # The queue of one partition holds no more than this.
         wanted = min(max_messages, self._options.receiver_queue_size)
         while len(self._queue) < wanted:
             version = self._changed.version
@@ -191,14 +191,14 @@ class Consumer(ClosesOnExit):
             raise
 
     async def acknowledge(self, message: Message | MessageId) -> None:
-        """Say that a message need not come again; return when that is durable.
+        """Acknowledge a message; return when the acknowledgement is durable.
 
-        A message from before a seek, a reset or a lost connection comes again anyway: for such a
-        one nothing is done. A caller that is cancelled takes nothing back.
+        A message from before a seek, a reset or a lost connection is redelivered in any case; for
+        such a message this does nothing. Cancelling the caller does not undo the acknowledgement.
 
         Raises:
-            Unavailable: the connection was lost meanwhile; the message comes again, or not.
-            InvalidArgument: the id is none of this topic's.
+            Unavailable: the connection was lost meanwhile; the message may be redelivered.
+            InvalidArgument: the id is not of this topic.
             AlreadyClosed: the consumer is closed.
         """
         id_ = self._id_of(message)
@@ -207,10 +207,10 @@ class Consumer(ClosesOnExit):
             await session.acknowledge(id_)
 
     async def acknowledge_cumulative(self, message: Message | MessageId) -> None:
-        """Say the same of a message and of everything before it in its partition.
+        """Acknowledge a message and all earlier ones of its partition.
 
         Raises:
-            InvalidArgument: the consumer is a shared one; else as `acknowledge`.
+            InvalidArgument: the subscription is a shared one; else as `acknowledge`.
         """
         id_ = self._id_of(message)
         if self._options.is_shared:
@@ -220,10 +220,10 @@ class Consumer(ClosesOnExit):
             await session.acknowledge_upto(id_)
 
     async def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Let a message come again after `negative_ack_redelivery_delay_ms`.
+        """Redeliver a message after `negative_ack_redelivery_delay_ms`.
 
-        To an exclusive or failover consumer, everything behind it that is not acknowledged comes
-        again too, in order.
+        An exclusive or failover consumer also gets all later unacknowledged messages again, in
+        order.
         """
         id_ = self._id_of(message)
         session = self._partitions[id_.partition].session_for(id_)
@@ -231,23 +231,23 @@ class Consumer(ClosesOnExit):
             session.redeliver_later(id_, self._options.negative_ack_redelivery_delay_ms)
 
     async def redeliver_unacknowledged(self) -> None:
-        """Let everything come again that this consumer got and has not acknowledged."""
+        """Redeliver all unacknowledged messages of this consumer."""
         self._check_usable()
         for partition in self._partitions:
             if partition.session is not None:
                 partition.session.redeliver_all()
 
     async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
-        """Set where the subscription stands, for all its consumers.
+        """Set the position of the subscription, for all its consumers.
 
         Args:
-            to: an id (in its partition; the others stay where they are), a time in ms (the first
-                message of then or later), "earliest" or "latest".
-            inclusive: whether the message with that id comes, or the one behind it.
+            to: an id (only its partition is moved), a time in ms (the first message of that time
+                or later), "earliest" or "latest".
+            inclusive: whether the message with that id is delivered, or the next one.
 
         Raises:
-            SubscriptionFenced: somebody else is setting it; trying again soon will work.
-            Timeout: it took longer than the client's `operation_timeout_ms`; trying again may help.
+            SubscriptionFenced: another client is setting it; a retry soon will work.
+            Timeout: it took longer than the client's `operation_timeout_ms`; a retry may help.
             Unavailable: the server cannot be reached.
         """
         self._check_usable()
@@ -273,7 +273,10 @@ class Consumer(ClosesOnExit):
         )
 
     async def restart_at(self, targets: Mapping[int, SeekTarget], *, inclusive: bool) -> None:
-        """Seek where the place belongs to this consumer alone; by partition."""
+        """Seek by reconnecting at these positions, by partition.
+
+        Only for a subscription that is not durable and has this consumer alone.
+        """
         async with self._services.operations.run(f"seek {self._topic}") as operation:
             operation.last_error = self.last_error
             await asyncio.gather(
@@ -287,8 +290,8 @@ class Consumer(ClosesOnExit):
         """Return the id of the newest message; entry -1 when there is none.
 
         Args:
-            partition: in which; None: the largest id of all, which only of a topic of one
-                partition is sure to be the newest message.
+            partition: None: the largest id of all partitions; with several partitions this need
+                not be the newest message.
         """
         self._check_usable()
         if partition is not None:
@@ -300,10 +303,10 @@ class Consumer(ClosesOnExit):
         return max(MessageId.at(record, each) for each, record in zip(wanted, records, strict=True))
 
     async def unsubscribe(self) -> None:
-        """Remove the subscription and close.
+        """Delete the subscription and close.
 
         Raises:
-            ConsumerBusy: it has other consumers; this one goes on.
+            ConsumerBusy: it has other consumers; this one continues.
         """
         self._check_usable()
         await close_all(self._partitions)
@@ -312,7 +315,7 @@ class Consumer(ClosesOnExit):
                 self._topic, self._options.subscription, force=False
             )
         except SubscriptionNotFound:
-            pass  # One that is not durable went with its last consumer.
+            pass  # A subscription that is not durable was deleted with its last consumer.
         except KledgerError:
             parts = [self._partition(each.partition, each.start[0]) for each in self._partitions]
             self._partitions = parts
@@ -322,12 +325,12 @@ class Consumer(ClosesOnExit):
         await self.close()
 
     def fail(self, error: KledgerError) -> None:
-        """There is no way on: receiving raises this, once the queue is empty."""
+        """Let `receive` raise this error once the queue is empty."""
         for partition in self._partitions:
             partition.fail(error)
 
     async def close(self) -> None:
-        """Leave the subscription; what was not acknowledged goes to others. May be repeated."""
+        """Leave the subscription; other consumers get the unacknowledged messages. Repeatable."""
         await self._closing.run(self._close)
 
     async def _close(self) -> None:
@@ -364,7 +367,7 @@ class Consumer(ClosesOnExit):
                 if not messages:
                     raise
                 if isinstance(error, Unreadable):
-                    self._unreadable = error  # for the next call; these messages must not be lost
+                    self._unreadable = error  # the next call raises it; this one has messages
                 break
             if message is None:
                 break
@@ -378,7 +381,7 @@ class Consumer(ClosesOnExit):
         return self._services.clock.monotonic_ms() + timeout_ms
 
     async def _wait(self, version: int, deadline_ms: int | None) -> bool:
-        """Wait for a change since `version`; return False when it is too late for that."""
+        """Wait for a change since `version`; return False if the deadline has passed already."""
         if deadline_ms is None:
             await self._changed.wait_beyond(version)
             return True
@@ -440,10 +443,10 @@ class Consumer(ClosesOnExit):
         self._changed.notify()
 
     async def _add_partitions(self, new: range) -> None:
-        """Take partitions in that are new: from their beginning, or messages would be missed."""
+        """Consume new partitions, from their beginning, so that no message is missed."""
         for index in new[len(self._partitions) - new.start :]:
             partition = self._partition(index, EARLIEST)
-            # Before it is open: its messages may be received as soon as they come.
+            # Before it is open: `receive` must know the partition of its first message.
             self._partitions.append(partition)
             try:
                 await partition.open()

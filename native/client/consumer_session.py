@@ -1,8 +1,8 @@
-"""One link of a consumer to one partition, from its opening to its end.
+"""ConsumerSession: one link of a consumer to one partition, from its opening to its end.
 
-Rule: messages know the session they came by. When it has ended, they will come again by another
-one, so acknowledging them means nothing; nothing of it is in the queue then.
-Must not know: how a link is opened again.
+Rule: a message knows the session that delivered it. When the session has ended, none of its
+messages is in the queue; they are redelivered by the next one, so acknowledging them does nothing.
+Must not know: how the next link is opened.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ from kledger.subscriptions.model import Delivery, RecordMask
 
 
 class DeadLetterSink(Protocol):
-    """Takes what was handed out too often."""
+    """Takes messages that were redelivered too often."""
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Send them elsewhere, then acknowledge them."""
+        """Send them to the dead-letter topic, then acknowledge them."""
         ...
 
 
@@ -43,16 +43,16 @@ class ConsumerSession:
         dead_letters: DeadLetterSink | None,
         on_arrived: Callable[[], None],
     ) -> None:
-        """Prepare; `begin` follows when there is a link.
+        """Prepare; `begin` is called when the link is open.
 
         Args:
             services: the client's.
             options: the consumer's.
             topic: its short name.
-            partition: which of the topic.
+            partition: its number in the topic.
             queue: the consumer's.
-            dead_letters: for a consumer with such a policy.
-            on_arrived: told when there is something new in the queue.
+            dead_letters: for a consumer with a dead-letter policy.
+            on_arrived: called when messages were added to the queue.
         """
         self.topic = topic
         self.partition = partition
@@ -70,14 +70,14 @@ class ConsumerSession:
         self._refill_at = max(1, options.receiver_queue_size // 2)
 
     def begin(self, link: ConsumerLink) -> None:
-        """Let messages come."""
+        """Use this link, and give it the first permits."""
         self._link = link
         self._group = AcknowledgementGroup(link, self._services.supervisor)
         if self.is_alive:
             link.add_permits(self._options.receiver_queue_size)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Take what the server hands out; it calls this."""
+        """Queue what the server delivers; the link calls this."""
         if not self.is_alive:
             return
         policy = self._options.dead_letter
@@ -89,7 +89,7 @@ class ConsumerSession:
         self._on_arrived()
 
     def note_received(self, message: Message) -> None:
-        """Note that the application has got a message."""
+        """Note that the application has received a message."""
         if self._options.ack_timeout_ms is not None:
             position, records, _ = message.id.acknowledgement()
             self._redelivery_timer.schedule(
@@ -97,17 +97,17 @@ class ConsumerSession:
             )
         self.return_permits(1)
         if self._returnable_permits == 0 and self._options.is_reader and self._group is not None:
-            # What was read need not be remembered by the server; nothing waits for it.
+            # So that the server need not keep track of read messages; no caller waits for it.
             self._group.acknowledge_upto_nowait(message.id.acknowledgement_upto())
 
     def return_permits(self, count: int) -> None:
-        """Return permits of records that are out of the queue."""
+        """Count permits of records that left the queue; send them when half of it is free."""
         self._returnable_permits += count
         if self._returnable_permits >= self._refill_at:
             self.refill()
 
     def refill(self) -> None:
-        """Return all permits there are."""
+        """Send all counted permits to the server."""
         count, self._returnable_permits = self._returnable_permits, 0
         if count and self._link is not None and self.is_alive:
             self._link.add_permits(count)
@@ -120,20 +120,20 @@ class ConsumerSession:
             await self._group.acknowledge(acknowledgement)
 
     async def acknowledge_upto(self, id_: MessageId) -> None:
-        """Acknowledge everything up to a record."""
+        """Acknowledge a record and all earlier ones."""
         acknowledgement = id_.acknowledgement_upto()
         if self.is_alive and self._group is not None:
             self._redelivery_timer.forget_upto(acknowledgement.position, acknowledgement.records)
             await self._group.acknowledge_upto(acknowledgement)
 
     def redeliver_later(self, id_: MessageId, delay_ms: int) -> None:
-        """Let a record come again after a delay, unless it is acknowledged before."""
+        """Redeliver a record after a delay, unless it is acknowledged before."""
         position, records, _ = id_.acknowledgement()
         if self.is_alive:
             self._redelivery_timer.schedule(position, records, delay_ms=delay_ms)
 
     def redeliver_all(self) -> None:
-        """Let everything come again that is not acknowledged."""
+        """Redeliver everything that is not acknowledged."""
         if self._link is None or not self.is_alive:
             return
         self._redelivery_timer.clear()
@@ -143,7 +143,7 @@ class ConsumerSession:
         self.refill()
 
     def end(self, error: KledgerError | None) -> None:
-        """The link is no more: what came by it is forgotten. None: because of a reset."""
+        """Drop the messages of a link that has ended; None: because of a reset."""
         self.is_alive = False
         self.end_error = error
         self._redelivery_timer.clear()
@@ -152,7 +152,7 @@ class ConsumerSession:
             self._group.note_reset()
 
     async def close(self) -> None:
-        """Tell the server what was acknowledged, and leave. May be repeated."""
+        """Send the pending acknowledgements and close the link. May be repeated."""
         if self.is_alive and self._group is not None:
             await self._group.finish()
         self.is_alive = False
@@ -168,12 +168,12 @@ class ConsumerSession:
             self._link.redeliver(masks)
 
     def _send_to_dead_letters(self, delivery: Delivery) -> None:
-        assert self._dead_letters is not None, "a policy without a place for its letters"
+        assert self._dead_letters is not None, "a dead-letter policy without a producer"
         decoder, topic, partition = self._services.decoder, self.topic, self.partition
         try:
             messages = decoder.decode_at_once(delivery, topic=topic, partition=partition, link=self)
         except Unreadable:
-            # It cannot be sent elsewhere; whoever receives hears of it.
+            # It cannot be sent to the dead-letter topic; `receive` raises the error.
             self._queue.add(self, delivery)
             return
         if messages is not None:
@@ -198,4 +198,4 @@ class ConsumerSession:
                 self._queue.add(self, delivery)
                 self._on_arrived()
         except AlreadyClosed:
-            pass  # it comes again to another consumer
+            pass  # the messages are redelivered to another consumer

@@ -1,8 +1,8 @@
-"""Operations of a client: what its user waits for and must not wait for without end.
+"""ClientOperations: the calls of a client that have a time limit.
 
-Rule: an operation ends within the operation timeout, with `Timeout`, and when the client is
-closed, with `AlreadyClosed`; both may be tried again, the one by the same client. To end one is to
-cancel it: what it has begun is let go as if its caller had cancelled it.
+Rule: an operation fails with `Timeout` after the operation timeout, and with `AlreadyClosed` when
+the client is closed. It is ended by cancelling its task, so it cleans up as if its caller had
+cancelled it.
 Must not know: what an operation does.
 """
 
@@ -17,24 +17,24 @@ from kledger.runtime.signal import Signal
 from kledger.runtime.timers import Timers
 
 OPERATION_TIMEOUT_MS = 30_000
-"""How long an operation may take, as `operationTimeout` of Pulsar's clients."""
+"""The limit of one operation, as `operationTimeout` of Pulsar's clients."""
 
 
 def no_error() -> KledgerError | None:
-    """Say that nothing is known to have failed."""
+    """Return None: no attempt has failed."""
     return None
 
 
 @dataclass(eq=False, slots=True)
 class ClientOperation:
-    """One that runs.
+    """One running operation.
 
     Attributes:
-        what: stands in its error.
-        task: which runs it.
-        cancelling_before: how often the task had been cancelled when it began.
-        last_error: tells what its last try has failed with.
-        reason: why it was ended from outside.
+        what: its name in errors.
+        task: the task that runs it.
+        cancelling_before: the pending cancellations of the task when it began.
+        last_error: returns the error of the last failed attempt.
+        reason: the error that it was stopped with.
     """
 
     what: str
@@ -44,17 +44,17 @@ class ClientOperation:
     reason: KledgerError | None = None
 
     def stop(self, reason: KledgerError) -> None:
-        """End it from outside; the first reason counts."""
+        """Cancel the operation, which then raises `reason`; the first reason counts."""
         if self.reason is None:
             self.reason = reason
             self.task.cancel()
 
 
 class ClientOperations:
-    """Those of one client."""
+    """The running operations of one client."""
 
     def __init__(self, timers: Timers, timeout_ms: int = OPERATION_TIMEOUT_MS) -> None:
-        """Args: timeout_ms: how long each may take."""
+        """Args: timeout_ms: the limit of each operation."""
         self.timeout_ms = timeout_ms
         self._timers = timers
         self._running: dict[ClientOperation, None] = {}
@@ -63,10 +63,10 @@ class ClientOperations:
 
     @asynccontextmanager
     async def run(self, what: str) -> AsyncIterator[ClientOperation]:
-        """Surround an operation of the current task.
+        """Run the body as an operation of the current task.
 
         Args:
-            what: stands in the error, like "subscribe to orders".
+            what: its name in errors, like "subscribe to orders".
 
         Raises:
             Timeout: it took too long.
@@ -83,7 +83,7 @@ class ClientOperations:
             yield operation
         except asyncio.CancelledError:
             if operation.reason is None or task.uncancel() > operation.cancelling_before:
-                raise  # the caller has cancelled it, too
+                raise  # the caller has cancelled the task, too
             raise operation.reason from None
         finally:
             timer.cancel()
@@ -91,7 +91,7 @@ class ClientOperations:
             self._changed.notify()
 
     async def close(self) -> None:
-        """End all that run, and wait for their end; none begins any more."""
+        """Stop all running operations and wait for their end; refuse new ones."""
         self._is_closed = True
         for operation in list(self._running):
             operation.stop(AlreadyClosed(f"{operation.what}: the client was closed"))

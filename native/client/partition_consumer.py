@@ -1,8 +1,8 @@
-"""One partition of a consumer: keeps a session open, and opens another one when it has ended.
+"""PartitionConsumer: one partition of a consumer; opens a new session when the old one has ended.
 
-Rule: a session that ends takes its part of the queue along; then the next one is opened, at once
-after a reset, with patience after a loss, not at all when the server's word is final.
-Must not know: what a message is.
+Rule: when a session ends, its messages leave the queue. The next one is opened at once after a
+reset, with backoff after a lost connection, and not at all after a final error.
+Must not know: the content of messages.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ class PartitionConsumer:
             services: the client's.
             options: the consumer's.
             topic: its short name.
-            partition: which of the topic.
+            partition: its number in the topic.
             start: where a new subscription of this partition begins.
             queue: the consumer's.
-            dead_letters: for a consumer with such a policy.
-            on_arrived: told when there is something new in the queue.
-            on_failed: told when there is no way on.
+            dead_letters: for a consumer with a dead-letter policy.
+            on_arrived: called when messages were added to the queue.
+            on_failed: called with a final error.
         """
         self._services = services
         self._options = options
@@ -62,7 +62,7 @@ class PartitionConsumer:
         self._on_failed = on_failed
         self._session: ConsumerSession | None = None
         self.last_error: KledgerError | None = None
-        """What the last try to connect has failed with; None while it is connected."""
+        """The error of the last attempt to connect; None while connected."""
         self._reopening: asyncio.Task[None] | None = None
         self._changed = Signal()
         self._is_closed = False
@@ -70,27 +70,31 @@ class PartitionConsumer:
 
     @property
     def partition(self) -> int:
-        """Which of the topic."""
+        """Its number in the topic."""
         return self._partition
 
     @property
     def session(self) -> ConsumerSession | None:
-        """The session that lives; None between two."""
+        """The live session; None while reconnecting."""
         return self._session
 
     @property
     def start(self) -> tuple[SeekTarget, bool]:
-        """Where reading goes on if the server has forgotten the place, and whether inclusive."""
+        """Where a new subscription begins, and whether inclusively.
+
+        A subscription that is not durable is new after every reconnect; it continues behind the
+        last received message.
+        """
         if self._last_received is not None:
             return self._last_received.id.record_position, False
         return self._start, self._is_start_inclusive
 
     async def open(self) -> None:
-        """Connect for the first time. Raises what the server answers."""
+        """Connect for the first time. Raises the server's error."""
         await self._connect(is_first=True)
 
     async def close(self) -> None:
-        """Leave; may be repeated."""
+        """Leave the subscription; may be repeated."""
         self._is_closed = True
         self._changed.notify()
         await self._stop_reopening()
@@ -99,26 +103,26 @@ class PartitionConsumer:
             await session.close()
 
     def note_received(self, message: Message) -> None:
-        """Note that the application has got a message."""
+        """Note that the application has received a message."""
         session = self._session
         if session is not None:
             session.note_received(message)
         if not self._options.is_durable:
-            # The server forgets such a place with the link; a new one begins behind this message.
+            # The server deletes the cursor with the link; a new one begins behind this message.
             self._last_received = message
 
     def refill(self) -> None:
-        """Let as many messages come as there is room for."""
+        """Return all permits to the server, so that it fills the queue."""
         if self._session is not None:
             self._session.refill()
 
     def session_for(self, id_: MessageId) -> ConsumerSession | None:
-        """Return who takes something about a record; None when it is of a session that ended.
+        """Return the session that acknowledges a record; None: the record's session has ended.
 
-        An id that came by no session of this partition is meant as it stands, now.
+        An id that was not delivered by a session belongs to the current one.
 
         Raises:
-            Unavailable: there is no session at the moment.
+            Unavailable: the partition is reconnecting.
         """
         link = id_.link
         if isinstance(link, ConsumerSession) and not link.is_alive:
@@ -128,10 +132,10 @@ class PartitionConsumer:
         return self._session
 
     async def reopen_after_reset(self, on_ended: ConsumerSession | None) -> None:
-        """The server has set the place: end that session, unless it has ended; wait for the next.
+        """End a session after a reset, unless it has ended already; wait for the next one.
 
         Raises:
-            KledgerError: there is no way on.
+            KledgerError: a final error.
         """
         self._check_open()
         if on_ended is not None and self._session is on_ended:
@@ -139,7 +143,7 @@ class PartitionConsumer:
         await self._wait_connected()
 
     async def restart_at(self, start: SeekTarget, *, inclusive: bool) -> None:
-        """Leave, and come back at another place; for what the server forgets on leaving."""
+        """Reconnect at another position; for a subscription that is not durable."""
         await self._stop_reopening()
         self._check_open()
         self._start, self._is_start_inclusive = start, inclusive
@@ -157,17 +161,17 @@ class PartitionConsumer:
             await asyncio.wait([self._reopening])
 
     def _end_and_reopen(self, session: ConsumerSession | None) -> None:
-        """End a session as a reset does, and open another one."""
+        """End a session as a reset does, and open the next one."""
         self._session = None
         if session is not None:
             session.end(None)
         self._reopen_soon(self._reopen(leaving=session))
 
     def _on_link_ended(self, session: ConsumerSession, error: KledgerError | None) -> None:
-        """The server has ended a link."""
+        """End the session of a link that has ended, and open the next one."""
         session.end(error)
         if session is not self._session:
-            return  # It was left before, or is being opened: who opens it will see.
+            return  # It was left before, or is being opened: then `_open_session` raises.
         self._session = None
         if is_final(error):
             assert error is not None, "a reset is never final"
@@ -185,7 +189,7 @@ class PartitionConsumer:
     ) -> None:
         try:
             if leaving is not None:
-                # A link that is gone needs no farewell.
+                # A lost link needs not be closed.
                 with suppress(KledgerError):
                     await leaving.close()
             if not is_at_once:
@@ -197,7 +201,7 @@ class PartitionConsumer:
             self._reopening = None
 
     def fail(self, error: KledgerError) -> None:
-        """There is no way on: whoever waits for a session hears it."""
+        """Stop with a final error; calls that wait for a session raise it."""
         self._failure = error
         self._changed.notify()
         self._on_failed(error)

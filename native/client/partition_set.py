@@ -1,7 +1,7 @@
-"""The partitions of a producer or a consumer, opened and closed together.
+"""The partitions of a producer or a consumer: opened, closed and extended together.
 
-Rule: all or none are open; one that cannot be closed does not keep the others.
-Must not know: what they are.
+Rule: all are open or none. A partition that cannot be closed does not keep the others open.
+Must not know: producers, consumers.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from kledger.native.errors import KledgerError
 
 
 class OpenClose(Protocol):
-    """One of several."""
+    """One partition of a producer or a consumer."""
 
     async def open(self) -> None:
-        """Become usable."""
+        """Connect."""
         ...
 
     async def close(self) -> None:
-        """Let go; may be called on one that was never open."""
+        """Disconnect, also if it was never open."""
         ...
 
 
 async def open_all(parts: Sequence[OpenClose]) -> None:
-    """Open all at once; when one cannot be, close all and raise its error."""
+    """Open all concurrently; if one fails, close all and raise its error."""
     try:
         _raise_first(await asyncio.gather(*(each.open() for each in parts), return_exceptions=True))
     except BaseException:
@@ -34,7 +34,7 @@ async def open_all(parts: Sequence[OpenClose]) -> None:
 
 
 async def close_all(parts: Sequence[OpenClose]) -> None:
-    """Close all at once; raise the first error when all are done."""
+    """Close all concurrently; raise the first error when all have finished."""
     _raise_first(await asyncio.gather(*(each.close() for each in parts), return_exceptions=True))
 
 
@@ -50,7 +50,10 @@ async def watch_partitions(
     partition_count: int,
     add_partitions: Callable[[range], Awaitable[None]],
 ) -> None:
-    """Call `add_partitions` with new partitions, as often as there are some; never return."""
+    """Look for new partitions from time to time, for ever, and pass them to `add_partitions`.
+
+    An error is retried after the next interval.
+    """
     while True:
         await services.clock.sleep(services.partition_refresh_ms)
         try:

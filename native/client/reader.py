@@ -1,8 +1,7 @@
-"""Reader: reads a topic from a place on, without a subscription that others see.
+"""Reader: reads a topic from a start position, without a durable subscription.
 
-Rule: nothing is acknowledged and nothing is kept: the place is in this process, and what was read
-is done with.
-Must not know: how messages come.
+Rule: the read position lives in this process only; the application acknowledges nothing.
+Must not know: links.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ class Reader(ClosesOnExit):
     """Made by `Client.create_reader`; also an asynchronous context manager and iterator."""
 
     def __init__(self, services: ClientServices, consumer: Consumer) -> None:
-        """Args: consumer: an exclusive one whose place nobody keeps."""
+        """Args: consumer: exclusive and not durable."""
         self._broker = services.broker
         self._consumer = consumer
 
@@ -33,10 +32,10 @@ class Reader(ClosesOnExit):
         return self._consumer.topic
 
     async def read_next(self, *, timeout_ms: int | None = None) -> Message:
-        """Return the next message, as soon as there is one.
+        """Wait for the next message and return it.
 
         Raises:
-            Timeout: there was none within the time.
+            Timeout: no message arrived within the time limit.
             AlreadyClosed: the reader is closed, also while this call waits.
         """
         return await self._consumer.receive(timeout_ms=timeout_ms)
@@ -51,7 +50,7 @@ class Reader(ClosesOnExit):
         return False
 
     async def seek(self, to: MessageId | int | str, *, inclusive: bool = True) -> None:
-        """Go on elsewhere; what is meant by the arguments, `Consumer.seek` says."""
+        """Continue at another position; the arguments are those of `Consumer.seek`."""
         if target_of(to) == LATEST:
             partitions = [each.partition for each in self._consumer.partitions]
             starts = await latest_positions(self._broker, self.topic, partitions)
@@ -60,7 +59,7 @@ class Reader(ClosesOnExit):
             await self._consumer.seek(to, inclusive=inclusive)
 
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close the reader; may be repeated."""
         await self._consumer.close()
 
     def __aiter__(self) -> Self:
@@ -81,17 +80,17 @@ class Reader(ClosesOnExit):
             return last > start or (is_inclusive and last == start)
         if start == EARLIEST:
             return True
-        # A time of which nothing has been read yet: the server knows what is there.
+        # The start is a time and nothing was read yet: only the server knows the next message.
         return bool(await self._broker.peek(self.topic, self._consumer.subscription, 1))
 
 
 async def latest_positions(
     broker: Broker, topic: str, partitions: Sequence[int]
 ) -> dict[int, SeekTarget]:
-    """Return the newest record of each partition, to begin behind it.
+    """Return the newest record of each partition, or EARLIEST for an empty one.
 
-    So a reader knows where it stands before it has read anything. Where there is nothing yet, that
-    is the beginning.
+    A reader at LATEST begins behind these records, so its position is known before it has read
+    anything.
     """
     records = await asyncio.gather(*(broker.last_record(topic, each) for each in partitions))
     return {

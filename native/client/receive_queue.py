@@ -1,8 +1,8 @@
-"""What was delivered to a consumer and not yet handed out.
+"""ReceiveQueue: delivered messages that the application has not received yet.
 
-Rule: first come, first handed out. A batch is decoded when its first message is wanted, a long one
-in a thread while what is behind it waits; what came by a link goes with that link.
-Must not know: who waits, and permits.
+Rule: first in, first out. A batch is decoded when its first message is taken; a long one is decoded
+in a thread while the batches behind it wait. The messages of a link are dropped with the link.
+Must not know: callers of `receive`, how permits are sent.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from kledger.subscriptions.model import Delivery
 
 
 class DeliverySource(Protocol):
-    """A link, as far as its messages name it."""
+    """The session that has delivered messages."""
 
     @property
     def topic(self) -> str:
@@ -25,11 +25,11 @@ class DeliverySource(Protocol):
 
     @property
     def partition(self) -> int:
-        """Which of the topic."""
+        """Its number in the topic."""
         ...
 
     def return_permits(self, count: int) -> None:
-        """So many records are out of the queue without having been handed out."""
+        """Take back the permits of records that left the queue without being received."""
         ...
 
 
@@ -40,16 +40,16 @@ class _QueuedDelivery(NamedTuple):
 
 
 class ReceiveQueue:
-    """For one consumer, over all its partitions."""
+    """The queue of one consumer, over all its partitions."""
 
     def __init__(self, decoder: MessageDecoder, changed: Callable[[], None]) -> None:
-        """Args: changed: called when `take` may return something else because of a long batch."""
+        """Args: changed: called when more of a long batch is decoded, or its link has ended."""
         self._decoder = decoder
         self._changed = changed
         self._deliveries: deque[_QueuedDelivery] = deque()
         self._decoded: deque[Message] = deque()
         self._decoded_source: DeliverySource | None = None
-        self._decoding: LongDecoding | None = None  # of the same source, behind what is ready
+        self._decoding: LongDecoding | None = None  # of the same source, behind `_decoded`
         self._decoding_count = 0
         self._count = 0
 
@@ -58,11 +58,11 @@ class ReceiveQueue:
 
     @property
     def is_decoding(self) -> bool:
-        """Whether `take` has nothing only because what comes next is still being decoded."""
+        """Whether `take` returns None only because the next batch is still being decoded."""
         return self._decoding is not None and not self._decoded
 
     def add(self, source: DeliverySource, delivery: Delivery) -> None:
-        """Keep what was delivered."""
+        """Append a delivery."""
         count = delivery.record_count
         self._deliveries.append(_QueuedDelivery(source, delivery, count))
         self._count += count
@@ -71,7 +71,7 @@ class ReceiveQueue:
         """Return the next message; None: there is none, or it is being decoded.
 
         Raises:
-            Unreadable: what would come next is damaged; the next call goes on behind it.
+            Unreadable: the next batch is damaged; the next call continues behind it.
         """
         if not self._decoded and not self._decode():
             return None
@@ -79,7 +79,7 @@ class ReceiveQueue:
         return self._decoded.popleft()
 
     def gather(self, count: int) -> bool:
-        """Put parts of a long batch together; return False while more is needed and decoded.
+        """Collect `count` messages of a long batch; return False while it is being decoded.
 
         Raises:
             Unreadable: as `take`.
@@ -92,7 +92,7 @@ class ReceiveQueue:
         return True
 
     def drop(self, source: DeliverySource) -> int:
-        """Forget what came by a link; return how many records that were."""
+        """Remove the messages of a link; return the number of their records."""
         dropped = 0
         if self._decoded_source is source:
             dropped += len(self._decoded)
@@ -113,7 +113,7 @@ class ReceiveQueue:
         return dropped
 
     def _decode(self) -> bool:
-        """Make messages ready; return False when there are none, or none yet."""
+        """Decode the next batch; return False if there is none, or it is not ready."""
         while self._decoding is not None or self._deliveries:
             if self._decoding is None:
                 messages = self._begin(self._deliveries.popleft())
@@ -127,7 +127,7 @@ class ReceiveQueue:
         return False
 
     def _begin(self, arrival: _QueuedDelivery) -> list[Message] | None:
-        """Decode what came next; return None when that takes longer."""
+        """Decode a delivery; return None if it is a long one, which a thread decodes."""
         source, delivery, count = arrival
         topic, partition = source.topic, source.partition
         self._decoded_source = source
@@ -148,7 +148,7 @@ class ReceiveQueue:
         return messages
 
     def _go_on(self, decoding: LongDecoding) -> list[Message] | None:
-        """Take what was decoded of a long batch; return None when that is nothing yet."""
+        """Return the decoded messages of a long batch; None: there are none yet."""
         try:
             messages = decoding.take()
         except Unreadable:
@@ -157,7 +157,7 @@ class ReceiveQueue:
             raise
         if messages:
             self._decoding_count -= len(messages)
-        elif messages is not None:  # the header had claimed another number
+        elif messages is not None:  # the header stated a wrong count
             self._decoding = None
             self._count -= self._decoding_count
         return messages

@@ -1,7 +1,7 @@
-"""Opens links, again and again where that may help.
+"""Opens a link, with retries.
 
-Rule: `reconnect_plan` decides; what it gives up on is raised.
-Must not know: what kind of link it is.
+Rule: `reconnect_plan` decides whether an error is retried; every other error is raised.
+Must not know: the kind of link.
 """
 
 from collections.abc import Awaitable, Callable
@@ -23,17 +23,17 @@ async def open_with_retries(
     retry_ms: int | None = None,
     on_failed: Callable[[KledgerError], None] | None = None,
 ) -> Link:
-    """Return what `open_link` does, as soon as it does.
+    """Return the link of the first successful attempt.
 
     Args:
         services: the client's.
-        open_link: one try.
+        open_link: makes one attempt.
         is_first: there was no link before.
-        retry_ms: how long to try at most; None leaves that to the kind of error.
-        on_failed: told what a try has failed with.
+        retry_ms: how long to retry at most; None: the kind of error decides.
+        on_failed: called with the error of each failed attempt.
 
     Raises:
-        KledgerError: trying again does not help, or did not within the time.
+        KledgerError: a retry does not help, or the time is up.
     """
     clock = services.clock
     begin_ms = clock.monotonic_ms()
@@ -53,7 +53,7 @@ async def open_with_retries(
 
 
 def reconnect_backoff(services: ClientServices) -> Backoff:
-    """Return the waits between tries."""
+    """Return the delays between attempts."""
     return Backoff(
         services.entropy,
         first_ms=reconnect_plan.DELAY_FIRST_MS,
@@ -62,5 +62,5 @@ def reconnect_backoff(services: ClientServices) -> Backoff:
 
 
 def is_final(error: KledgerError | None) -> bool:
-    """Tell whether a link that ended so is not to be opened again."""
+    """Return whether a link that ended with this error must not be opened again."""
     return error is not None and not reconnect_plan.may_retry(error, is_first=False, waited_ms=0)

@@ -1,8 +1,7 @@
-"""Whether a link that could not be opened is tried again.
+"""Decides whether to retry when a link could not be opened.
 
-Rule: what was never connected hears of trouble at once; only a reset under way is waited for, for
-as long as the operation may take that opens the link. What was connected is patient: the server may
-be starting, or may still think that the old link lives.
+Rule: the first link fails at once, except during a reset, which is waited for until the operation
+times out. A lost link is retried: the server may be restarting, or may still hold the old link.
 Must not know: links, clocks.
 """
 
@@ -12,16 +11,16 @@ DELAY_FIRST_MS = 100
 DELAY_MAX_MS = 5_000
 
 BUSY_RETRY_MS = 60_000
-"""How long a lost link's place may look taken, by itself; after that somebody else has it."""
+"""How long the server may still hold a lost link; after that another consumer holds it."""
 
 
 def may_retry(error: KledgerError, *, is_first: bool, waited_ms: int) -> bool:
-    """Tell whether opening again may help.
+    """Return whether another attempt may help.
 
     Args:
-        error: what the last try ended with.
+        error: of the last attempt.
         is_first: there was no link before.
-        waited_ms: since the first try.
+        waited_ms: since the first attempt.
     """
     match error:
         case SubscriptionFenced():

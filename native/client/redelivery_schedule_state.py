@@ -1,8 +1,8 @@
-"""Which records are to come again when, unless they are acknowledged before.
+"""RedeliverySchedule: when each record is redelivered unless it is acknowledged before.
 
-Rule: a record has at most one time; a new one takes the place of the old. Times are rounded up to
-ticks, so that what is due at about the same time comes in one group.
-Must not know: clocks, and who redelivers.
+Rule: a record has at most one time; a new one replaces the old. Times are rounded up to ticks, so
+that records that are due at about the same time are redelivered in one request.
+Must not know: clocks, links.
 """
 
 import heapq
@@ -15,7 +15,7 @@ TICKS_PER_DELAY = 10
 
 
 class RedeliverySchedule:
-    """For one link of a consumer."""
+    """The schedule of one link."""
 
     __slots__ = ("_due", "_records", "_times")
 
@@ -26,16 +26,16 @@ class RedeliverySchedule:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to come again."""
+        """Whether no record is scheduled."""
         return not self._records
 
     @property
     def next_ms(self) -> int | None:
-        """When something is due next; None: never. It may be early, never late."""
+        """The earliest time that may be due; None: no record is scheduled."""
         return self._times[0] if self._times else None
 
     def schedule(self, position: Position, records: int, *, now_ms: int, delay_ms: int) -> None:
-        """Let one record of an entry, or the whole entry, come again after a delay."""
+        """Schedule one record of an entry, or the whole entry (ALL), after a delay."""
         self.forget(position, records)
         tick = max(1, min(TICK_MAX_MS, delay_ms // TICKS_PER_DELAY))
         due_ms = -(-(now_ms + delay_ms) // tick) * tick
@@ -47,30 +47,30 @@ class RedeliverySchedule:
         self._records.setdefault(position, {})[records] = due_ms
 
     def forget(self, position: Position, records: int) -> None:
-        """These need not come again."""
+        """Remove these records from the schedule."""
         times = self._records.get(position)
         if times is None:
             return
-        gone = list(times) if records == ALL else [each for each in times if each & records == each]
-        for each in gone:
+        removed = [each for each in times if records == ALL or each & records == each]
+        for each in removed:
             self._remove(position, each, times.pop(each))
         if not times:
             del self._records[position]
 
     def forget_upto(self, position: Position, records: int) -> None:
-        """Neither everything before that entry, nor these of it."""
+        """Remove all records of earlier entries, and these of this one."""
         for each in [each for each in self._records if each < position]:
             self.forget(each, ALL)
         self.forget(position, records)
 
     def clear(self) -> None:
-        """Nothing is to come again."""
+        """Remove all records."""
         self._times.clear()
         self._due.clear()
         self._records.clear()
 
     def pop_due(self, now_ms: int) -> list[RecordMask]:
-        """Return what is due, in order of positions, and forget it."""
+        """Remove and return the records that are due, by position."""
         found: dict[Position, int] = {}
         while self._times and self._times[0] <= now_ms:
             for position, records in self._due.pop(heapq.heappop(self._times)).items():
@@ -82,7 +82,7 @@ class RedeliverySchedule:
     def _remove(self, position: Position, records: int, due_ms: int) -> None:
         masks = self._due.get(due_ms)
         if masks is None or position not in masks:
-            return  # It is due already.
+            return  # `pop_due` has removed it.
         left = 0 if records == ALL else masks[position] & ~records
         if left:
             masks[position] = left

@@ -1,8 +1,8 @@
-"""Lets records of one consumer's link come again when their time has come.
+"""RedeliveryTimer: requests the redelivery of records of one link when it is due.
 
-Rule: `redelivery_state` knows what and when; here is the one timer, and nothing is asked for after
-the end of the link.
-Must not know: why a record is to come again.
+Rule: `redelivery_schedule_state` knows the records and their times; this module owns the one timer.
+After the end of the link nothing is requested.
+Must not know: why a record is redelivered.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from kledger.subscriptions.model import RecordMask
 
 
 class RedeliveryTimer:
-    """For one link of a consumer."""
+    """The timer of one link."""
 
     def __init__(
         self, clock: Clock, timers: Timers, redeliver: Callable[[list[RecordMask]], None]
@@ -28,23 +28,23 @@ class RedeliveryTimer:
         self._timer_ms = 0
 
     def schedule(self, position: Position, records: int, *, delay_ms: int) -> None:
-        """Let one record, or a whole entry, come again after a delay."""
+        """Redeliver one record, or a whole entry, after a delay."""
         now_ms = self._clock.monotonic_ms()
         self._state.schedule(position, records, now_ms=now_ms, delay_ms=delay_ms)
         self._arm()
 
     def forget(self, position: Position, records: int) -> None:
-        """These are acknowledged."""
+        """Cancel the redelivery of these records: they are acknowledged."""
         if not self._state.is_empty:
             self._state.forget(position, records)
 
     def forget_upto(self, position: Position, records: int) -> None:
-        """Everything before that entry is acknowledged, and these of it."""
+        """Cancel the redelivery of these records and all before them: they are acknowledged."""
         if not self._state.is_empty:
             self._state.forget_upto(position, records)
 
     def clear(self) -> None:
-        """Everything comes again anyway, or nothing does any more."""
+        """Cancel all redeliveries."""
         self._state.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""What the parts of a native client share.
+"""ClientServices: what the producers and consumers of one client share.
 
-Rule: one per client; time, tasks and chance come from here, and the server is the broker.
-Must not know: what is built on it.
+Rule: one instance per client; clock, tasks and randomness come from here.
+Must not know: producers, consumers.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from kledger.runtime.tasks import Supervisor
 from kledger.runtime.timers import Timers
 
 PARTITION_REFRESH_MS = 60_000
-"""How often producers and consumers look whether their topic has got more partitions."""
+"""The interval in which producers and consumers look for new partitions of their topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientServices:
-    """The broker, and what everything runs on."""
+    """The broker, the clock, the tasks and the decoder of one client."""
 
     broker: Broker
     clock: Clock
