@@ -1,8 +1,8 @@
-"""Sends what was handed out too often to another topic.
+"""DeadLetterProducer: moves messages that were redelivered too often to the dead-letter topic.
 
-Rule: a message is acknowledged where it came from only after it is stored where it goes; when that
-does not work it is tried again, and said in the log. It may be there twice, never nowhere.
-Must not know: how often is too often.
+Rule: a message is acknowledged only after the dead-letter topic has stored it. A failed send is
+logged and retried, so a message may be stored twice but is never lost.
+Must not know: the limit of redeliveries.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ ORIGIN_ID = "ORIGIN_MESSAGE_ID"
 
 
 class DeadLetterProducer:
-    """Of one consumer."""
+    """The dead-letter producer of one consumer."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class DeadLetterProducer:
         topic: str,
         create_producer: Callable[[str], Awaitable[Producer]],
     ) -> None:
-        """Args: topic: where to; its producer is made when it is needed."""
+        """Args: topic: the dead-letter topic; its producer is opened for the first message."""
         self._services = services
         self._topic = topic
         self._create_producer = create_producer
@@ -41,9 +41,9 @@ class DeadLetterProducer:
         self._task: asyncio.Task[None] | None = None
 
     def put(self, messages: Sequence[Message]) -> None:
-        """Send these; one that is on its way already is not sent again."""
+        """Send these messages, unless they are being sent already."""
         for message in messages:
-            # The newest copy is the one that can be acknowledged.
+            # Only the newest delivery can be acknowledged.
             id_ = message.id
             if id_ in self._waiting:
                 _session_of(self._waiting.pop(id_).id).return_permits(1)
@@ -54,7 +54,7 @@ class DeadLetterProducer:
             )
 
     async def close(self) -> None:
-        """Stop; what was not sent comes again to another consumer."""
+        """Stop; the server redelivers unsent messages to another consumer."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -69,7 +69,7 @@ class DeadLetterProducer:
                         self._producer = await self._create_producer(self._topic)
                     sent = await self._send(self._producer, list(self._waiting))
                 except KledgerError as error:
-                    logger.warning("dead letters cannot go to %s: %s", self._topic, error)
+                    logger.warning("dead letters cannot be sent to %s: %s", self._topic, error)
                     await self._services.clock.sleep(RETRY_DELAY_MS)
                 else:
                     await self._acknowledge(sent)
@@ -77,7 +77,7 @@ class DeadLetterProducer:
             self._task = None
 
     async def _send(self, producer: Producer, ids: Sequence[MessageId]) -> list[Message]:
-        """Send as much as can be sent; return it, or raise when nothing could be."""
+        """Send all concurrently; return those that were stored. Raises if none was."""
         outcomes = await asyncio.gather(
             *(self._send_one(producer, self._waiting[each]) for each in ids),
             return_exceptions=True,
@@ -95,7 +95,7 @@ class DeadLetterProducer:
         return await producer.send_again(message, origin)
 
     async def _acknowledge(self, messages: Sequence[Message]) -> None:
-        """Acknowledge what was sent. What cannot be comes again, and is sent again."""
+        """Acknowledge sent messages; one that fails is redelivered and sent again."""
         done = await asyncio.gather(
             *(_acknowledge_one(message) for message in messages), return_exceptions=True
         )
@@ -113,5 +113,5 @@ async def _acknowledge_one(message: Message) -> None:
 
 def _session_of(id_: MessageId) -> ConsumerSession:
     session = id_.link
-    assert isinstance(session, ConsumerSession), f"{id_} came by no session"
+    assert isinstance(session, ConsumerSession), f"{id_} was not delivered by a session"
     return session

@@ -1,8 +1,8 @@
-"""Messages into batches and back.
+"""Encodes messages into record batches and decodes them.
 
-Rule: a batch of Kafka's and one from here are read alike. Of a record's unused attributes, bit 0
-says that its timestamp is the time of an event, bit 1 that a native client wrote it.
-Must not know: links, and who waits for what.
+Rule: batches of Kafka clients and of native clients are decoded alike. Of the record attributes,
+which Kafka does not use, bit 0 marks the timestamp as an event time, bit 1 a native producer.
+Must not know: links, queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,18 +28,18 @@ EVENT_TIME_BIT = 0x01
 NATIVE_BIT = 0x02
 
 RECORD_OVERHEAD = 32
-"""Bytes that a record takes beside key, value and headers, roughly; for limits."""
+"""Approximate bytes of a record beside key, value and headers; for limits."""
 DUE_MAX_MS = 10**DIGITS_MAX - 1
-"""Whatever is due later would be handed out at once."""
+"""A message with a later time would be delivered at once."""
 
 
 class OutgoingMessage(NamedTuple):
     """A message that is ready to be sent.
 
     Attributes:
-        key: the record's, for the choice of a partition.
-        size: bytes, roughly.
-        is_alone: it must be the only one of its batch.
+        key: the record's key, which decides the partition.
+        size: approximate bytes.
+        is_alone: it must be the only message of its batch.
     """
 
     record: NewRecord
@@ -60,10 +60,10 @@ def outgoing_message(
     producer_name: str | None,
     now_ms: int,
 ) -> OutgoingMessage:
-    """Check what a producer was given and make a record of it.
+    """Check the arguments of a send and return the message.
 
     Raises:
-        InvalidArgument: something of it cannot be.
+        InvalidArgument: an argument is wrong.
     """
     if type(value) is not bytes and value is not None:
         value = _bytes_of("value", value)
@@ -95,9 +95,9 @@ def outgoing_message(
 def copied_message(
     message: Message, properties: Mapping[str, str], *, now_ms: int
 ) -> OutgoingMessage:
-    """Make a record of a message that goes to another topic, with more properties.
+    """Return a copy of a received message for another topic, with more properties.
 
-    What the native façade wrote into the headers for the first way stays behind.
+    The headers of the native façade (producer name, sequence id) are not copied.
     """
     headers = [each for each in message.headers if not each[0].startswith(OWN_HEADERS)]
     headers += _headers_of(properties)
@@ -111,7 +111,7 @@ def copied_message(
 
 
 def encode(messages: Iterable[OutgoingMessage], producer: BatchProducer = NO_PRODUCER) -> bytearray:
-    """Build the batch that is sent."""
+    """Build a batch of these messages."""
     return build_batch((message.record for message in messages), producer=producer)
 
 
@@ -124,19 +124,19 @@ def decode(
     size_max: int = OUTPUT_SIZE_MAX,
     pause: Pause = no_pause,
 ) -> list[Message]:
-    """Return the messages that are handed out.
+    """Return the delivered messages of one entry.
 
     Args:
-        delivery: one entry.
+        delivery: the entry and its delivered records.
         topic: its short name.
-        partition: which of the topic.
-        link: what the delivery came by.
-        size_max: how many bytes may come out of a compressed batch.
+        partition: its number in the topic.
+        link: the link that delivered it.
+        size_max: the limit of the decompressed size, in bytes.
         pause: see `batches.pacing`.
 
     Raises:
         Unreadable: the batch is damaged.
-        DecompressedTooLarge: `size_max` is less than what may come, and not enough.
+        DecompressedTooLarge: it exceeds `size_max`, which is below the general limit.
     """
     try:
         header = read_header(delivery.data)
@@ -163,9 +163,9 @@ def iterate_messages(
     link: object | None,
     pause: Pause = no_pause,
 ) -> Iterator[Message]:
-    """Yield the messages that are handed out.
+    """Yield the delivered messages of one entry.
 
-    A pause comes after so many records or headers, whichever there are more of.
+    `pause` is called after every `STEPS_PER_PAUSE` records, or headers if there are more.
 
     Raises:
         BatchError: the batch is damaged.
@@ -183,7 +183,7 @@ def iterate_messages(
             if header_count >= STEPS_PER_PAUSE:
                 header_count = 0
                 pause()
-        # Under LogAppendTime the record still knows the time that its producer gave it.
+        # With LogAppendTime the record still holds the timestamp that its producer set.
         timestamp = header.base_timestamp + fields.timestamp_delta
         yield Message(
             topic=topic,
@@ -205,7 +205,7 @@ def iterate_messages(
 def wanted_fields(
     delivery: Delivery, body: Buffer, count: int, pause: Pause = no_pause
 ) -> Iterator[tuple[int, RecordFields]]:
-    """Return index and fields of each of `count` records that a delivery means."""
+    """Yield index and fields of the delivered ones among `count` records."""
     every = enumerate(iterate_fields(body, count, pause))
     return every if delivery.records == ALL else _picked(every, delivery.records)
 
@@ -213,7 +213,7 @@ def wanted_fields(
 def _picked(
     every: Iterable[tuple[int, RecordFields]], records: int
 ) -> Iterator[tuple[int, RecordFields]]:
-    # By bytes: shifting a mask of a million bits for each of them would copy it every time.
+    # By bytes: shifting a mask of a million bits would copy it for every record.
     wanted = records.to_bytes(records.bit_length() // 8 + 1, "little")
     end = 8 * len(wanted)
     for index, fields in every:
@@ -224,7 +224,7 @@ def _picked(
 def unreadable(
     delivery: Delivery, error: BatchError, *, topic: str, partition: int, link: object | None
 ) -> Unreadable:
-    """Return what a consumer is told of a damaged batch."""
+    """Return the error of a damaged batch, with the id of its entry."""
     position = delivery.position
     size = 0
     with suppress(BatchError):

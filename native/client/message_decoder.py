@@ -1,10 +1,10 @@
-"""MessageDecoder: deliveries into messages, short ones on the loop, long ones in a thread.
+"""MessageDecoder: decodes deliveries, short ones on the event loop, long ones in a thread.
 
-Rule: what is done on the loop is limited before it begins and charged to the tick; a batch that
-turns out to be long is decoded from its beginning in the thread. That one is looked at as a whole
-first, so damage anywhere in it is told before anything of it is handed out, and then read a part at
-a time, so that a million messages never exist together.
-Must not know: who waits for the messages.
+Rule: work on the event loop is limited before it begins and charged to the tick; a batch that turns
+out to be long is decoded anew in the thread. There it is checked as a whole first, so damage is
+found before any message is delivered, and then decoded part by part, so that its messages never
+exist all at once.
+Must not know: queues, consumers.
 """
 
 import asyncio
@@ -36,27 +36,26 @@ from kledger.runtime.tasks import Supervisor
 from kledger.subscriptions.model import Delivery
 
 RECORDS_AT_ONCE_MAX = 1_000
-"""Records of a batch that is decoded on the loop: as many as a native producer puts into one."""
+"""Records of a batch that is decoded on the event loop: as many as a native producer batches."""
 BYTES_AT_ONCE_MAX = 256 << 10
-"""Bytes of such a batch: twice what a native producer puts into one."""
+"""Bytes of such a batch: twice the limit of a native producer."""
 PLAIN_BYTES_AT_ONCE_MAX = 64 << 10
-"""What may come out of a compressed batch on the loop."""
+"""The decompressed size of a batch that is decoded on the event loop."""
 BYTES_PER_STEP = 1024
-"""Copying so many costs at most as much as one record."""
+"""Copying so many bytes costs at most as much as decoding one record."""
 STEPS_PER_TICK_MAX = 1_500
-"""Records, headers and copies on the loop in one tick: 4 ms at most."""
+"""Records, headers and copies on the event loop in one tick: 4 ms at most."""
 SHORT_STEPS_MAX = 70
 TINY_BYTES_MAX = 512
-"""What costs no more steps, or has no more bytes, is not charged: a consumer lets others run after
-so many messages."""
+"""A batch within either limit is not charged: `Consumer.receive` yields often enough for those."""
 PART_MESSAGES = 1_000
 PART_BYTES = 1 << 20
-"""Of a long batch, messages of so much in all are made at a time, and one at least: each is copied
-in one go, which lets no other thread run meanwhile."""
+"""The limits of one part of a long batch; it has at least one message. A message is copied without
+releasing the GIL."""
 
 
 class _Origin(TypedDict):
-    """Where a delivery comes from."""
+    """The source of a delivery."""
 
     topic: str
     partition: int
@@ -64,15 +63,15 @@ class _Origin(TypedDict):
 
 
 class _TakesLong(Exception):
-    """The allowance of the tick is used up."""
+    """The budget of the tick is used up."""
 
 
 class _Dropped(Exception):
-    """Nobody wants the rest of a batch."""
+    """The rest of a batch is not needed."""
 
 
 class MessageDecoder:
-    """For all consumers of one client."""
+    """Decodes for all consumers of one client."""
 
     def __init__(self, long_calls: ComputePool, supervisor: Supervisor) -> None:
         """Args: long_calls: one call at a time; its costs are `STEPS_PER_TICK_MAX` a tick."""
@@ -82,7 +81,7 @@ class MessageDecoder:
     def decode_at_once(
         self, delivery: Delivery, *, topic: str, partition: int, link: object | None
     ) -> list[Message] | None:
-        """Return the messages of a short batch; None: it takes too long for the loop.
+        """Return the messages of a short batch; None: it takes too long for the event loop.
 
         Raises:
             Unreadable: the batch is damaged.
@@ -95,7 +94,7 @@ class MessageDecoder:
                 return None
             if data[FLAGS_AT] & CODEC_MASK:
                 size_max = size = PLAIN_BYTES_AT_ONCE_MAX
-            # Further records and headers are charged when they are come to.
+            # Further records and headers are charged by `pause`.
             cost = min(max(count, 0), STEPS_PER_PAUSE) + size // BYTES_PER_STEP
             if cost > SHORT_STEPS_MAX and not self._long_calls.fits_in_tick(cost):
                 return None
@@ -116,7 +115,7 @@ class MessageDecoder:
     async def decode_parts(
         self, delivery: Delivery, *, topic: str, partition: int, link: object | None
     ) -> AsyncGenerator[list[Message], None]:
-        """Yield the messages of a long batch, some at a time; close it when leaving early.
+        """Yield the messages of a long batch in parts; `aclose` it to stop early.
 
         Raises:
             Unreadable: the batch is damaged; nothing was yielded.
@@ -134,13 +133,13 @@ class MessageDecoder:
             raise AlreadyClosed(f"the client of {topic}-{partition} is closed") from None
         finally:
             batch.is_dropped = True
-            with suppress(PoolClosed):  # the memory is then collected with the client
+            with suppress(PoolClosed):  # then the client frees the memory
                 await calls.run(batch.close)
 
     async def decode(
         self, delivery: Delivery, *, topic: str, partition: int, link: object | None
     ) -> list[Message]:
-        """Return all messages of a batch, wherever they are decoded; as the two above."""
+        """Return all messages of a batch. Raises as `decode_at_once` and `decode_parts`."""
         found = self.decode_at_once(delivery, topic=topic, partition=partition, link=link)
         if found is not None:
             return found
@@ -161,16 +160,16 @@ class MessageDecoder:
         Args:
             delivery: one entry.
             topic: its short name.
-            partition: which of the topic.
-            link: what the delivery came by.
-            changed: called whenever `LongDecoding.take` has something else to say.
+            partition: its number in the topic.
+            link: the link that delivered it.
+            changed: called whenever the result of `LongDecoding.take` changes.
         """
         parts = self.decode_parts(delivery, topic=topic, partition=partition, link=link)
         what = f"decode {delivery.position} of {topic}-{partition}"
         return LongDecoding(parts, changed, lambda work: self._supervisor.spawn(work, what))
 
     def close(self) -> None:
-        """Accept no more; what is being decoded ends at once."""
+        """Stop: running and later decodings fail with AlreadyClosed."""
         self._long_calls.close()
 
     def _charge(self) -> None:
@@ -179,7 +178,7 @@ class MessageDecoder:
 
 
 class LongDecoding:
-    """A long batch on its way from the thread to one consumer; a part waits until it is taken."""
+    """A long batch that is being decoded, one part ahead of the consumer."""
 
     def __init__(
         self,
@@ -196,7 +195,7 @@ class LongDecoding:
         self._task = spawn(self._run())
 
     def take(self) -> list[Message] | None:
-        """Return the next messages, none at the end; None: they are being decoded.
+        """Return the next part, empty at the end; None: it is being decoded.
 
         Raises:
             Unreadable: the batch is damaged; it has no messages.
@@ -210,7 +209,7 @@ class LongDecoding:
         return [] if self._is_over else None
 
     def drop(self) -> None:
-        """Let go; what is being decoded ends soon."""
+        """Stop decoding soon."""
         self._task.cancel()
 
     async def _run(self) -> None:
@@ -224,16 +223,16 @@ class LongDecoding:
         except Unreadable as error:
             self._error = error
         except AlreadyClosed:
-            pass  # whoever waits for more is closed as well
+            pass  # the consumer is being closed as well
         self._is_over = True
         self._changed()
 
 
 class _LongBatch:
-    """A batch in the thread; calls come one after the other.
+    """A batch that the thread decodes, one call at a time.
 
     Attributes:
-        is_dropped: nobody wants more of it; may be set by others at any time.
+        is_dropped: the rest is not needed; the event loop may set it at any time.
     """
 
     def __init__(
@@ -255,7 +254,7 @@ class _LongBatch:
         self._messages: Iterator[Message] = iter(())
 
     def open(self) -> None:
-        """Decompress the batch and look at all of it that is meant. Raises Unreadable."""
+        """Decompress the batch and check its delivered records. Raises Unreadable."""
         delivery = self._delivery
         origin = _Origin(topic=self._topic, partition=self._partition, link=self._link)
         try:
@@ -268,7 +267,7 @@ class _LongBatch:
         self._messages = iterate_messages(delivery, header, body, **origin, pause=self._pause)
 
     def read_part(self) -> list[Message]:
-        """Return the next messages; none: it is at its end."""
+        """Return the next part; empty at the end."""
         found: list[Message] = []
         size = 0
         for message in islice(self._messages, PART_MESSAGES):
@@ -279,7 +278,7 @@ class _LongBatch:
         return found
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._messages = iter(())
         release(self._body)
 
@@ -290,9 +289,9 @@ class _LongBatch:
 
 
 def _steps_guessed(data: Buffer, count: int) -> int:
-    """Return how many steps a batch takes if its records have as many headers as the first.
+    """Return how many steps a batch takes if all its records have as many headers as the first.
 
-    It only spares a try on the loop that would be in vain; what is compressed is tried.
+    The guess only avoids useless work on the event loop; a compressed batch is not looked into.
     """
     if data[FLAGS_AT] & CODEC_MASK:
         return count

@@ -1,11 +1,11 @@
-"""One partition of a producer: groups what comes into batches and sends them in order.
+"""PartitionProducer: groups the messages of one partition into batches and sends them in order.
 
-Rule: one flight at a time, so that nothing overtakes; what comes meanwhile leaves with the next
-one. Every message hears its own outcome. A batch whose link was lost is sent again under the same
-producer id, epoch and sequence, so the server stores it once. After a batch that was not stored
-the next one begins a new epoch; what the server refused only because it came behind such a batch
-is sent again in that epoch, in order.
-Must not know: how partitions are chosen.
+Rule: one group of batches is in flight at a time, so that no message overtakes another; messages
+that arrive meanwhile leave with the next group. Every message has its own outcome. A batch whose
+link was lost is resent with the same producer id, epoch and sequence, so the server stores it once.
+After a batch that was not stored, the next one begins a new epoch; batches that the server refused
+only because they followed it are resent in that epoch, in order.
+Must not know: how a partition is chosen.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ RESEND_RETRY_MS = 30_000
 
 
 class Pending(NamedTuple):
-    """A message, and who waits for it."""
+    """A message, and the future of its id."""
 
     message: OutgoingMessage
     outcome: asyncio.Future[MessageId]
@@ -45,8 +45,8 @@ class _Batch:
     """Messages that are sent together.
 
     Attributes:
-        numbers: producer id, epoch and sequence under which it is sent.
-        is_unanswered: it was sent over a link that was lost; nobody knows whether it is stored.
+        numbers: its producer id, epoch and first sequence number.
+        is_unanswered: it was sent over a link that was lost; it may be stored or not.
     """
 
     __slots__ = ("is_unanswered", "numbers", "pending")
@@ -76,11 +76,11 @@ class PartitionProducer:
         Args:
             services: the client's.
             topic: its short name.
-            partition: which of the topic.
+            partition: its number in the topic.
             name: of the producer.
             is_batching: messages may share a batch.
-            on_finished: told of messages that have their outcome.
-            on_batch_taken: told of this partition when something leaves.
+            on_finished: called with messages that have an outcome.
+            on_batch_taken: called with this partition when a batch leaves.
         """
         self._services = services
         self._topic = topic
@@ -106,11 +106,11 @@ class PartitionProducer:
         return [each.outcome for each in pending if not each.outcome.done()]
 
     async def open(self) -> None:
-        """Connect for the first time. Raises what the server answers."""
+        """Connect for the first time. Raises the server's error."""
         await self._connect(is_first=True)
 
     def add(self, pending: Pending) -> None:
-        """Send this behind all that were added before."""
+        """Queue a message behind all earlier ones."""
         self._waiting.append(pending)
         if self._task is None:
             name = f"producer of {self._topic}-{self._partition}"
@@ -119,12 +119,12 @@ class PartitionProducer:
             self._idle.set_result(None)
 
     def fail(self, error: KledgerError) -> None:
-        """Give everything this outcome, now and later."""
+        """Fail all pending messages, and all later ones, with this error."""
         self._failure = error
         fail([*self._inflight, *self._waiting], error)
 
     async def close(self) -> None:
-        """Let go; what has no outcome yet gets AlreadyClosed."""
+        """Close the link; pending messages fail with AlreadyClosed."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -145,7 +145,7 @@ class PartitionProducer:
                 taken = [self._waiting.popleft() for _ in range(count)]
                 self._inflight = taken
                 self._on_batch_taken(self._partition)
-                # Whoever was cancelled before its message left does not want it sent.
+                # The message of a cancelled caller is not sent.
                 wanted = [pending for pending in taken if not pending.outcome.done()]
                 if wanted:
                     await self._send_batches([_Batch(wanted)] if is_together else _singly(wanted))
@@ -161,7 +161,7 @@ class PartitionProducer:
             self._task = self._idle = None
 
     async def _send_batches(self, batches: "list[_Batch]") -> None:
-        """Send batches in their order, over as many links as it takes."""
+        """Send batches in their order, reconnecting as often as needed."""
         begin_ms = self._services.clock.monotonic_ms()
         while batches:
             try:
@@ -175,7 +175,7 @@ class PartitionProducer:
             if len(batches) == 1:
                 batches = await self._send(link, number, sent[0], begin_ms)
             else:
-                # What is sent at once is appended in that order, with one sync for many.
+                # The server appends concurrent sends in this order, with one sync for many.
                 sends = (self._send(link, number, batch, begin_ms) for batch in sent)
                 batches = _replace_sent(batches, sent, await asyncio.gather(*sends))
 
@@ -183,9 +183,9 @@ class PartitionProducer:
         """Return which batches are sent next.
 
         Two cases:
-        1. The last link was lost with batches whose answers nobody has heard. They keep their
-           numbers and go alone: the others are sent when it is known what became of these.
-        2. No batch may be stored already: all get the next numbers.
+        1. Batches were sent over a link that was lost before their answers arrived. They keep
+           their numbers and are sent alone; the others follow when the answers are known.
+        2. No batch can be stored already: all get the next numbers.
         """
         unanswered = [batch for batch in batches if batch.is_unanswered]
         if unanswered:
@@ -200,7 +200,7 @@ class PartitionProducer:
     async def _send(
         self, link: ProducerLink, number: int, batch: "_Batch", begin_ms: int
     ) -> "list[_Batch]":
-        """Send one batch once; return what is to be sent again of it, perhaps in parts."""
+        """Send one batch once; return the batches to resend: none, itself, or its messages."""
         pending = batch.pending
         try:
             data = encode((each.message for each in pending), batch.numbers)
@@ -214,7 +214,7 @@ class PartitionProducer:
         except InvalidArgument as error:
             if len(pending) == 1:
                 return self._fail_batch(batch, error)
-            # The fault of one of them is not that of all.
+            # Only some messages are wrong: send each in a batch of its own.
             self._needs_new_epoch = True
             return _singly(pending)
         except Unavailable as error:
@@ -230,7 +230,7 @@ class PartitionProducer:
         return []
 
     def _fail_batch(self, batch: "_Batch", error: KledgerError) -> "list[_Batch]":
-        """Tell the senders of a batch; nothing of it is to be sent again."""
+        """Fail the messages of a batch, which is not resent."""
         self._needs_new_epoch = True
         fail(batch.pending, error)
         return []
@@ -276,7 +276,7 @@ class PartitionProducer:
 def _replace_sent(
     batches: list[_Batch], sent: list[_Batch], left: Sequence[list[_Batch]]
 ) -> list[_Batch]:
-    """Put in place of batches that were sent what is left of them, in order."""
+    """Replace the batches that were sent by those that remain of them, in order."""
     if sent is batches:
         return list(chain.from_iterable(left))
     left_of = dict(zip(sent, left, strict=True))
@@ -288,7 +288,7 @@ def _singly(pending: Iterable[Pending]) -> list[_Batch]:
 
 
 def fail(pending: Iterable[Pending], error: KledgerError) -> None:
-    """Give those an outcome that have none yet."""
+    """Fail those messages that have no outcome yet."""
     for _, outcome in pending:
         if not outcome.done():
             outcome.set_exception(error)

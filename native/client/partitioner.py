@@ -1,8 +1,8 @@
-"""Which partition a message goes to.
+"""StickyPartitioner: chooses the partition of a message.
 
-Rule: a key always goes to the same partition of a topic, the one that Kafka's default partitioner
-takes, so that both façades agree. What has no key stays with one partition until that one's batch
-has left, and goes round then.
+Rule: a key maps to one partition of a topic, the same that Kafka's default partitioner chooses, so
+that both façades agree. Messages without a key go to one partition until its batch has left, and
+then to the next one.
 Must not know: producers.
 """
 
@@ -32,10 +32,10 @@ def partition_of_key(key: bytes, partition_count: int) -> int:
 
 
 class StickyPartitioner:
-    """Chooses for one producer."""
+    """The partitioner of one producer."""
 
     def __init__(self, partition_count: int, *, first: int = 0) -> None:
-        """Args: first: where what has no key begins."""
+        """Args: first: the first partition for messages without a key."""
         self._count = partition_count
         self._current = first % partition_count
 
@@ -44,11 +44,11 @@ class StickyPartitioner:
         return self._current if key is None else partition_of_key(key, self._count)
 
     def note_batch_taken(self, partition: int) -> None:
-        """Go on to the next partition when it was this one's turn."""
+        """Advance to the next partition if this was the current one."""
         if partition == self._current:
             self._current = (partition + 1) % self._count
 
     def set_partition_count(self, partition_count: int) -> None:
-        """Use partitions that the topic has got."""
+        """Use the new partitions of the topic."""
         assert partition_count >= self._count, f"{partition_count} of {self._count} are left"
         self._count = partition_count

@@ -1,8 +1,8 @@
 """Producer: sends messages to a topic.
 
-Rule: a send that returns is as durable as the server promises; messages of one partition, sent one
-after the other by one program, are stored in that order.
-Must not know: how a batch travels.
+Rule: a send that returns is as durable as the server promises; messages of one partition are stored
+in the order of their sends.
+Must not know: links.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Producer(ClosesOnExit):
         max_pending: int,
         on_closed: Callable[["Producer"], None],
     ) -> None:
-        """Args: closed: told when this one is."""
+        """Args: on_closed: called when this producer is closed."""
         self._services = services
         self._topic = topic.name
         self._name = producer_name
@@ -55,7 +55,7 @@ class Producer(ClosesOnExit):
 
     @property
     def producer_name(self) -> str | None:
-        """What it was called."""
+        """The name given by the application, or None."""
         return self._name
 
     async def open(self) -> None:
@@ -81,20 +81,20 @@ class Producer(ClosesOnExit):
     ) -> MessageId:
         """Send one message; return its id, with its `offset`, when it is durable.
 
-        When the caller is cancelled, the message may have been sent or not.
+        If the caller is cancelled, the message may be stored or not.
 
         Args:
             value: None makes a tombstone.
             key: decides the partition, as with Kafka; text is stored as UTF-8.
             properties: become headers.
-            event_timestamp: when it happened, in ms; the record's timestamp in place of now.
-            deliver_at: shared subscriptions hand it out at this time in ms, not earlier.
+            event_timestamp: in ms; becomes the record's timestamp instead of the current time.
+            deliver_at: shared subscriptions deliver the message at this time in ms, not earlier.
             deliver_after_ms: the same, counted from now.
-            sequence_id: a number of the producer's own, for those who read it.
+            sequence_id: a number that consumers read as `Message.sequence_id`.
 
         Raises:
-            InvalidArgument: something cannot be, or the server refuses the message.
-            TopicTerminated: nothing can be added any more.
+            InvalidArgument: an argument is wrong, or the server refuses the message.
+            TopicTerminated: the topic accepts no more messages.
             Unavailable: the server cannot be reached, or cannot write.
             AlreadyClosed: the producer was closed.
         """
@@ -119,14 +119,14 @@ class Producer(ClosesOnExit):
         deliver_after_ms: int | None = None,
         sequence_id: int | None = None,
     ) -> "asyncio.Future[MessageId]":
-        """Send one message behind all that were sent before; return at once.
+        """Queue one message behind all earlier ones; return at once. The arguments are `send`'s.
 
         Returns:
-            What becomes of it. Cancelled before the message has left, it is not sent.
+            A future of the id. If it is cancelled before the message leaves, nothing is sent.
 
         Raises:
-            Full: `max_pending` messages are under way, or 64 MiB; nothing was sent.
-            InvalidArgument, AlreadyClosed, KledgerError: as `send`, of what is known at once.
+            Full: `max_pending` messages, or 64 MiB, are in flight; nothing was sent.
+            InvalidArgument, AlreadyClosed, KledgerError: as `send`, if known at once.
         """
         message = outgoing_message(
             value, key=key, properties=properties, event_timestamp=event_timestamp,
@@ -140,7 +140,7 @@ class Producer(ClosesOnExit):
         return pending.outcome
 
     async def send_again(self, message: Message, properties: Mapping[str, str]) -> MessageId:
-        """Send a message that was received elsewhere, with more properties."""
+        """Send a received message to this topic, with more properties."""
         again = copied_message(message, properties, now_ms=self._services.clock.now_ms())
         pending = self._pending(again)
         if self._window.enter(pending, again.size):
@@ -148,7 +148,7 @@ class Producer(ClosesOnExit):
         return await pending.outcome
 
     async def flush(self) -> None:
-        """Return when every send that has begun has ended; how, its caller hears."""
+        """Return when all earlier sends have ended; their callers get the errors."""
         unfinished = [each.outcome for each in self._window.waiting if not each.outcome.done()]
         for partition in self._partitions:
             unfinished += partition.unfinished
@@ -156,14 +156,14 @@ class Producer(ClosesOnExit):
             await asyncio.wait(unfinished)
 
     def fail(self, error: KledgerError) -> None:
-        """There is no way on: sending raises this."""
+        """Fail all pending sends, and all later ones, with this error."""
         self._failure = error
         fail(self._window.waiting, error)
         for partition in self._partitions:
             partition.fail(error)
 
     async def close(self) -> None:
-        """Flush and let go; may be repeated."""
+        """Flush and close; may be repeated."""
         await self._closing.run(self._close)
 
     async def _close(self) -> None:

@@ -1,7 +1,7 @@
-"""Which of the messages that wait for a partition are sent next.
+"""Decides which pending messages of a partition are sent next.
 
-Rule: messages leave in their order. Those that may share a batch do, up to the limits; what must be
-alone goes beside others of its kind, each in a batch of its own.
+Rule: messages leave in their order. Those that may share a batch do so, up to the limits; messages
+that must be alone leave together, each in a batch of its own.
 Must not know: futures, links, time.
 """
 
@@ -13,20 +13,20 @@ from kledger.native.client.message_codec import OutgoingMessage
 BATCH_COUNT_MAX = 1_000
 BATCH_BYTES_MAX = 128 << 10
 SINGLES_MAX = 100
-"""Batches of one message that are under way at once."""
+"""Batches of one message that are in flight at once."""
 
 
 class SendBatchPlan(NamedTuple):
-    """The next so many messages: in one batch, or one batch each."""
+    """The next `message_count` messages, in one batch or in one batch each."""
 
     message_count: int
     is_together: bool
 
 
 def plan_send(waiting: Iterable[OutgoingMessage], *, is_batching: bool) -> SendBatchPlan:
-    """Return what leaves next; nothing only if nothing waits.
+    """Return how many messages leave next; 0 only if none waits.
 
-    A message that is larger than a batch should be has one for itself.
+    A message above the size limit gets a batch of its own.
     """
     count = size = 0
     is_together = False

@@ -1,6 +1,6 @@
-"""How much of a producer may be under way at once.
+"""SendWindow: limits the messages and bytes of a producer that are in flight.
 
-Rule: who comes first goes first; nobody overtakes one that waits for room.
+Rule: first come, first served; no item overtakes one that waits for room.
 Must not know: what the items are.
 """
 
@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 PENDING_BYTES_MAX = 64 << 20
-"""Bytes that one producer has under way, give or take one message."""
+"""Bytes of one producer in flight, give or take one message."""
 
 
 class SendWindow(Generic[Item]):
-    """Counts items and bytes, and keeps those in order that do not fit yet."""
+    """Counts the items and bytes in flight, and queues the items that do not fit yet."""
 
     __slots__ = ("_bytes", "_bytes_max", "_count", "_count_max", "_waiting")
 
@@ -30,11 +30,11 @@ class SendWindow(Generic[Item]):
 
     @property
     def waiting(self) -> Iterator[Item]:
-        """Those that wait for room."""
+        """The queued items."""
         return (item for item, _ in self._waiting)
 
     def enter(self, item: Item, size: int) -> bool:
-        """Return whether the item may go now; otherwise `leave` will return it."""
+        """Return True if the item may leave now; otherwise queue it until `leave` returns it."""
         if self._waiting or not self._has_room:
             self._waiting.append((item, size))
             return False
@@ -43,7 +43,7 @@ class SendWindow(Generic[Item]):
         return True
 
     def try_enter(self, size: int) -> bool:
-        """Count an item that goes now, or return that there is no room for it."""
+        """Count an item that leaves now, or return False if there is no room."""
         if self._waiting or not self._has_room:
             return False
         self._count += 1
@@ -51,7 +51,7 @@ class SendWindow(Generic[Item]):
         return True
 
     def leave(self, count: int, size: int) -> list[Item]:
-        """Take out items that are done; return those that may go now, and count them."""
+        """Remove finished items; count and return the queued items that may leave now."""
         self._count -= count
         self._bytes -= size
         assert self._count >= 0, f"{-self._count} items left that had not come"

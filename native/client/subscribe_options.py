@@ -1,6 +1,6 @@
-"""How a consumer wants to be served: what a client was given, checked.
+"""SubscribeOptions: the checked arguments of a subscription, and the checks of all arguments.
 
-Rule: what cannot be is refused before the server hears of it.
+Rule: a wrong argument raises InvalidArgument before anything is sent.
 Must not know: links.
 """
 
@@ -19,12 +19,11 @@ RECEIVER_QUEUE_SIZE_MAX = 500_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPolicy:
-    """What becomes of messages that are handed out again and again.
+    """When and where to move messages that are redelivered too often.
 
     Attributes:
-        max_redeliver_count: how often a message is handed out again; the next time it goes to the
-            dead-letter topic.
-        topic: that topic; None: `<topic>-<subscription>-DLQ`.
+        max_redeliver_count: redeliveries of a message; after them it is moved to the topic.
+        topic: the dead-letter topic; None: `<topic>-<subscription>-DLQ`.
     """
 
     max_redeliver_count: int
@@ -33,11 +32,11 @@ class DeadLetterPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscribeOptions:
-    """All of it, for one consumer; `Client.subscribe` says what each means.
+    """The options of one consumer; see `Client.subscribe`.
 
     Attributes:
         start, is_start_inclusive: where a new subscription begins.
-        is_reader: nobody acknowledges; what was handed out is done with.
+        is_reader: received messages are acknowledged automatically.
     """
 
     subscription: str
@@ -86,7 +85,7 @@ class SubscribeOptions:
 
     @property
     def is_shared(self) -> bool:
-        """Whether messages are handed out, and come again, one by one."""
+        """Whether messages are delivered, and redelivered, individually."""
         return self.type in {SubscriptionType.SHARED, SubscriptionType.KEY_SHARED}
 
 
@@ -100,14 +99,14 @@ def type_of(given: str) -> SubscriptionType:
 
 
 def start_of(given: str) -> str:
-    """Return where a new subscription begins. Raises InvalidArgument."""
+    """Return a checked initial position. Raises InvalidArgument."""
     if given in (EARLIEST, LATEST):
         return given
     raise InvalidArgument(f"initial_position: expected {EARLIEST!r} or {LATEST!r}, got {given!r}")
 
 
 def target_of(given: MessageId | int | str) -> SeekTarget:
-    """Return where to go in the words of the seam. Raises InvalidArgument."""
+    """Return the target of a seek as a value of `native.broker`. Raises InvalidArgument."""
     if isinstance(given, MessageId):
         given.check()
         return given.record_position
@@ -119,7 +118,7 @@ def target_of(given: MessageId | int | str) -> SeekTarget:
 
 
 def ranges_of(given: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...] | None:
-    """Return sticky ranges of slots, in order. Raises InvalidArgument."""
+    """Return sticky ranges of key hash slots, sorted. Raises InvalidArgument."""
     if given is None:
         return None
     try:
@@ -140,13 +139,13 @@ def ranges_of(given: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int],
 
 
 def check_name(what: str, given: object) -> None:
-    """Raise InvalidArgument for what is no text, an empty one, or none that can be sent."""
+    """Raise InvalidArgument unless it is text, not empty, and valid UTF-8."""
     if not isinstance(given, str) or not given or not _is_utf8(given):
         raise InvalidArgument(f"{what}: expected a name, got {given!r}")
 
 
 def check_number(what: str, given: object, *, at_least: int = 0, at_most: int = NUMBER_MAX) -> None:
-    """Raise InvalidArgument for what is no whole number, or too small or too large a one."""
+    """Raise InvalidArgument unless it is a whole number in this range."""
     if type(given) is not int or not at_least <= given <= at_most:
         raise InvalidArgument(
             f"{what}: expected a whole number from {at_least} to {at_most}, got {given!r}"
@@ -154,7 +153,7 @@ def check_number(what: str, given: object, *, at_least: int = 0, at_most: int = 
 
 
 def check_settings(what: str, given: object) -> dict[str, str]:
-    """Return names and values. Raises InvalidArgument for what is not text for text."""
+    """Return names and values. Raises InvalidArgument unless it maps text to text."""
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"{what}: expected a mapping, got {given!r}")
     for pair in given.items():

@@ -210,7 +210,7 @@ async def test_dead_letter_that_cannot_be_sent_is_not_acknowledged(
     with caplog.at_level(logging.WARNING):
         (message,) = await receive(consumer, 1)
         await consumer.negative_acknowledge(message)
-        while "dead letters cannot go to full" not in caplog.text:  # noqa: ASYNC110
+        while "dead letters cannot be sent to full" not in caplog.text:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert 1 == (await client.subscription_stats("orders", "s")).backlog
     await asyncio.wait_for(consumer.close(), SOON_MS / 1000)
