@@ -1,5 +1,5 @@
-"""Forwarding a topic to another server, with its keys, headers and times.
+"""Forwards a topic to another server, with its keys, headers and timestamps.
 
-Rule: a batch is acknowledged when the other server has stored it.
+Rule: a batch is acknowledged at the source when the target has stored it.
 Must not know: how either server stores records.
 """

@@ -1,9 +1,9 @@
-"""A stored batch as it is sent somewhere else.
+"""Copies a stored batch for another log.
 
-Rule: key, value, headers, time and attributes of every record that is owed stay as they are, and so
-does the codec. What belongs to the log it comes from (offsets, epochs, producers, transactions)
-does not go along.
-Must not know: where it goes.
+Rule: key, value, headers, timestamp and attributes of every unacknowledged record are kept, and so
+is the codec. Fields that belong to the source's log (offsets, epochs, producers, transactions) are
+not copied.
+Must not know: the target.
 """
 
 from kledger.batches.builder import NewRecord, build_batch
@@ -21,7 +21,7 @@ from kledger.native.forwarder.forwarder_state import SourceEntry
 
 
 def copy_batch(entry: SourceEntry) -> bytearray | None:
-    """Return a batch of the records that are owed, for a log of its own; None when it has none.
+    """Return a batch of the unacknowledged records; None if there are none.
 
     Raises:
         CorruptBatch: the entry is no batch.
@@ -42,7 +42,7 @@ def copy_batch(entry: SourceEntry) -> bytearray | None:
 
 
 def _needs_rebuilding(header: BatchHeader) -> bool:
-    """Tell whether what the header says of its records is lost in a log with other settings."""
+    """Return whether the header holds facts that the target's log would not keep."""
     has_gaps = header.last_offset_delta + 1 != header.record_count
     return header.is_log_append_time or has_gaps or bool(header.attributes & DELETE_HORIZON_BIT)
 

@@ -1,9 +1,9 @@
-"""Forwarder: copies one partition to another one, at least once, in order. A shell.
+"""Forwarder: copies one partition to another one, at least once, in order.
 
-Rule: `ForwarderState` decides; this performs, and hands back what came of it. The revision's number
-is compared before everything that leaves: a batch that was read before the source was set is not
-sent after it. The source is rewound only when nothing of before is under way, reads included.
-Must not know: what is behind source and target.
+Rule: `ForwarderState` decides; this shell performs the effects and reports their outcomes. It
+compares the revision before each effect, so a batch that was read before a reset of the source is
+not sent after it. The source is rewound only when no send and no read is in flight.
+Must not know: the kinds of source and target.
 """
 
 import asyncio
@@ -11,9 +11,15 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol, TypeAlias, assert_never
 
-from kledger import ledger
 from kledger.batches.errors import BatchError
-from kledger.ledger import Buffer, LedgerError
+from kledger.ledger import (
+    Buffer,
+    LedgerError,
+    NoMoreEntries,
+    ResetInProgress,
+    StorageFailed,
+    TooManyRequests,
+)
 from kledger.native.errors import (
     InvalidArgument,
     KledgerError,
@@ -48,39 +54,39 @@ RETRIED = (
     Unavailable,
     SubscriptionFenced,
     Timeout,
-    ledger.ResetInProgress,
-    ledger.StorageFailed,
-    ledger.TooManyRequests,
+    ResetInProgress,
+    StorageFailed,
+    TooManyRequests,
 )
-"""What may go well the next time; everything else is final."""
+"""Errors that are retried; every other error is final."""
 
 
 class ForwardSource(Protocol):
-    """The place of a forwarder in one partition, which survives it."""
+    """A durable position in one partition, which outlives the forwarder."""
 
     def is_outdated(self, number: int) -> bool:
-        """Tell whether it was set since, by anybody."""
+        """Return whether the position was reset after this revision."""
         ...
 
     async def rewind(self) -> int:
-        """Read on from what is owed; return the number that holds from now on."""
+        """Continue at the first unacknowledged entry; return the new revision."""
         ...
 
     async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
-        """Return what comes next, in order; may be cancelled. Raises NoMoreEntries at the end."""
+        """Return the next entries, in order; cancellable. Raises NoMoreEntries at the end."""
         ...
 
     async def mark_delete(self, entry: SourceEntry, number: int) -> None:
-        """Acknowledge everything up to an entry, durably; nothing if the number is outdated."""
+        """Acknowledge everything up to an entry, durably, unless the revision is outdated."""
         ...
 
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close; may be repeated."""
         ...
 
 
 class ForwardTarget(Protocol):
-    """Where batches go."""
+    """Appends batches to a log."""
 
     @property
     def sends_in_flight_max(self) -> int:
@@ -88,29 +94,29 @@ class ForwardTarget(Protocol):
         ...
 
     async def start(self) -> None:
-        """Take batches from now on, and none any more that was sent before."""
+        """Accept batches from now on; refuse those that were sent before."""
         ...
 
     async def send(self, batch: Buffer) -> None:
         """Append a batch; return when it is durable.
 
-        Calls that overlap are appended in the order in which they began. After one has failed all
-        others fail, too, until the next `start`.
+        Overlapping calls are appended in the order in which they began. After a failure all
+        further calls fail until the next `start`.
         """
         ...
 
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close; may be repeated."""
         ...
 
 
 PrepareEntry: TypeAlias = Callable[[SourceEntry], Awaitable[Buffer | None]]
-"""Turns an entry into the batch that is sent for it, or None: nothing is. May take its time: what
-is behind it waits. Whatever it raises lets it be asked again later; only BatchError is final."""
+"""Returns the batch to send for an entry, or None to send nothing. Later entries wait for it. It is
+retried after any error but BatchError, which is final."""
 
 
 async def prepare_unchanged(entry: SourceEntry) -> Buffer | None:
-    """Prepare nothing: the records that are owed go as they are."""
+    """Return the unacknowledged records as they are."""
     return copy_batch(entry)
 
 
@@ -127,7 +133,7 @@ class Forwarder:
         prepare: PrepareEntry = prepare_unchanged,
         limits: ForwardLimits | None = None,
     ) -> None:
-        """Args: name: what it is called in the log."""
+        """Args: name: of the partition, for the log."""
         self.name = name
         self.state = ForwarderState(limits or ForwardLimits())
         self.progress = Signal()
@@ -144,10 +150,10 @@ class Forwarder:
         self._log = RateLimitedLog(logger, WARNINGS_PER_SECOND, clock)
 
     async def run(self) -> None:
-        """Forward until it is closed, the source comes to its end, or nothing helps any more.
+        """Forward until `close`, the end of the source, or a final error.
 
         Raises:
-            KledgerError, LedgerError: trying again does not help; a note says at what.
+            KledgerError, LedgerError: a final error, with a note of what failed.
         """
         state = self.state
         try:
@@ -175,11 +181,11 @@ class Forwarder:
             raise state.error
 
     def close(self) -> None:
-        """Let `run` end when what was sent is acknowledged."""
+        """Let `run` return when all sent batches are acknowledged."""
         self.state.close()
         self.progress.notify()
 
-    # What was decided
+    # Effects
 
     def _check_revision(self) -> None:
         state = self.state
@@ -218,7 +224,7 @@ class Forwarder:
         number = effect.number
         try:
             entries = await self._source.read_or_wait(effect.count, effect.bytes_max)
-        except ledger.NoMoreEntries:
+        except NoMoreEntries:
             self.state.ended(number)
         except (KledgerError, LedgerError) as error:
             if not self._source.is_outdated(number):
@@ -236,7 +242,7 @@ class Forwarder:
         except BatchError as error:
             failure = self._failure(what, InvalidArgument(str(error)))
             self.state.prepare_failed(number, position, failure)
-        except Exception as error:  # noqa: BLE001 - whoever prepares may raise what it likes
+        except Exception as error:  # noqa: BLE001 - the caller's function may raise anything
             self._warn(what, error)
             self.state.prepare_failed(number, position, Failure(error, is_final=False))
         else:
@@ -269,8 +275,6 @@ class Forwarder:
                 self.state.marked(number, entry.position)
         self.progress.notify()
 
-    # Inside
-
     def _failure(self, what: str, error: Exception) -> Failure:
         if isinstance(error, RETRIED):
             self._warn(what, error)
@@ -286,7 +290,7 @@ class Forwarder:
             self._timer = self._timers.call_at(deadline_ms, self.progress.notify)
 
     async def _stop_reading(self) -> None:
-        """Nothing that was read before a rewind may move the source behind it."""
+        """Cancel the running read, which would otherwise advance the rewound source."""
         reading, self._reading = self._reading, None
         if reading is not None:
             reading.cancel()

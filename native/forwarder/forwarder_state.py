@@ -1,10 +1,10 @@
-"""Forwarder state: what of one partition is on its way to another, and what happens next.
+"""ForwarderState: the entries of one partition in flight to another, and the next effects.
 
-Rule: everything in work belongs to one revision of the source. Entries are sent in the order in
-which they were read, and acknowledged when all before them were confirmed. After a failure nothing
-behind it is sent before it was sent itself: what is not sent is dropped, what is sent is waited
-for, then the source is rewound, once. Whatever arrives with an older number is dropped.
-Must not know: cursors, links, clocks; the time is handed in.
+Rule: all entries in flight belong to one revision of the source. They are sent in the order of
+reading, and acknowledged when all before them are confirmed. After a failure, later entries wait
+for a successful resend: unsent entries are dropped, the answers of sent ones are awaited, then the
+source is rewound once. Events of an older revision are ignored.
+Must not know: cursors, links, clocks.
 """
 
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ NO_REVISION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardLimits:
-    """How much a forwarder has in work.
+    """The limits of one forwarder.
 
     Attributes:
-        entries_in_flight_max: read, and not acknowledged.
+        entries_in_flight_max: entries read and not acknowledged.
         bytes_in_flight_max: of their data; a single entry may be larger.
-        read_entries_max: by one read.
+        read_entries_max: entries of one read.
         backoff_min_ms: from the first failure to the next attempt; doubles with each further one.
-        backoff_max_ms: the longest.
+        backoff_max_ms: the longest delay.
     """
 
     entries_in_flight_max: int = 1_000
@@ -36,12 +36,12 @@ class ForwardLimits:
 
 
 class SourceEntry(NamedTuple):
-    """What is owed of one entry.
+    """One entry with its unacknowledged records.
 
     Attributes:
         data: the whole stored batch.
-        records: which of its records are owed.
-        batch_size: how many records it has.
+        records: the mask of its unacknowledged records.
+        batch_size: the number of its records.
     """
 
     position: Position
@@ -52,12 +52,12 @@ class SourceEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """Make everything that was read before outdated, and read on from what is owed."""
+    """Start a new revision at the first unacknowledged entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read on, or wait for entries."""
+    """Read the next entries, or wait for them."""
 
     number: int
     count: int
@@ -66,7 +66,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Turn an entry into what is sent for it."""
+    """Turn an entry into the batch to send."""
 
     number: int
     entry: SourceEntry
@@ -74,7 +74,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Append a batch to the target, behind those of before."""
+    """Append a batch to the target, behind the earlier ones."""
 
     number: int
     position: Position
@@ -93,10 +93,10 @@ Effect: TypeAlias = Rewind | Read | Prepare | Send | MarkDelete
 
 
 class Failure(NamedTuple):
-    """Why something did not happen.
+    """The error of a failed effect.
 
     Attributes:
-        is_final: trying again does not help.
+        is_final: a retry does not help.
     """
 
     error: Exception
@@ -104,13 +104,13 @@ class Failure(NamedTuple):
 
 
 class Phase(Enum):
-    """What a forwarder does.
+    """The phases of a forwarder.
 
-    WAITING: nothing, until it is time to rewind.
+    WAITING: until `retry_at_ms`; then REWINDING.
     REWINDING: the source is being rewound; then RUNNING, or WAITING after a failure.
-    RUNNING: everything; left by a failure, or when the source was set from outside.
-    SETTLING: nothing new; what is under way ends, then WAITING or FINISHED.
-    FINISHED: nothing, for good.
+    RUNNING: reading, sending and acknowledging; ends with a failure or a reset of the source.
+    SETTLING: sends in flight end, no new ones begin; then WAITING or FINISHED.
+    FINISHED: for good.
     """
 
     WAITING = "waiting"
@@ -129,7 +129,7 @@ class _OutstandingEntry:
 
 
 class ForwarderState:
-    """The state of one forwarder; `decide` is asked after every event."""
+    """The state of one forwarder; `decide` is called after every event."""
 
     def __init__(self, limits: ForwardLimits) -> None:
         self.phase = Phase.WAITING
@@ -141,7 +141,7 @@ class ForwarderState:
         self._limits = limits
         self._waiting: dict[Position, _OutstandingEntry] = {}
         self._sent: dict[Position, _OutstandingEntry] = {}
-        self._forwarded: dict[Position, None] = {}  # confirmed, and not known to be acknowledged
+        self._forwarded: dict[Position, None] = {}  # confirmed, and perhaps not acknowledged
         self._bytes = 0
         self._unprepared: list[SourceEntry] = []
         self._outstanding = 0
@@ -154,23 +154,23 @@ class ForwarderState:
 
     @property
     def error(self) -> Exception | None:
-        """Why it finished; None when it was closed, or the source has come to its end."""
+        """The final error; None when it was closed, or the source has ended."""
         failure = self._first_failure()
         return failure.error if failure is not None and failure.is_final else None
 
     @property
     def in_flight(self) -> int:
-        """How many entries were read and are not acknowledged, or about to be."""
+        """How many entries were read and may not be acknowledged yet."""
         return len(self._waiting) + len(self._sent)
 
-    # What happens next
+    # Decisions
 
     def decide(self, now_ms: int, *, sends_in_flight_max: int) -> list[Effect]:
-        """Return what has to be begun now, each exactly once.
+        """Return the effects to begin now; each is returned once.
 
         Args:
-            now_ms: a monotonic time; `retry_at_ms` is one, too.
-            sends_in_flight_max: how many sends the target admits at once.
+            now_ms: a monotonic time, as `retry_at_ms`.
+            sends_in_flight_max: how many sends the target accepts at once.
         """
         if self.phase is Phase.SETTLING and self._is_settled():
             self._settle(now_ms)
@@ -192,7 +192,7 @@ class ForwarderState:
         self._unprepared.clear()
 
     def _send(self, effects: list[Effect], sends_in_flight_max: int) -> None:
-        """Send from the front as far as everything is prepared; what needs no sending passes."""
+        """Send the first entries that are prepared; an entry without a batch counts as sent."""
         while self._waiting:
             position, item = next(iter(self._waiting.items()))
             if not item.is_prepared:
@@ -227,22 +227,22 @@ class ForwarderState:
         is_idle = not self.in_flight and self._to_mark is None and not self.is_marking
         return is_idle and (self._has_ended or self._is_closing)
 
-    # What has happened
+    # Events
 
     def rewound(self, number: int) -> None:
-        """The source reads from what is owed on, under this number."""
+        """The source was rewound and has this revision."""
         assert self.phase is Phase.REWINDING, self.phase
         self.phase = Phase.RUNNING
         self.number = number
         self._is_reading = False
 
     def rewind_failed(self, failure: Failure) -> None:
-        """The source, or the target, could not begin again."""
+        """The source could not be rewound, or the target not restarted."""
         assert self.phase is Phase.REWINDING, self.phase
         self._fail(None, failure)
 
     def read(self, number: int, entries: list[SourceEntry]) -> None:
-        """A read has ended with these entries."""
+        """A read has returned these entries."""
         if not self._is_running(number):
             return
         self._is_reading = False
@@ -259,13 +259,13 @@ class ForwarderState:
             self._fail(None, failure)
 
     def ended(self, number: int) -> None:
-        """There will never be more entries."""
+        """The source has no more entries, and will have none."""
         if self._is_running(number):
             self._is_reading = False
             self._has_ended = True
 
     def prepared(self, number: int, position: Position, batch: Buffer | None) -> None:
-        """An entry is ready to be sent; None: nothing is sent for it."""
+        """An entry is ready to be sent; None: there is nothing to send."""
         if self._is_running(number) and position in self._waiting:
             item = self._waiting[position]
             item.is_prepared, item.batch = True, batch
@@ -276,7 +276,7 @@ class ForwarderState:
             self._fail(position, failure)
 
     def confirmed(self, number: int, position: Position) -> None:
-        """The target has a batch, and all that were sent before it."""
+        """The target has stored a batch, and all that were sent before it."""
         self._outstanding -= 1
         self._attempts = 0
         self.forwarded_count += 1
@@ -287,13 +287,13 @@ class ForwarderState:
             self._advance()
 
     def send_failed(self, number: int, position: Position, failure: Failure) -> None:
-        """The target did not take a batch, nor those that were sent behind it."""
+        """The target did not store a batch, nor those that were sent after it."""
         self._outstanding -= 1
         if number == self.number:
             self._fail(position, failure)
 
     def send_dropped(self) -> None:
-        """A batch was not sent: just before, the source was set from outside."""
+        """A batch was not sent, because the source was reset just before."""
         self._outstanding -= 1
         self.outdated()
 
@@ -306,13 +306,13 @@ class ForwarderState:
                 del self._forwarded[first]
 
     def mark_failed(self, number: int, failure: Failure) -> None:
-        """The acknowledgement did not happen, or nobody knows."""
+        """The acknowledgement failed, or its outcome is unknown."""
         if number == self.number:
             self.is_marking = False
             self._fail(None, failure)
 
     def outdated(self) -> None:
-        """The source was set from outside: nothing that was read before counts any more."""
+        """The source was reset: all entries that were read before are dropped."""
         if self.phase in {Phase.RUNNING, Phase.SETTLING}:
             self.phase = Phase.SETTLING
             self.number = NO_REVISION
@@ -323,19 +323,19 @@ class ForwarderState:
             self.is_marking = False
 
     def close(self) -> None:
-        """Finish what was sent, and no more."""
+        """Finish when all sent batches are acknowledged; send no more."""
         self._is_closing = True
         self._drop_unsent()
         if self.phase in {Phase.WAITING, Phase.REWINDING}:
             self.phase = Phase.FINISHED
 
-    # Inside
+    # Helpers
 
     def _is_running(self, number: int) -> bool:
         return self.phase is Phase.RUNNING and number == self.number
 
     def _advance(self) -> None:
-        """Everything that is confirmed without a gap can be acknowledged."""
+        """Acknowledge the entries that are confirmed without a gap."""
         while self._sent:
             position, item = next(iter(self._sent.items()))
             if not item.is_confirmed:
@@ -345,7 +345,7 @@ class ForwarderState:
             del self._sent[position]
 
     def _fail(self, position: Position | None, failure: Failure) -> None:
-        """Stop before a position; what was sent before it can still be confirmed."""
+        """Stop before a position; batches that were sent before it can still be confirmed."""
         self._failures.append((position, failure))
         self.phase = Phase.SETTLING
         self._drop_unsent()
@@ -361,7 +361,7 @@ class ForwarderState:
         return not self._outstanding and self._to_mark is None and not self.is_marking
 
     def _settle(self, now_ms: int) -> None:
-        """Nothing is under way any more: begin again, or finish."""
+        """Rewind or finish, now that nothing is in flight."""
         assert not self._sent, f"{len(self._sent)} entries are sent and have no answer"
         failure = self._first_failure()
         self._bytes = 0
@@ -378,7 +378,7 @@ class ForwarderState:
             self._attempts += 1
 
     def _first_failure(self) -> Failure | None:
-        """Of several failures the one at the lowest position is the cause of the others."""
+        """Return the failure at the lowest position: it is the cause of the others."""
         if not self._failures:
             return None
         return min(self._failures, key=lambda each: (each[0] is not None, each[0] or 0))[1]

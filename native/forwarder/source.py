@@ -1,8 +1,8 @@
-"""Where a forwarder reads: a cursor at hand, or a consumer of a server.
+"""CursorSource and LinkSource: a forwarder reads a local cursor or consumes from a server.
 
-Rule: both keep the place in the source's log; what was handed out before a rewind, or before
-anybody else set the place, is outdated.
-Must not know: where entries go.
+Rule: both keep the position in the source's log; entries that were read before a rewind, or before
+a client set the position, are outdated.
+Must not know: the target.
 """
 
 from collections import deque
@@ -18,11 +18,11 @@ from kledger.runtime.signal import Signal
 from kledger.subscriptions.model import ALL, Acknowledgement, Delivery
 
 PERMITS_MAX = 2_000
-"""How many records may be on their way, or wait to be read."""
+"""Records that may be in flight or in the queue."""
 PERMITS_FIRST = 100
-"""As many while it is not known how large they are."""
+"""The same while their size is unknown."""
 QUEUE_BYTES_MAX = 16 << 20
-"""How much data may be on its way, or wait to be read, as far as records are alike."""
+"""Bytes that may be in flight or in the queue, estimated from the last read."""
 
 
 class CursorSource:
@@ -32,16 +32,16 @@ class CursorSource:
         self._cursor = cursor
 
     def is_outdated(self, number: int) -> bool:
-        """Tell whether the cursor was set since."""
+        """Return whether the cursor was reset after this revision."""
         return self._cursor.revision.is_outdated(number)
 
     async def rewind(self) -> int:
-        """Read on behind the mark-delete position. Raises ResetInProgress."""
+        """Continue behind the mark-delete position; return the revision. Raises ResetInProgress."""
         await self._cursor.rewind()
         return self._cursor.revision.number
 
     async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
-        """Return what comes next."""
+        """Return the next entries."""
         entries = await self._cursor.read_or_wait(count, max_bytes=bytes_max)
         return [
             self._unacknowledged_part(
@@ -57,7 +57,7 @@ class CursorSource:
 
     async def close(self) -> None:
         """Close the cursor."""
-        with suppress(LedgerError):  # what was acknowledged is durable; nothing else is kept
+        with suppress(LedgerError):  # acknowledgements are durable already
             await self._cursor.close()
 
     def _unacknowledged_part(self, entry: SourceEntry) -> SourceEntry:
@@ -68,10 +68,10 @@ class CursorSource:
 
 
 class LinkSource:
-    """The only consumer of a subscription. To rewind it is to join again.
+    """The only consumer of a subscription; to rewind, it joins again.
 
-    A link that has ended because the server set the subscription makes outdated what came through
-    it; one that has ended for another reason only fails.
+    If a link ends because the subscription was reset, its entries are outdated; if it ends for
+    another reason, reading fails.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class LinkSource:
         self._broker = broker
         self._request = request
         self._permits_max = permits_max
-        self._permits = 0  # given, and not read
+        self._permits = 0  # granted, and their records not read
         self._number = 0
         self._link: ConsumerLink | None = None
         self._is_joined = False
@@ -89,15 +89,15 @@ class LinkSource:
         self._signal = Signal()
 
     def is_outdated(self, number: int) -> bool:
-        """Tell whether the subscription was set since."""
+        """Return whether the subscription was reset after this revision."""
         return number != self._number
 
     async def rewind(self) -> int:
-        """Join the subscription again: what is owed comes from its beginning.
+        """Join the subscription again, which redelivers all unacknowledged records in order.
 
         Raises:
-            ConsumerBusy: somebody else is its consumer; only said when joining for the first time,
-                as the server may take its time to notice that our last link is gone.
+            ConsumerBusy: it has another consumer. Raised only by the first call: later, the server
+                may not have noticed yet that the last link was lost.
         """
         self._forget()
         await self._leave()
@@ -127,7 +127,7 @@ class LinkSource:
         return number
 
     async def read_or_wait(self, count: int, bytes_max: int) -> list[SourceEntry]:
-        """Return what has come, at least one entry; none when the subscription was set."""
+        """Return at least one delivered entry; none if the subscription was reset."""
         number = self._number
         while not self._queue:
             version = self._signal.version
@@ -156,12 +156,12 @@ class LinkSource:
         await self._link.acknowledge_upto(Acknowledgement(entry.position, ALL, entry.batch_size))
 
     async def close(self) -> None:
-        """Leave the subscription; it stays."""
+        """Leave the subscription, and keep it."""
         self._forget()
         await self._leave()
 
     def _permit(self, count: int) -> None:
-        """Let so many records be on their way, within the limits."""
+        """Permit `count` records to be in flight, within the limits."""
         count = max(1, min(count, self._permits_max)) - self._permits
         if count > 0 and self._link is not None:
             self._permits += count

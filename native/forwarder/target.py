@@ -1,9 +1,9 @@
-"""Where a forwarder's batches go: one partition of a server.
+"""LinkTarget: a forwarder appends its batches to one partition of a server.
 
-Rule: batches carry a producer id of the forwarder's own with running sequence numbers, so that the
-target refuses all that come behind one that it has refused; a new start is a new epoch, in which it
-refuses what is still under way from before. Of this, readers see nothing.
-Must not know: where batches come from.
+Rule: batches carry the forwarder's own producer id and consecutive sequence numbers, so that the
+target also refuses every batch that follows a refused one. A new start is a new epoch: the target
+refuses batches of the old one that are still in flight. Consumers of the target do not see this.
+Must not know: the source.
 """
 
 from contextlib import suppress
@@ -16,7 +16,7 @@ from kledger.native.producer_sequence_state import PRODUCER_ID_COUNT, ProducerSe
 from kledger.runtime.entropy import Entropy
 
 SENDS_IN_FLIGHT_MAX = 5
-"""As many batches as a partition remembers of a producer. Source: Kafka's idempotent producer."""
+"""The number of batches that a partition remembers per producer, as in Kafka."""
 
 
 class LinkTarget:
@@ -38,7 +38,7 @@ class LinkTarget:
 
     @property
     def sends_in_flight_max(self) -> int:
-        """One until the partition knows the producer: who is not known may begin anywhere."""
+        """1 until the partition knows the producer: it accepts any first sequence number."""
         return SENDS_IN_FLIGHT_MAX if self._is_known else 1
 
     async def start(self) -> None:
@@ -58,7 +58,7 @@ class LinkTarget:
         )
 
     async def send(self, batch: Buffer) -> None:
-        """Append a batch behind those of before."""
+        """Append a batch behind the earlier ones."""
         if self._failure is not None:
             raise self._failure
         if self._link is None:
@@ -78,7 +78,7 @@ class LinkTarget:
         await self._leave()
 
     def _fail(self, error: KledgerError) -> None:
-        """Remember the first failure: it is the cause of the others."""
+        """Keep the first failure: it is the cause of the others."""
         if self._failure is None:
             self._failure = error
 

@@ -1,8 +1,9 @@
-"""TopicForwarder: every partition of a topic to the same partition of another topic.
+"""TopicForwarder: forwards every partition of a topic to the same partition of another topic.
 
-Rule: the place of each partition is a durable subscription of the source, with this as its only
-consumer. What one partition cannot get over ends all of them, in order. The target has at least
-the partitions of the source; one that does not exist is made so, one that is away is waited for.
+Rule: a durable subscription of the source keeps the positions; the forwarder is its only consumer.
+A final error of one partition ends all of them, in order. A missing target is created with the
+partitions of the source; an existing one must have at least as many. An unavailable target is
+waited for.
 Must not know: how the two brokers are reached.
 """
 
@@ -27,21 +28,21 @@ from kledger.subscriptions.model import SubscriptionType
 logger = logging.getLogger(__name__)
 
 CATCH_UP_POLL_MS = 100
-"""How often it is asked whether everything is forwarded."""
+"""The interval of checking whether everything is forwarded."""
 TARGET_RETRY_FIRST_MS = 500
 TARGET_RETRY_MAX_MS = 30_000
-"""How long to wait before a target that is away is looked for again."""
+"""The longest delay before an unavailable target is looked up again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardRequest:
-    """What goes where.
+    """The topics of a forwarder.
 
     Attributes:
         source: a topic.
-        target: another one, or one of another broker.
-        subscription: keeps the place in the source.
-        start: where a subscription that is new begins, "earliest" or "latest".
+        target: another topic, or one of another broker.
+        subscription: of the source; it keeps the positions.
+        start: where a new subscription begins, "earliest" or "latest".
     """
 
     source: str
@@ -51,7 +52,7 @@ class ForwardRequest:
 
 
 class TopicForwarder:
-    """Open it, then run it."""
+    """Forwards one topic: call `open`, then `run`."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class TopicForwarder:
         prepare: PrepareEntry = prepare_unchanged,
         limits: ForwardLimits | None = None,
     ) -> None:
-        """Args: source, target: may be the same; they stay open."""
+        """Args: source, target: may be the same broker; the forwarder does not close them."""
         self._request = request
         self._source = source
         self._target = target
@@ -83,9 +84,9 @@ class TopicForwarder:
         return sum(each.state.forwarded_count for each in self._forwarders)
 
     async def open(self) -> None:
-        """Find the topics and make what is missing; nothing is forwarded yet.
+        """Look up the topics; create the subscription, and the target if it is missing.
 
-        It waits for a target whose server is away, until `close`: then `run` has nothing to do.
+        It waits for an unavailable target until `close`; after that `run` returns at once.
 
         Raises:
             TopicNotFound: there is no such source.
@@ -100,7 +101,7 @@ class TopicForwarder:
             await self._open()
         except asyncio.CancelledError:
             if not self._is_closed or task.uncancel() > cancelling_before:
-                raise  # somebody else has cancelled it
+                raise  # the caller has cancelled it
         finally:
             self._opening = None
 
@@ -116,7 +117,7 @@ class TopicForwarder:
             self._forwarders.append(self._forwarder(source.name, target, partition))
 
     async def run(self, *, until_caught_up: bool = False) -> None:
-        """Forward until it is closed, or has caught up. Raises what it cannot get over."""
+        """Forward until `close`, or until it has caught up. Raises final errors."""
         supervisor = Supervisor()
         works = [self._run_one(each) for each in self._forwarders]
         if until_caught_up:
@@ -133,7 +134,7 @@ class TopicForwarder:
                 raise result
 
     def close(self) -> None:
-        """Let `open` end, and `run` when what was sent is acknowledged."""
+        """Let `open` return, and `run` when all sent batches are acknowledged."""
         self._is_closed = True
         if self._opening is not None:
             self._opening.cancel()
@@ -148,25 +149,28 @@ class TopicForwarder:
             self.close()
 
     async def _close_when_caught_up(self) -> None:
-        """Close when all that was there at `open` is forwarded, or nothing is owed any more."""
+        """Close when all records from before `open` are forwarded, or the backlog is empty."""
         while not self._is_closed and not await self._is_caught_up():
             await self._clock.sleep(CATCH_UP_POLL_MS)
         self.close()
 
     async def _wait_for_target(self, source: TopicInfo) -> str:
-        """Find the target as soon as it can be asked for; what comes until then is not missed."""
+        """Return the target's name as soon as its server is available.
+
+        The subscription is created meanwhile, so that no record is missed.
+        """
         request = self._request
         backoff = Backoff(self._entropy, first_ms=TARGET_RETRY_FIRST_MS, max_ms=TARGET_RETRY_MAX_MS)
         while True:
             try:
                 return await self._find_target(source)
             except (Unavailable, Timeout) as error:
-                logger.warning("forwarding to %s waits for its server: %s", request.target, error)
+                logger.warning("the target %s is not available: %s", request.target, error)
             await self._source.create_subscription(source.name, request.subscription, request.start)
             await self._clock.sleep(backoff.next_ms())
 
     async def _find_target(self, source: TopicInfo) -> str:
-        """Return the target's name. It may have more partitions; keys stay where they are."""
+        """Return the target's name; create it if it is missing. More partitions are fine."""
         name, count = self._request.target, source.partition_count
         try:
             found = await self._target.lookup(name, create=False)

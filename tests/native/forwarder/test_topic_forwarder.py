@@ -161,14 +161,14 @@ async def test_target_that_is_away_at_the_start_is_waited_for(
     away = Away(there, [Unavailable("refused"), Timeout("silent"), Unavailable("refused")])
     forwarding = forwarder_to(away, here, clock)
     opening = asyncio.ensure_future(forwarding.open())
-    await until(lambda: "waits for its server: refused" in caplog.text)
+    await until(lambda: "the target copy is not available: refused" in caplog.text)
     await turns()
     await here.append("new")
     while not opening.done():
         clock.advance(100)
         await turns()
     await opening
-    assert 3 == caplog.text.count("forwarding to copy waits for its server")
+    assert 3 == caplog.text.count("the target copy is not available")
     running = asyncio.ensure_future(forwarding.run())
     await until(lambda: forwarding.forwarded_count == 1)
     forwarding.close()
