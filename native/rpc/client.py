@@ -1,9 +1,8 @@
-"""RpcClient: a Broker that is in another process.
+"""RpcClient: a Broker in another process.
 
-Rule: every call of the seam, with the same values and the same errors as the broker itself would
-have; on top of them Unavailable, as a connection can be lost. A call is sent once: whether to
-repeat it is for its caller to decide.
-Must not know: producers, consumers and what they do about a link that has ended.
+Rule: every method takes the same values and raises the same errors as in the server, and
+Unavailable when the connection is lost. A call is sent once; the caller decides about retries.
+Must not know: producers, consumers, how they reconnect.
 """
 
 import asyncio
@@ -33,13 +32,13 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CONNECT_RETRY_MS = 1_000
-"""How long the first connection is tried again when it is refused: mostly there is no server."""
+"""How long a refused first connection is retried: most likely there is no server."""
 
 
 def _remote(
     call: UnaryCall[P, R],
 ) -> Callable[Concatenate["RpcClient", P], Coroutine[Any, Any, R]]:
-    """Return the method of a client that makes a call with one answer."""
+    """Return a method that sends a request and returns the result of the response."""
 
     @functools.wraps(call.method)
     async def method(self: "RpcClient", /, *given: P.args, **named: P.kwargs) -> R:
@@ -63,12 +62,12 @@ class RpcClient:
         """Prepare, on the event loop that will be used; nothing is sent yet.
 
         Args:
-            addresses: HOST:PORT, all of the same server; tried in turn.
-            clock: for pauses and limits of time.
-            entropy: spreads the pauses.
-            keepalive_ms: how long a silent server is left alone, and may then take to answer.
-            versions: the protocol versions to speak, lowest and highest.
-            operation_timeout_ms: how long to connect, to open a link or a call may take.
+            addresses: HOST:PORT, all of the same server; tried one after the other.
+            clock: for delays and time limits.
+            entropy: for the random part of delays.
+            keepalive_ms: silence after which the server is pinged, and its time to answer.
+            versions: the lowest and the highest protocol version of this client.
+            operation_timeout_ms: the limit of connecting, opening a link, and a call.
         """
         self._supervisor = Supervisor()
         self._connection = RpcConnection(
@@ -89,16 +88,15 @@ class RpcClient:
         timeout_ms: int | None = None,
         retry_ms: int | None = CONNECT_RETRY_MS,
     ) -> None:
-        """Make the connection and agree on a version.
+        """Connect and agree on a protocol version.
 
         Args:
-            timeout_ms: how long to wait; None: for the operation timeout, as later when the
-                connection is lost.
-            retry_ms: how long to try again when tries are refused; None: for all that time.
+            timeout_ms: the time limit; None: the operation timeout.
+            retry_ms: how long a refused connection is retried; None: until the time limit.
 
         Raises:
-            Unavailable: nobody answers.
-            NotAllowed: there is no version that both sides speak.
+            Unavailable: no server answers.
+            NotAllowed: there is no version that both sides support.
         """
         await self._connection.ready(timeout_ms, retry_ms=retry_ms)
 
@@ -111,7 +109,7 @@ class RpcClient:
     async def open_producer(
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> RpcProducerLink:
-        """Open a way to append; see `native.broker.Broker`."""
+        """Open a link that appends to a partition; see `native.broker.Broker`."""
         link = RpcProducerLink(self._connection, on_ended, self._links)
         await link.open(open_producer_message(topic, partition, name))
         return link

@@ -1,12 +1,11 @@
-"""Links of producers and consumers to a server in another process, on the client's side.
+"""RpcProducerLink and RpcConsumerLink: the client's side of the links to a remote server.
 
-Rule: a link is one stream. What is sent is queued and written as fast as the server takes it, many
-in one message. When the stream ends, whoever still waits for an answer hears Unavailable, for
-nobody knows what the server did; then `on_ended` is called, unless it was the client that closed.
-After a reset, of which the server's last message tells, acknowledgements mean nothing and return.
-Nothing that was handed out before a redelivery of everything, or before a reset that this client
-has asked for, is delivered after it.
-Must not know: how a lost connection comes back, and who opens the next link.
+Rule: a link is one stream. Requests are queued and written as fast as the server reads, many in one
+message. When the stream ends, pending requests fail with Unavailable, as their outcome is unknown;
+then `on_ended` is called, unless the client closed the link. After a reset (the server's last
+message says so) pending acknowledgements have no effect and return. A delivery from before a
+redelivery of everything, or before a reset by this client, is dropped.
+Must not know: how a lost connection is restored, the next link.
 """
 
 import asyncio
@@ -42,12 +41,12 @@ from kledger.subscriptions.model import Acknowledgement, Deliver, RecordMask, Su
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS = 5_000
-"""How long the server may take to end a link that was closed; then it is cut."""
+"""How long the server may take to end a closed link; then the stream is cancelled."""
 MESSAGE_OVERHEAD_BYTES = 1024
-"""What a message adds to one batch, at most."""
+"""Bytes that a message adds to one batch, at most."""
 
 SINGLE_ACTIVE_TYPES = {SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER}
-"""Of these, some records do not come again without all that are behind them."""
+"""The types that redeliver all unacknowledged records, never only some."""
 
 Item = TypeVar("Item")
 Response = TypeVar("Response")
@@ -61,7 +60,7 @@ class RpcLink(ABC, Generic[Item, Response]):
     def __init__(
         self, connection: RpcConnection, on_ended: OnEnded, links: "set[RpcLink[Any, Any]]"
     ) -> None:
-        """Args: links: this one stands among them while it is open, or being opened."""
+        """Args: links: the client's; this one is among them while it is opening or open."""
         self._connection = connection
         self._on_ended = on_ended
         self._links = links
@@ -80,13 +79,13 @@ class RpcLink(ABC, Generic[Item, Response]):
 
     @abstractmethod
     def _received(self, response: Any) -> None:
-        """Take what the server says."""
+        """Handle a message of the server."""
 
     async def open(self, request: Any) -> None:
         """Send the first message and wait until the server has opened the link.
 
         Raises:
-            KledgerError: it has not.
+            KledgerError: the server has refused it, or was not reached.
         """
         self._links.add(self)
         try:
@@ -126,7 +125,7 @@ class RpcLink(ABC, Generic[Item, Response]):
         self._reading = supervisor.spawn(self._read(writing), "native link")
 
     async def close(self) -> None:
-        """Let go; what was sent is answered first. May be repeated."""
+        """Close the link when all pending requests are answered. May be repeated."""
         self._is_closing = True
         self._outbox.finish()
         reading = self._reading
@@ -139,11 +138,11 @@ class RpcLink(ABC, Generic[Item, Response]):
             timer.cancel()
 
     def _new_request(self) -> tuple[int, "asyncio.Future[Response]"]:
-        """Return a number for a request and what waits for its answer.
+        """Return the number of a new request and the future of its answer.
 
         Raises:
             AlreadyClosed: the link was closed.
-            Unavailable: it has ended.
+            Unavailable: the link has ended.
         """
         if self._is_closing:
             raise AlreadyClosed("the link is closed")
@@ -169,7 +168,7 @@ class RpcLink(ABC, Generic[Item, Response]):
                 await self._call.write(self._request(items))
             await self._call.done_writing()
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            pass  # whoever reads hears why
+            pass  # `_read` gets the cause
 
     async def _read(self, writing: "asyncio.Task[None]") -> None:
         error: KledgerError | None = KledgerError("the client failed; its log says why")
@@ -194,7 +193,7 @@ class RpcLink(ABC, Generic[Item, Response]):
             self._finish(error)
 
     def _finish(self, error: KledgerError | None) -> None:
-        """Tell everybody that the link is at its end; only once."""
+        """End the link once: fail the pending requests and call `on_ended`."""
         if self._end is not None:
             return
         self._end = Unavailable(str(error or "the server let go of the link"))
@@ -204,7 +203,7 @@ class RpcLink(ABC, Generic[Item, Response]):
         for future in pending.values():
             if not future.done():
                 future.set_exception(Unavailable(f"no answer: {self._end}"))
-                future.exception()  # whoever was cancelled does not come for it
+                future.exception()  # a cancelled caller never retrieves it
         if not self._is_closing:
             self._on_ended(error)
 
@@ -255,24 +254,24 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         self._epoch = 0
 
     def add_permits(self, count: int) -> None:
-        """Allow that many more records to be delivered."""
+        """Permit the server to deliver `count` more records."""
         self._outbox.put(pb.ConsumerCall(permits=count))
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Acknowledge records one by one; see `native.broker.ConsumerLink`."""
+        """Acknowledge records individually; see `native.broker.ConsumerLink`."""
         await self._acknowledge(acknowledgements, is_cumulative=False)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
-        """Acknowledge all before an entry, and those records of it."""
+        """Acknowledge all earlier entries and these records of this one."""
         await self._acknowledge((acknowledgement,), is_cumulative=True)
 
     def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
-        """Let records come again; see `native.broker.ConsumerLink`.
+        """Redeliver records; see `native.broker.ConsumerLink`.
 
-        Where that is all of them, what was handed out before belongs to an older epoch.
+        When all are redelivered, a new consumer epoch begins and older deliveries are dropped.
         """
-        brings_all = masks is None or (masks and self.request.type in SINGLE_ACTIVE_TYPES)
-        if brings_all:  # some of them in a shared subscription leave alone what is on its way
+        redelivers_all = masks is None or (masks and self.request.type in SINGLE_ACTIVE_TYPES)
+        if redelivers_all:
             self._epoch += 1
         request = pb.Redeliver(
             is_all=masks is None,
@@ -283,7 +282,7 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
         self._outbox.put(pb.ConsumerCall(redeliver=request), size)
 
     def end_by_reset(self) -> None:
-        """Be at the end because this client has set the position, as the server will say, too."""
+        """End the link because this client has reset the subscription."""
         self._was_reset = True
         if self._reading is not None:  # else it is being opened, and `open` raises
             self._finish(None)
@@ -316,7 +315,7 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
             self._take(response.deliveries)
 
     def _take(self, deliveries: Sequence[pb.Delivery]) -> None:
-        """Hand on what is of this epoch, and give the permits of the rest anew."""
+        """Deliver what belongs to this epoch, and grant the permits of the rest again."""
         epoch = self._epoch
         taken = [delivery_from(each) for each in deliveries if each.consumer_epoch == epoch]
         if len(taken) < len(deliveries):
@@ -327,15 +326,15 @@ class RpcConsumerLink(RpcLink[pb.ConsumerCall, None]):
 
 
 def _error_of_end(end: pb.LinkEnd) -> KledgerError | None:
-    """Return what `on_ended` is called with."""
+    """Return the argument of `on_ended`."""
     return error_of(end.error.code, end.error.message) if end.HasField("error") else None
 
 
 def open_producer_message(topic: str, partition: int, name: str) -> pb.ProduceRequest:
-    """Say which producer to open."""
+    """Return the first message of a producer's stream."""
     return pb.ProduceRequest(open=pb.OpenProducer(topic=topic, partition=partition, name=name))
 
 
 def open_consumer_message(request: ConsumerRequest) -> pb.ConsumeRequest:
-    """Say which consumer to open."""
+    """Return the first message of a consumer's stream."""
     return pb.ConsumeRequest(open=consumer_to(request))

@@ -1,12 +1,11 @@
 """RpcConnection: a native client's connection to a server in another process.
 
-Rule: it is used only while both sides have agreed on a version. When it is lost, whoever needs it
-waits for it, all together and not for ever, while it is tried again with growing pauses; nobody
-waiting, nobody tries. Of several addresses of the server each is tried before a pause. An address
-that does not answer is Unavailable, a server that speaks other versions is NotAllowed. A silent
-server is waited for by everybody alike, within the operation timeout; only what refuses the first
-connection is given up sooner.
-Must not know: what is called.
+Rule: calls are sent only after both sides have agreed on a version. While the connection is lost,
+calls wait for it up to the operation timeout, and it is retried with growing delays as long as a
+call waits. All addresses of the server are tried before a delay. A server that does not answer is
+Unavailable, a server without a common version is NotAllowed. A refused first connection is given up
+sooner than a silent one.
+Must not know: the calls.
 """
 
 import asyncio
@@ -40,18 +39,18 @@ from kledger.runtime.timers import Timers
 logger = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_MS = 5_000
-"""How long one try to connect may take."""
+"""The time limit of one attempt to connect."""
 REFUSED_WITHIN_MS = 1_000
-"""A try that fails sooner was refused: mostly there is no server. One that takes longer has met a
-silent server, which may be starting or busy."""
+"""An attempt that fails sooner was refused: most likely there is no server. A longer one has
+reached a silent server, which may be starting or busy."""
 RECONNECT_FIRST_MS = 100
 RECONNECT_MAX_MS = 5_000
 KEEPALIVE_MS = 5_000
-"""As `native.keepalive_ms` of a server: one that is silent for twice this time is gone."""
+"""As `native.keepalive_ms` of a server: after twice this time of silence the connection is lost."""
 
 
 class RpcConnection:
-    """One connection, that comes back by itself."""
+    """A connection that is restored automatically."""
 
     def __init__(
         self,
@@ -66,13 +65,13 @@ class RpcConnection:
         """Prepare; nothing is sent yet.
 
         Args:
-            addresses: of the same server, tried in turn.
-            clock: for pauses and limits of time.
-            entropy: spreads the pauses.
+            addresses: of the same server, tried one after the other.
+            clock: for delays and time limits.
+            entropy: for the random part of delays.
             supervisor: of its tasks.
-            keepalive_ms: how long a silent server is left alone, and may then take to answer.
-            versions: the protocol versions to speak, lowest and highest.
-            operation_timeout_ms: how long a call may take, with what it waits for a connection.
+            keepalive_ms: silence after which the server is pinged, and its time to answer.
+            versions: the lowest and the highest protocol version of this client.
+            operation_timeout_ms: the limit of a call, with its wait for the connection.
         """
         self.operation_timeout_ms = operation_timeout_ms
         self._addresses = deque(addresses)
@@ -85,30 +84,30 @@ class RpcConnection:
         self._options = _options(keepalive_ms)
         self._channel: Any = self._new_channel()
         self._is_closed = False
-        self._waiters: dict[asyncio.Future[None], int | None] = {}  # until when, and no longer
+        self._waiters: dict[asyncio.Future[None], int | None] = {}  # -> when a refusal is final
         self._reconnect_task: asyncio.Task[None] | None = None
         self._failure: KledgerError | None = None
         self.version = 0
-        """What was agreed on; 0 while the connection is lost."""
+        """The agreed protocol version; 0 while the connection is lost."""
         self.message_bytes_max = 0
-        """What the server takes."""
+        """The largest message that the server accepts."""
 
     @property
     def address(self) -> str:
-        """The one in use, or tried now."""
+        """The address in use, or being tried."""
         return self._addresses[0]
 
     async def ready(self, timeout_ms: int | None = None, *, retry_ms: int | None = None) -> None:
-        """Return when both sides have agreed, at once if they have.
+        """Return when the connection is ready, at once if it is.
 
         Args:
-            timeout_ms: how long to wait; None: for the operation timeout.
-            retry_ms: how long to try again when tries are refused; None: for all that time.
+            timeout_ms: the time limit; None: the operation timeout.
+            retry_ms: how long a refused connection is retried; None: until the time limit.
 
         Raises:
             Unavailable: there was no connection in that time.
-            NotAllowed: the server speaks none of the client's versions.
-            AlreadyClosed: by close().
+            NotAllowed: the server supports none of the client's versions.
+            AlreadyClosed: the connection was closed.
         """
         if self._is_closed:
             raise self.closed()
@@ -131,7 +130,7 @@ class RpcConnection:
         """Make a call with one answer.
 
         Raises:
-            KledgerError: what the server says, or Unavailable.
+            KledgerError: the server's error, or Unavailable.
         """
         begun_ms = self.clock.monotonic_ms()
         await self.ready()
@@ -155,17 +154,17 @@ class RpcConnection:
         )(metadata=self._metadata())
 
     def explain(self, error: grpc.aio.AioRpcError) -> KledgerError:
-        """Return what a failure means; note it when the connection is lost."""
+        """Return the error of a failed call; mark the connection as lost if it is."""
         if is_lost(error):
             self.version = 0
         return error_of_call(error, self.address)
 
     def closed(self) -> AlreadyClosed:
-        """Return what somebody hears who comes too late, or waits for too long."""
+        """Return the error of calls on a closed connection."""
         return AlreadyClosed(f"the connection to {self.address} is closed")
 
     async def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close; waiting calls fail. May be repeated."""
         self._is_closed = True
         self.version = 0
         self._finish_waiters(self.closed())
@@ -182,7 +181,7 @@ class RpcConnection:
                     return
                 self._failure = failure
                 now_ms = self.clock.monotonic_ms()
-                # The library repeats the failure of a long try at once, while it pauses itself.
+                # gRPC repeats the error of a long attempt at once during its own backoff.
                 is_silent = is_silent or now_ms - begun_ms >= REFUSED_WITHIN_MS
                 if await self._next_address():
                     continue
@@ -195,9 +194,9 @@ class RpcConnection:
             self._reconnect_task = None
 
     async def _next_address(self) -> bool:
-        """Take the next address; return whether it was not tried yet in this round."""
+        """Switch to the next address; return whether it was not tried yet in this round."""
         if len(self._addresses) == 1 or self._is_closed:
-            return False  # The library looks for the only one itself.
+            return False  # gRPC reconnects to the only one itself.
         self._tried_addresses = (self._tried_addresses + 1) % len(self._addresses)
         self._addresses.rotate(-1)
         channel, self._channel = self._channel, self._new_channel()
@@ -208,7 +207,7 @@ class RpcConnection:
         return grpc.aio.insecure_channel(self.address, options=self._options)
 
     async def _hello(self) -> KledgerError | None:
-        """Try to agree; return what came in between."""
+        """Try to agree on a version; return the error, or None."""
         lowest, highest = self._versions
         request = pb.HelloRequest(version_min=lowest, version_max=highest, client="kledger")
         try:
@@ -247,7 +246,7 @@ class RpcConnection:
                 waiter.set_exception(type(failure)(*failure.args))
 
     def _fail_expired_waiters(self, failure: KledgerError, next_try_ms: int) -> None:
-        """End the waits of those who will not wait for the next try."""
+        """Fail the waiters whose time for refusals ends before the next attempt."""
         for waiter, until_ms in list(self._waiters.items()):
             if until_ms is not None and until_ms < next_try_ms:
                 del self._waiters[waiter]
@@ -261,7 +260,7 @@ class RpcConnection:
 
 
 def is_own_task_cancelled() -> bool:
-    """Tell whether a CancelledError is meant for who runs, and not for the call that it awaits."""
+    """Return whether the current task was cancelled, and not only the call that it awaits."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -270,13 +269,13 @@ def _options(keepalive_ms: int) -> Sequence[Option]:
     return (
         *connection_options(keepalive_ms),
         ("grpc.max_receive_message_length", -1),
-        # The pauses between tries are ours; the library's own stay short.
+        # `Backoff` delays the attempts; gRPC's own delays stay short.
         ("grpc.initial_reconnect_backoff_ms", RECONNECT_FIRST_MS),
         ("grpc.max_reconnect_backoff_ms", RECONNECT_FIRST_MS),
         ("grpc.min_reconnect_backoff_ms", HELLO_TIMEOUT_MS),
         ("grpc.dns_min_time_between_resolutions_ms", RECONNECT_FIRST_MS),
-        # A proxy for web pages is none for this.
+        # A proxy for web pages does not carry this protocol.
         ("grpc.enable_http_proxy", 0),
-        # Clients of one process do not share what is lost.
+        # Clients of one process do not share a lost connection.
         ("grpc.use_local_subchannel_pool", 1),
     )

@@ -1,32 +1,32 @@
-"""DeliveryWindow: how many of a consumer's permits are passed on to the dispatcher.
+"""DeliveryWindow: decides how many of a consumer's permits the dispatcher gets.
 
-Rule: the client counts records, memory counts bytes. So that a client that gives many permits and
-reads slowly does not fill the memory, no more permits are passed on than are likely to fill what
-is free of the window; the size of a record is learnt from what was delivered. All permits are
-passed on in the end.
+Rule: permits count records, memory counts bytes. So that a client with many permits that reads
+slowly does not fill the memory, the dispatcher gets only as many permits as are likely to fill the
+free part of the window; the size of a record is estimated from earlier deliveries. In the end it
+gets all permits.
 
 All consumers together have one limit (`DeliveryTotal`). Each may fill its part of it; when the
-total is reached, a consumer is passed one permit at a time, and only when nothing is under way to
-it. So each one always goes on as fast as its client reads, and none waits for another.
+total is reached, a consumer gets one permit at a time, and only when no delivery waits for it. So
+each consumer proceeds as fast as its client reads, and none waits for another.
 Must not know: streams, dispatchers.
 """
 
 from dataclasses import dataclass
 
 RECORD_BYTES_FIRST = 64 * 1024
-"""What a record is taken for before any was seen: too large costs a few smaller steps at first."""
+"""The estimate before the first delivery: a large one only makes the first grants smaller."""
 PART_BYTES_MIN = 64 * 1024
-"""What each consumer may have waiting before the total is reached, however many there are."""
+"""The smallest part of a consumer, however many there are."""
 
 
 @dataclass(slots=True)
 class DeliveryTotal:
-    """What all consumers of one server have under way.
+    """The unwritten deliveries of all consumers of one server.
 
     Attributes:
-        bytes_max: what may wait to be written, of all of them.
+        bytes_max: the limit of `waiting_bytes`.
         waiting_bytes: delivered and not written yet.
-        windows: how many consumers there are.
+        windows: the number of consumers.
     """
 
     bytes_max: int
@@ -35,26 +35,26 @@ class DeliveryTotal:
 
     @property
     def is_reached(self) -> bool:
-        """Whether more waits to be written than should."""
+        """Whether the limit is reached."""
         return self.waiting_bytes >= self.bytes_max
 
     @property
     def part_bytes(self) -> int:
-        """How much one of the consumers may have waiting."""
+        """How many bytes may wait for one consumer."""
         return max(PART_BYTES_MIN, self.bytes_max // max(1, self.windows))
 
 
 @dataclass(slots=True)
 class DeliveryWindow:
-    """One consumer's.
+    """The window of one consumer.
 
     Attributes:
-        bytes_max: what may wait to be written.
-        total: of all consumers; this one counts in it until it is closed.
-        permits: given by the client and not passed on yet.
-        granted: passed on and not used; below 0 when more was delivered, as an entry is not split.
+        bytes_max: the limit of `waiting_bytes`.
+        total: of all consumers; it includes this window until `close`.
+        permits: received from the client and not granted to the dispatcher yet.
+        granted: granted and not used; negative if more was delivered, as an entry is not split.
         waiting_bytes: delivered and not written yet.
-        record_bytes: about the size of a record.
+        record_bytes: the estimated size of a record.
     """
 
     bytes_max: int
@@ -69,33 +69,33 @@ class DeliveryWindow:
         self.total.windows += 1
 
     def close(self) -> None:
-        """Give back what this consumer takes of the total; may be repeated."""
+        """Remove this consumer from the total; may be repeated."""
         if not self.is_closed:
             self.is_closed = True
             self.total.windows -= 1
             self.total.waiting_bytes -= self.waiting_bytes
 
     def delivered(self, records: int, data_bytes: int) -> None:
-        """Note what the dispatcher handed out."""
+        """Note a delivery of the dispatcher."""
         self.granted -= records
         self._add_waiting(data_bytes)
-        # Grows at once and shrinks by halves: a mistake on this side costs memory.
+        # Grows at once and shrinks by halves: a low estimate would cost memory.
         self.record_bytes = max(1, data_bytes // max(1, records), self.record_bytes // 2)
 
     def dropped(self, records: int, data_bytes: int) -> None:
-        """Note what was delivered and will not be written: its permits can be passed on again."""
+        """Note a delivery that will not be written; its permits can be granted again."""
         self.permits += records
         self._add_waiting(-data_bytes)
 
     def written(self, data_bytes: int) -> None:
-        """Note what is on its way to the client."""
+        """Note that a delivery was written to the client."""
         self._add_waiting(-data_bytes)
 
     def take_grant(self) -> int:
-        """Return how many permits to pass on now.
+        """Return how many permits to grant now.
 
-        Nothing while half of what fits is still unused: passing on in dribbles would make the
-        dispatcher read entry by entry.
+        0 while half of what fits is unused: small grants would make the dispatcher read entry by
+        entry.
         """
         free_bytes = min(self.bytes_max, self.total.part_bytes) - self.waiting_bytes
         if free_bytes <= 0 or not self.permits:

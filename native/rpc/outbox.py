@@ -1,8 +1,8 @@
-"""Outbox: what waits to be written to a stream.
+"""Outbox: the items that wait to be written to a stream.
 
-Rule: items leave in the order in which they came, as many as fit one message, at least one. Putting
-one in never waits; whoever puts them in looks at `waiting_bytes` and keeps them few.
-Must not know: what an item is, and what it is written to.
+Rule: items leave in order, as many as fit into one message, at least one. `put` never waits; its
+callers limit what they put.
+Must not know: the items, the stream.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from kledger.runtime.signal import Signal
 Item = TypeVar("Item")
 
 ITEM_BYTES = 64
-"""What an item counts beside its data, so that many small ones count, too."""
+"""Added to the size of every item, so that many small items count, too."""
 
 
 class Outbox(Generic[Item]):
@@ -40,7 +40,7 @@ class Outbox(Generic[Item]):
         self._changed.notify()
 
     def discard(self, is_unwanted: Callable[[Item], bool]) -> list[Item]:
-        """Remove items that need not be written any more; return them in their order."""
+        """Remove unwanted items; return them in their order."""
         removed = [item for item, _ in self._items if is_unwanted(item)]
         if removed:
             self._items = deque(each for each in self._items if not is_unwanted(each[0]))
@@ -48,12 +48,12 @@ class Outbox(Generic[Item]):
         return removed
 
     def finish(self) -> None:
-        """Take nothing more; what is there can still be written."""
+        """Ignore further items; those already here can still be taken."""
         self._is_finished = True
         self._changed.notify()
 
     async def take(self) -> list[Item]:
-        """Wait for items and remove one message of them; empty when there will be none."""
+        """Wait for items and remove those of one message; empty after `finish`."""
         while not self._items and not self._is_finished:
             await self._changed.wait()
         taken: list[Item] = []

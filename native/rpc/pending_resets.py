@@ -1,10 +1,10 @@
-"""Which consumer links end when the client that has them sets their subscription's position.
+"""PendingResets: the resets that a client has requested, and the consumer links that they end.
 
-Rule: when a client has the answer to a change that it asked for, every link that was open or being
-opened when it asked has ended. The server says so by the link itself, and that may arrive later
-than the answer. A link is not opened while such a change runs; one that overlaps with a change all
-the same counts as older than it.
-Must not know: how a link ends, and how a change is asked for.
+Rule: when a client has the answer to a reset, every link that was opening or open at its request
+has ended. The server also ends the link itself, but that message may arrive after the answer. A
+link waits for running resets before it is opened; one that overlaps with a reset nevertheless
+counts as older.
+Must not know: how a link ends, how a reset is sent.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from kledger.topics.topic_names import resolve_name
 
 
 class ResettableLink(Protocol):
-    """A consumer link, as far as a change concerns it."""
+    """A consumer link that a reset can end."""
 
     @property
     def request(self) -> ConsumerRequest:
-        """What it was opened for."""
+        """The request that opened it."""
         ...
 
     def end_by_reset(self) -> None:
-        """Deliver nothing more and say that a reset was the reason; nothing if it has ended."""
+        """End the link as after a reset, unless it has ended already."""
         ...
 
 
@@ -47,7 +47,7 @@ class _PendingReset:
 
 
 class PendingResets:
-    """The changes that one client has asked for and has no answer to."""
+    """The unanswered resets of one client."""
 
     def __init__(self) -> None:
         self._running: dict[_PendingReset, None] = {}
@@ -60,13 +60,13 @@ class PendingResets:
         partition: int | None,
         links: Iterable[ResettableLink],
     ) -> Iterator[None]:
-        """Surround the request; when it has succeeded, end the links that it concerns.
+        """Run the body, which sends the reset; when it succeeds, end the links concerned.
 
         Args:
             topic: by either of its names.
-            subscription: whose position is set.
+            subscription: the one to reset.
             partition: None: all of them.
-            links: all that the client has, those that are being opened included.
+            links: all consumer links of the client, also those that are being opened.
         """
         reset = _PendingReset(
             topic=resolve_name(topic),
@@ -85,13 +85,13 @@ class PendingResets:
             reset.done.set_result(None)
 
     async def wait_before_opening(self, request: ConsumerRequest) -> None:
-        """Wait for the changes that run now; not for later ones, or it might never end."""
+        """Wait for the resets that run now, but not for later ones."""
         running = [each.done for each in self._running if each.concerns(request)]
         if running:
             await asyncio.wait(running)
 
     def note_opening(self, link: ResettableLink) -> None:
-        """Count a link as older than the changes that run by now."""
+        """Let the resets that run now end this link, too."""
         for reset in self._running:
             if reset.concerns(link.request):
                 reset.links.append(link)
