@@ -1,7 +1,9 @@
-"""What both ends of the remote transport must agree on: names, versions, settings of a connection.
+"""The remote protocol as both ends share it: calls, versions, connection settings, error codes.
 
-Rule: the service of the .proto file is the list of calls; nothing is listed a second time. Both
-ends ping a silent peer, so that one that is gone, or stands still, is noticed.
+Rule: the service of the .proto file is the only list of calls. Both ends ping a silent peer, so
+that a dead one is detected. An error code is a stable word for one class of `native.errors`; an
+error of a whole call is sent in the metadata `kledger-error`, with its text as the details of the
+status. A status without a code comes from the transport.
 Must not know: what a call does.
 """
 
@@ -34,11 +36,11 @@ VERSION_MAX = 1
 VERSION_KEY = "kledger-protocol"
 
 MESSAGE_BYTES_GOAL = 256 * 1024
-"""What waits to be written goes in messages of about this size; one item may be larger."""
+"""The size that a message of several items may reach; a single item may be larger."""
 
 Option = tuple[str, int | str]
 Context: TypeAlias = grpc.aio.ServicerContext
-"""A call, as its server sees it."""
+"""The server's side of a call."""
 
 
 class Call(NamedTuple):
@@ -69,7 +71,7 @@ SERVICE = pb.DESCRIPTOR.services_by_name["Broker"].full_name
 
 
 def agree(*, client: tuple[int, int], server: tuple[int, int]) -> int:
-    """Return the highest version that both speak; each is given as lowest and highest.
+    """Return the highest version that both sides support; each is given as (lowest, highest).
 
     Raises:
         NotAllowed: there is none.
@@ -84,15 +86,15 @@ def agree(*, client: tuple[int, int], server: tuple[int, int]) -> int:
 
 
 def connection_options(keepalive_ms: int) -> Sequence[Option]:
-    """Return the settings of a connection that are the same for both ends."""
+    """Return the settings of a connection that both ends share."""
     return (
         ("grpc.keepalive_time_ms", keepalive_ms),
         ("grpc.keepalive_timeout_ms", keepalive_ms),
-        # The time above is for data that nobody acknowledges; this one is for pings, else a minute.
+        # The timeout above is for unacknowledged data; this one, for pings, is a minute by default.
         ("grpc.http2.ping_timeout_ms", keepalive_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # What is stored may be delivered, whatever the limit was when it came.
+        # A stored batch can always be delivered, although the limit may have been lowered.
         ("grpc.max_send_message_length", -1),
     )
 
@@ -101,7 +103,7 @@ def connection_options(keepalive_ms: int) -> Sequence[Option]:
 
 ERROR_KEY = "kledger-error"
 TEXT_LENGTH_MAX = 2_000
-"""Longer ones are cut: a status travels in headers, whose size is limited."""
+"""Longer texts are cut: a status is sent in headers, whose size is limited."""
 
 _Status = grpc.StatusCode
 
@@ -128,7 +130,7 @@ TRANSPORT: Mapping[grpc.StatusCode, type[KledgerError]] = {
     _Status.CANCELLED: Unavailable,
     _Status.DEADLINE_EXCEEDED: Unavailable,
     _Status.RESOURCE_EXHAUSTED: Unavailable,
-    # Also what the transport makes of a write that crossed the other side's end of the stream.
+    # Also raised by a write that crosses the peer's end of the stream.
     _Status.INTERNAL: Unavailable,
     _Status.UNIMPLEMENTED: NotAllowed,
     _Status.PERMISSION_DENIED: NotAllowed,
@@ -142,19 +144,19 @@ def code_of(error: KledgerError) -> str:
 
 
 def error_of(code: str, text: str) -> KledgerError:
-    """Return what a code stands for; a code of a newer version is shown with the text."""
+    """Return the error of a code; an unknown code of a newer version is shown with the text."""
     if code not in CODES:
         return KledgerError(f"{text} ({code})")
     return CODES[code][0](text)
 
 
 def message_of(error: KledgerError) -> pb.Error:
-    """Put an error into a message of a stream."""
+    """Return an error as a message of a stream."""
     return pb.Error(code=code_of(error), message=str(error)[:TEXT_LENGTH_MAX])
 
 
 async def abort(context: Context, error: KledgerError) -> NoReturn:
-    """End a call with this error; raises what the transport wants to see."""
+    """End a call with this error; raises the exception of the transport."""
     code = code_of(error)
     await context.abort(
         CODES[code][1], str(error)[:TEXT_LENGTH_MAX], trailing_metadata=((ERROR_KEY, code),)
@@ -163,7 +165,7 @@ async def abort(context: Context, error: KledgerError) -> NoReturn:
 
 
 def error_of_call(error: grpc.aio.AioRpcError, address: str) -> KledgerError:
-    """Return what a call that failed means."""
+    """Return the error of a failed call."""
     text = error.details() or error.code().name
     code = _code_in(error)
     if code is not None:
@@ -173,7 +175,7 @@ def error_of_call(error: grpc.aio.AioRpcError, address: str) -> KledgerError:
 
 
 def is_lost(error: grpc.aio.AioRpcError) -> bool:
-    """Tell whether the connection failed, and not the call."""
+    """Return whether the connection failed, and not the call."""
     return _code_in(error) is None and error.code() is _Status.UNAVAILABLE
 
 

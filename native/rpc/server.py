@@ -1,9 +1,9 @@
 """RpcServer: the listener for native clients in other processes.
 
-Rule: it serves a Broker and adds nothing to it. What a call raises leaves by the table of errors;
-a client of a version that is not spoken is refused with both sides' versions. Connections, streams
-and messages have limits; a peer that does not answer pings is gone, and its links with it.
-Must not know: what the broker is made of.
+Rule: it serves a Broker and adds nothing to it. Errors are sent by the table of codes; a client of
+an unsupported version is refused with the versions of both sides. Connections, streams and messages
+have limits; a peer that does not answer pings is disconnected, and its links are closed.
+Must not know: the implementation of the broker.
 """
 
 import logging
@@ -44,11 +44,11 @@ from kledger.runtime.tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 PING_INTERVAL_MIN_MS = 1_000
-"""Clients may ping as often as this without being taken for a nuisance."""
+"""The shortest interval in which clients may send pings."""
 
 
 class StreamFactory(Protocol):
-    """Makes the server's side of a stream."""
+    """Creates the server's side of a stream."""
 
     def __call__(
         self,
@@ -58,7 +58,7 @@ class StreamFactory(Protocol):
         config: NativeConfig,
         /,
     ) -> LinkStream[Any, Any]:
-        """Make one that is not open yet."""
+        """Create one that is not open yet."""
         ...
 
 
@@ -80,11 +80,11 @@ class RpcServer:
         """Prepare; nothing listens yet.
 
         Args:
-            broker: who answers.
+            broker: serves the calls.
             supervisor: owns the tasks of streams.
-            message_bytes_max: the largest message that is taken.
+            message_bytes_max: the largest message that is accepted.
             config: limits.
-            versions: the protocol versions to speak, lowest and highest.
+            versions: the lowest and the highest supported protocol version.
         """
         self._broker = broker
         self._supervisor = supervisor
@@ -107,14 +107,14 @@ class RpcServer:
 
     @property
     def delivery_bytes_waiting(self) -> int:
-        """What was handed to consumers and is not on its way to their clients yet."""
+        """Bytes of deliveries that are not written to their clients yet."""
         return self._deliveries.waiting_bytes
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Accept clients; return the address.
 
         Raises:
-            OSError: nothing can listen there.
+            OSError: the address cannot be bound.
         """
         config = self._config
         server = grpc.aio.server(
@@ -125,7 +125,7 @@ class RpcServer:
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.max_allowed_incoming_connections", config.max_connections),
                 ("grpc.max_receive_message_length", self._message_bytes_max),
-                # Two servers on one port would each get some of the clients.
+                # Else two servers could share one port, and each would get some of the clients.
                 ("grpc.so_reuseport", 0),
             ),
         )
@@ -141,10 +141,10 @@ class RpcServer:
         return host, bound_port
 
     async def stop(self, *, grace_ms: int) -> None:
-        """Refuse what comes, end every link, wait for both; may be repeated.
+        """Refuse new calls, end every link, wait for running calls; may be repeated.
 
         Args:
-            grace_ms: calls that take longer are cut off.
+            grace_ms: calls that take longer are cancelled.
         """
         server, self._server = self._server, None
         if server is None:
@@ -176,7 +176,7 @@ class RpcServer:
     def _answering(
         self, serve: Callable[[Any], Awaitable[Any]], *, is_versioned: bool = True
     ) -> Callable[[Any, Context], Awaitable[Any]]:
-        """Return what answers one call."""
+        """Return the gRPC handler of a call with one answer."""
 
         async def behaviour(request: Any, context: Context) -> Any:
             try:
@@ -185,13 +185,13 @@ class RpcServer:
                 return await serve(request)
             except KledgerError as error:
                 await abort(context, error)
-            except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+            except Exception as error:  # noqa: BLE001 - the client gets it, and the log
                 await abort(context, error_for_client(error))
 
         return behaviour
 
     def _streaming(self, factory: StreamFactory) -> Callable[[Any, Context], Awaitable[None]]:
-        """Return what serves one stream."""
+        """Return the gRPC handler of a stream."""
 
         async def behaviour(_requests: Any, context: Context) -> None:
             stream = factory(self._broker, context, self._supervisor, self._config)
@@ -201,7 +201,7 @@ class RpcServer:
                 await stream.run()
             except KledgerError as error:
                 await abort(context, error)
-            except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+            except Exception as error:  # noqa: BLE001 - the client gets it, and the log
                 await abort(context, error_for_client(error))
             finally:
                 self._streams.discard(stream)
@@ -210,7 +210,7 @@ class RpcServer:
         return behaviour
 
     def _check_version(self, context: Context) -> None:
-        """Refuse a call of another version; a client asks with Hello, but the server may change."""
+        """Refuse an unsupported version: the server may have been replaced since Hello."""
         stated = dict(context.invocation_metadata() or ()).get(VERSION_KEY, "")
         spoken = {str(each) for each in range(self._versions[0], self._versions[1] + 1)}
         if stated not in spoken:

@@ -1,9 +1,15 @@
-"""Streams of producers and consumers, on the server's side.
+"""ProducerStream and ConsumerStream: the server's side of the links of remote clients.
 
-Rule: batches and deliveries travel as bytes that nobody looks into. A consumer's permits are the
-flow control; what waits for one that reads slowly is bounded by its delivery window. Deliveries
-carry the consumer epoch (Pulsar's PIP-84); those that wait are dropped when a newer one begins.
-Must not know: who listens, what a broker is made of.
+Rule: the first message opens the link. Requests run concurrently, begun in the order in which they
+arrived; a request is pending until its answer is written, and with too many pending the stream is
+not read. A client that ends its side gets every answer first; the link of a lost client is closed
+at once. When a link ends, its last message says why, and the stream ends when the client has ended
+its side: otherwise messages in flight from there would look like a lost connection.
+
+Permits are the flow control of a consumer; its delivery window bounds unwritten deliveries. These
+carry the consumer epoch (Pulsar's PIP-84), and are dropped when a newer epoch begins. Batches are
+bytes that are not decoded here.
+Must not know: the listener, the implementation of the broker.
 """
 
 import asyncio
@@ -35,16 +41,19 @@ from kledger.subscriptions.model import Delivery
 
 logger = logging.getLogger(__name__)
 
+PERMITS_MAX = 2**31
+"""More at once are a fault of the client."""
+
 Item = TypeVar("Item")
 Link = TypeVar("Link", ProducerLink, ConsumerLink)
 
 
 class QueuedReceipt(NamedTuple):
-    """What a client is told of something that it asked for.
+    """The answer to a request.
 
     Attributes:
         receipt: the message.
-        size: what the request counts as work.
+        size: of the request, towards the limit of pending requests.
     """
 
     receipt: Any
@@ -52,14 +61,14 @@ class QueuedReceipt(NamedTuple):
 
 
 class LinkStream(ABC, Generic[Link, Item]):
-    """One stream; run() it once."""
+    """One stream that carries a link; run() it once."""
 
     unit_kind, unit_name = "native link", "of a remote client"
 
     def __init__(
         self, broker: Broker, context: Context, supervisor: Supervisor, work_max: int
     ) -> None:
-        """Args: work_max: the size of what is in work at which the stream is not read."""
+        """Args: work_max: the size of pending requests beyond which the stream is not read."""
         self._broker = broker
         self._context = context
         self._work_max = work_max
@@ -73,11 +82,11 @@ class LinkStream(ABC, Generic[Link, Item]):
 
     @abstractmethod
     async def _open(self, request: Any) -> Link:
-        """Open the link that the first message asks for."""
+        """Open the link that the first message describes."""
 
     @abstractmethod
     def _take(self, link: Link, request: Any) -> None:
-        """Begin with what a message asks; plain, so that the order is kept."""
+        """Begin the requests of a message; not a coroutine, so that the order is kept."""
 
     @abstractmethod
     def _response(self, items: Sequence[Item | QueuedReceipt]) -> Any:
@@ -85,10 +94,10 @@ class LinkStream(ABC, Generic[Link, Item]):
 
     @abstractmethod
     def _last_response(self, end: pb.LinkEnd) -> Any:
-        """Say that the link has ended."""
+        """Return the message that ends the link."""
 
     def _written(self, link: Link, items: Sequence[Item | QueuedReceipt]) -> None:
-        """Note that items are on their way."""
+        """Note that items were written."""
         for item in items:
             if isinstance(item, QueuedReceipt):
                 self._work_count -= 1
@@ -99,7 +108,7 @@ class LinkStream(ABC, Generic[Link, Item]):
         """Serve the stream to its end.
 
         Raises:
-            KledgerError: what the client is to be told in the end.
+            KledgerError: the error that ends the call.
         """
         request = await self._context.read()
         if request is grpc.aio.EOF:
@@ -125,7 +134,7 @@ class LinkStream(ABC, Generic[Link, Item]):
             raise self._error
 
     def end(self, error: KledgerError | None) -> None:
-        """End the link from this side, behind what is to be written already."""
+        """End the link after the queued items are written."""
         if not self._is_ended:
             self._is_ended = True
             self._error = error
@@ -133,11 +142,11 @@ class LinkStream(ABC, Generic[Link, Item]):
             self._work_done.notify()
 
     def close_after_fault(self, error: Exception) -> None:
-        """End the link; the client hears why, and opens a new one."""
+        """End the link after a fault of the server; the client gets the error and reconnects."""
         self.end(KledgerError(f"the server failed: {error!r}"))
 
     def _start_request(self, work: Coroutine[Any, Any, Any], size: int) -> None:
-        """Let something run that returns a receipt."""
+        """Start a request whose coroutine returns its receipt."""
         self._work_count += 1
         self._work_size += size
         self._supervisor.spawn(self._run_request(work, size), "native request", unit=self)
@@ -146,7 +155,7 @@ class LinkStream(ABC, Generic[Link, Item]):
         self._outbox.put(QueuedReceipt(await work, size))
 
     async def _read(self, link: Link, request: Any) -> None:
-        """Read to the end of the client's side, also when nothing of it is heard any more."""
+        """Read to the end of the client's side; ignore its messages once the link has ended."""
         try:
             while request is not grpc.aio.EOF:
                 self._handle(link, request)
@@ -156,7 +165,7 @@ class LinkStream(ABC, Generic[Link, Item]):
             while self._work_count and not self._is_ended:
                 await self._work_done.wait()
             self._outbox.finish()
-        except Exception as error:  # noqa: BLE001 - a mistake in one stream is no end of the server
+        except Exception as error:  # noqa: BLE001 - a fault ends this stream, not the server
             self.end(error_for_client(error))
 
     def _handle(self, link: Link, request: Any) -> None:
@@ -168,31 +177,8 @@ class LinkStream(ABC, Generic[Link, Item]):
             self.end(error)
 
 
-async def error_of_request(work: Awaitable[object]) -> pb.Error | None:
-    """Wait for what was asked; return what went wrong."""
-    try:
-        await work
-    except KledgerError as error:
-        return message_of(error)
-    except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
-        return message_of(error_for_client(error))
-    return None
-
-
-def error_for_client(error: Exception) -> KledgerError:
-    """Return what a client is told that has met a mistake, and log it if it is ours."""
-    if isinstance(error, DecodeError):
-        return InvalidArgument("a message that cannot be read")
-    logger.error("a native request failed", exc_info=error)
-    return KledgerError(f"the server failed: {error!r}")
-
-
-PERMITS_MAX = 2**31
-"""More at once are a mistake."""
-
-
 class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
-    """Takes the batches of one producer."""
+    """The stream of one producer."""
 
     def __init__(
         self, broker: Broker, context: Context, supervisor: Supervisor, config: NativeConfig
@@ -207,7 +193,7 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
 
     def _take(self, link: ProducerLink, request: pb.ProduceRequest) -> None:
         for batch in request.batches:
-            # The broker writes offsets into it, and bytes are not for writing.
+            # A copy: the broker writes offsets into it, and bytes are immutable.
             data = bytearray(batch.data)
             sending = self._send(link, batch.number, data, is_resent=batch.is_resent)
             self._start_request(sending, len(data))
@@ -225,7 +211,7 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
             receipt = await link.send(data, is_resent=is_resent)
         except KledgerError as error:
             return pb.SendReceipt(number=number, error=message_of(error))
-        except Exception as error:  # noqa: BLE001 - the client hears of it, the log tells more
+        except Exception as error:  # noqa: BLE001 - the client gets it, and the log
             return pb.SendReceipt(number=number, error=message_of(error_for_client(error)))
         return pb.SendReceipt(
             number=number,
@@ -235,7 +221,7 @@ class ProducerStream(LinkStream[ProducerLink, QueuedReceipt]):
 
 
 class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
-    """Serves one consumer."""
+    """The stream of one consumer."""
 
     def __init__(
         self,
@@ -246,21 +232,21 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         *,
         total: DeliveryTotal | None = None,
     ) -> None:
-        """Args: total: of all consumers of the server; None: this is the only one."""
+        """Args: total: of all consumers of the server; None: there is only this one."""
         super().__init__(broker, context, supervisor, config.acknowledgements_max)
         total = total or DeliveryTotal(config.delivery_bytes_total_max)
         self._window = DeliveryWindow(config.delivery_bytes_max, total)
         self._epoch = 0
 
     async def run(self) -> None:
-        """Serve the stream; what waits when it ends is gone."""
+        """Serve the stream; unwritten deliveries are dropped at its end."""
         try:
             await super().run()
         finally:
             self._window.close()
 
     def end(self, error: KledgerError | None) -> None:
-        """End the link; after a reset, what was read before must not be delivered any more."""
+        """End the link; after a reset, drop the unwritten deliveries from before it."""
         if error is None:
             self._drop_waiting()
         super().end(error)
@@ -290,7 +276,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         response = pb.ConsumeResponse()
         for item in items:
             if isinstance(item, Delivery):
-                # What waited in an older epoch was dropped when this one began.
+                # Deliveries of older epochs were dropped when this one began.
                 response.deliveries.append(delivery_to(item, consumer_epoch=self._epoch))
             else:
                 response.receipts.append(item.receipt)
@@ -321,7 +307,7 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
         self._grant(link)
 
     def _drop_waiting(self) -> None:
-        """Forget the deliveries that are not written yet; the answers stay."""
+        """Drop the unwritten deliveries, and keep the receipts."""
         for item in self._outbox.discard(lambda item: isinstance(item, Delivery)):
             assert isinstance(item, Delivery), "an answer was dropped"
             self._window.dropped(item.record_count, len(item.data))
@@ -347,3 +333,22 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
             found = len(acknowledgements)
             error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
         return pb.AcknowledgeReceipt(request=request.request, error=error)
+
+
+async def error_of_request(work: Awaitable[object]) -> pb.Error | None:
+    """Wait for a request; return its error as a message, or None."""
+    try:
+        await work
+    except KledgerError as error:
+        return message_of(error)
+    except Exception as error:  # noqa: BLE001 - the client gets it, and the log
+        return message_of(error_for_client(error))
+    return None
+
+
+def error_for_client(error: Exception) -> KledgerError:
+    """Return the error that a client gets for an unexpected exception; log a server's fault."""
+    if isinstance(error, DecodeError):
+        return InvalidArgument("a message that cannot be read")
+    logger.error("a native request failed", exc_info=error)
+    return KledgerError(f"the server failed: {error!r}")

@@ -1,8 +1,8 @@
-"""The calls with one answer, as one table: a method of the broker and a call of the .proto file.
+"""UnaryCalls: the calls with one answer, as one table of methods and calls of the .proto file.
 
-Rule: a new method is one row here. Its arguments are the fields of the request message, by name;
-the row says how the result is written and read. The client sends by the table, the server serves by
-it, and the broker checks the values.
+Rule: a new method of the broker is one row here. Its arguments are the fields of the request
+message, by name; the row says how the result is written and read. The client sends by this table
+and the server dispatches by it; the broker checks the values.
 Must not know: streams, versions, connections, how an error is sent.
 """
 
@@ -23,11 +23,11 @@ FIELD_CODECS: Mapping[str, tuple[Callable[[Any], Message], Callable[[Message], A
     "Target": (values.target_to, values.target_from),
     "RecordPosition": (values.record_position_to, values.record_position_from),
 }
-"""How arguments are written and read that are messages themselves, by the name of the message."""
+"""How to write and read an argument that is a message itself, by the name of that message."""
 
 
 class ResultCodec(NamedTuple, Generic[R]):
-    """How the result of a call is written and read.
+    """How to write and read the result of a call.
 
     Attributes:
         write: takes the class of the response and the result; returns the response.
@@ -68,7 +68,7 @@ class UnaryCall(Generic[P, R]):
     """One row.
 
     Attributes:
-        method: of the broker: it gives the call its signature and its documentation.
+        method: of the broker; the client's method has its signature and its docstring.
         name: of the call in the .proto file.
         sets_position: the call ends the consumer links of the subscription that it names.
     """
@@ -194,4 +194,4 @@ class UnaryCalls:
 UNARY: Mapping[str, UnaryCall[..., Any]] = {
     each.name: each for each in vars(UnaryCalls).values() if isinstance(each, UnaryCall)
 }
-"""The rows by the names of the .proto file; Hello is the listener's own."""
+"""The rows by the names of the .proto file; only Hello is missing, which the listener answers."""

@@ -1,6 +1,6 @@
-"""The values of the seam as protobuf messages, and back.
+"""Converts the values of `native.broker` to protobuf messages and back.
 
-Rule: one pair of functions for each value; what came from outside and cannot be is InvalidArgument.
+Rule: one pair of functions for each value; a wrong message raises InvalidArgument.
 Must not know: calls, streams, connections.
 """
 
@@ -50,19 +50,19 @@ def position_from(message: pb.Position) -> Position:
 
 
 def record_position_to(record_position: RecordPosition) -> pb.RecordPosition:
-    """Write the place of a record."""
+    """Write the position of a record."""
     return pb.RecordPosition(
         position=position_to(record_position.position), batch_index=record_position.batch_index
     )
 
 
 def record_position_from(message: pb.RecordPosition) -> RecordPosition:
-    """Read the place of a record."""
+    """Read the position of a record."""
     return RecordPosition(position_from(message.position), message.batch_index)
 
 
 def location_to(record: RecordLocation) -> pb.RecordLocation:
-    """Write where a record is."""
+    """Write the location of a record."""
     return pb.RecordLocation(
         record_position=record_position_to(record.record_position),
         batch_size=record.batch_size,
@@ -71,17 +71,17 @@ def location_to(record: RecordLocation) -> pb.RecordLocation:
 
 
 def location_from(message: pb.RecordLocation) -> RecordLocation:
-    """Read where a record is."""
+    """Read the location of a record."""
     return RecordLocation(
         record_position_from(message.record_position), message.batch_size, message.offset
     )
 
 
 def target_to(target: SeekTarget) -> pb.Target:
-    """Write where to go.
+    """Write a target.
 
     Raises:
-        InvalidArgument: it is a word that is none of the two.
+        InvalidArgument: it is a word other than EARLIEST and LATEST.
     """
     if isinstance(target, RecordPosition):
         return pb.Target(record_position=record_position_to(target))
@@ -93,10 +93,10 @@ def target_to(target: SeekTarget) -> pb.Target:
 
 
 def target_from(message: pb.Target) -> SeekTarget:
-    """Read where to go.
+    """Read a target.
 
     Raises:
-        InvalidArgument: it says nothing, or something that only a newer version knows.
+        InvalidArgument: it is empty, or of a newer version.
     """
     match message.WhichOneof("kind"):
         case "record_position":
@@ -159,7 +159,7 @@ def delivery_from(message: pb.Delivery) -> Delivery:
 
 
 def consumer_to(request: ConsumerRequest) -> pb.OpenConsumer:
-    """Write what a consumer wants."""
+    """Write a consumer request."""
     return pb.OpenConsumer(
         topic=request.topic,
         partition=request.partition,
@@ -181,10 +181,10 @@ def consumer_to(request: ConsumerRequest) -> pb.OpenConsumer:
 
 
 def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
-    """Read what a consumer wants.
+    """Read a consumer request.
 
     Raises:
-        InvalidArgument: the type of the subscription or its start cannot be.
+        InvalidArgument: the type of the subscription or its start is wrong.
     """
     try:
         kind = SubscriptionType(message.type)
@@ -211,17 +211,17 @@ def consumer_from(message: pb.OpenConsumer) -> ConsumerRequest:
 
 
 def topic_info_to(info: TopicInfo) -> pb.LookupResponse:
-    """Write what a client needs to know of a topic."""
+    """Write the name and the partitions of a topic."""
     return pb.LookupResponse(name=info.name, partition_count=info.partition_count)
 
 
 def topic_info_from(message: pb.LookupResponse) -> TopicInfo:
-    """Read what a client needs to know of a topic."""
+    """Read the name and the partitions of a topic."""
     return TopicInfo(message.name, message.partition_count)
 
 
 def peeked_entry_to(entry: tuple[int, Position, bytes, int]) -> pb.PeekedEntry:
-    """Write an entry that was peeked at: its partition, position, batch and records."""
+    """Write a peeked entry: its partition, position, batch and mask of records."""
     partition, position, data, records = entry
     return pb.PeekedEntry(
         partition=partition,
@@ -232,7 +232,7 @@ def peeked_entry_to(entry: tuple[int, Position, bytes, int]) -> pb.PeekedEntry:
 
 
 def peeked_entry_from(message: pb.PeekedEntry) -> tuple[int, Position, bytes, int]:
-    """Read an entry that was peeked at."""
+    """Read a peeked entry."""
     return (
         message.partition,
         position_from(message.position),
@@ -242,7 +242,7 @@ def peeked_entry_from(message: pb.PeekedEntry) -> tuple[int, Position, bytes, in
 
 
 def topic_stats_to(stats: TopicStats) -> pb.GetTopicStatsResponse:
-    """Write a topic's numbers."""
+    """Write the numbers of a topic."""
     return pb.GetTopicStatsResponse(
         name=stats.name,
         partitions=[pb.PartitionStats(**each._asdict()) for each in stats.partitions],
@@ -251,7 +251,7 @@ def topic_stats_to(stats: TopicStats) -> pb.GetTopicStatsResponse:
 
 
 def topic_stats_from(message: pb.GetTopicStatsResponse) -> TopicStats:
-    """Read a topic's numbers."""
+    """Read the numbers of a topic."""
     return TopicStats(
         name=message.name,
         partitions=tuple(
@@ -263,7 +263,7 @@ def topic_stats_from(message: pb.GetTopicStatsResponse) -> TopicStats:
 
 
 def subscription_stats_to(stats: SubscriptionStats) -> pb.GetSubscriptionStatsResponse:
-    """Write a subscription's numbers."""
+    """Write the numbers of a subscription."""
     return pb.GetSubscriptionStatsResponse(
         type=stats.type,
         backlog=stats.backlog,
@@ -276,7 +276,7 @@ def subscription_stats_to(stats: SubscriptionStats) -> pb.GetSubscriptionStatsRe
 
 
 def subscription_stats_from(message: pb.GetSubscriptionStatsResponse) -> SubscriptionStats:
-    """Read a subscription's numbers."""
+    """Read the numbers of a subscription."""
     return SubscriptionStats(
         type=message.type if message.HasField("type") else None,
         backlog=message.backlog,
@@ -313,14 +313,14 @@ def metrics_client_from(message: pb.MetricsClient) -> MetricsClient:
 
 
 def client_metrics_to(metrics: PushedClientMetrics | None) -> pb.GetClientMetricsResponse:
-    """Write what a client pushed last; without a client there is none of that id."""
+    """Write the last metrics of a client; an empty response for None."""
     if metrics is None:
         return pb.GetClientMetricsResponse()
     return pb.GetClientMetricsResponse(client=metrics_client_to(metrics.client), data=metrics.data)
 
 
 def client_metrics_from(message: pb.GetClientMetricsResponse) -> PushedClientMetrics | None:
-    """Read what a client pushed last."""
+    """Read the last metrics of a client."""
     if not message.HasField("client"):
         return None
     return PushedClientMetrics(metrics_client_from(message.client), message.data)

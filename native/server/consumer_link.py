@@ -1,8 +1,8 @@
 """ServerConsumerLink: the server's end of a consumer link.
 
-Rule: what a client acknowledges is checked by the subscription. A link that was let go does nothing
-more, and says nothing; why it was let go it says once.
-Must not know: who gets what.
+Rule: the subscription checks acknowledgements. A link that has ended calls `on_ended` once, with
+the reason, and ignores further calls.
+Must not know: how records are dispatched to consumers.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from kledger.subscriptions.subscription import Subscription
 from kledger.subscriptions.subscription_consumer import SubscriptionConsumer
 
 PERMITS_MAX = 1 << 20
-"""More at once are of no use to anybody."""
+"""More at once are a fault of the client."""
 
 
 class ServerConsumerLink:
@@ -52,7 +52,7 @@ class ServerConsumerLink:
         """Become a consumer of the subscription.
 
         Raises:
-            SubscriptionsError: why it cannot be.
+            SubscriptionsError: the subscription refuses the consumer.
         """
         request = self._request
         listener = self._on_partition_ended
@@ -76,26 +76,26 @@ class ServerConsumerLink:
             raise
 
     def add_permits(self, count: int) -> None:
-        """Allow that many more records to be delivered. Raises InvalidArgument."""
+        """Permit the delivery of `count` more records. Raises InvalidArgument."""
         if not 1 <= count <= PERMITS_MAX:
             raise InvalidArgument(f"permits: expected 1 to {PERMITS_MAX}, got {count}")
         if self._consumer is not None and not self._is_ended:
             self._consumer.add_permits(count)
 
     async def acknowledge(self, acknowledgements: Sequence[Acknowledgement]) -> None:
-        """Acknowledge records one by one; see `native.broker.ConsumerLink`."""
+        """Acknowledge records individually; see `native.broker.ConsumerLink`."""
         if self._consumer is not None and not self._is_ended:
             with translating(self._partition):
                 await self._consumer.acknowledge(acknowledgements)
 
     async def acknowledge_upto(self, acknowledgement: Acknowledgement) -> None:
-        """Acknowledge all before an entry, and those records of it."""
+        """Acknowledge all earlier entries and these records of this one."""
         if self._consumer is not None and not self._is_ended:
             with translating(self._partition):
                 await self._consumer.acknowledge_upto(acknowledgement)
 
     def redeliver(self, masks: Sequence[RecordMask] | None) -> None:
-        """Let records come again: these, or all that this consumer has not acknowledged."""
+        """Redeliver these records, or all unacknowledged ones of this consumer (None)."""
         if self._consumer is not None and not self._is_ended:
             with translating():
                 self._consumer.redeliver(masks)
@@ -107,7 +107,7 @@ class ServerConsumerLink:
             with translating():
                 await self._consumer.close()
 
-    # Called from below
+    # Called by the subscription and the partition
 
     def _on_deliveries(self, deliveries: Sequence[Delivery]) -> None:
         if self._is_ended:
@@ -118,12 +118,12 @@ class ServerConsumerLink:
         self._deliver(deliveries)
 
     def _on_disconnected(self, error: SubscriptionsError | None) -> None:
-        """The subscription has let this consumer go: for a reset, or as it was deleted."""
+        """End the link: the subscription was reset (None), or deleted."""
         if error is None:
             self._end(None)
         elif isinstance(error, SubscriptionClosed):
-            name, place = self._subscription.name, self._partition.name
-            self._end(SubscriptionNotFound(f"subscription {name!r} of {place} was deleted"))
+            name, partition = self._subscription.name, self._partition.name
+            self._end(SubscriptionNotFound(f"subscription {name!r} of {partition} was deleted"))
         else:
             self._end(native_error(error))
 

@@ -1,9 +1,9 @@
-"""Stored batches: where a batch is that was sent again, when its producer is known and it is not.
+"""DuplicateBatches: finds the stored copy of a resent batch that the partition no longer remembers.
 
 Rule: a partition remembers the last five batches of a producer, and a native client may have more
-than five under way. What came before them is looked for in the log, backwards from the oldest that
-is remembered and within a limit; what is met on the way answers the batches that follow.
-Must not know: who sends.
+than five in flight. Earlier ones are searched in the log, backwards from the oldest remembered one
+and within a limit; other batches of the producer that are found on the way answer later calls.
+Must not know: links, clients.
 """
 
 from contextlib import suppress
@@ -17,31 +17,31 @@ from kledger.topics import PartitionLog
 from kledger.topics.partition.producer_state import SEQUENCE_MASK, ProducerEntry
 
 SEARCH_ENTRIES_MAX = 10_000
-"""How far the log is searched. Batches that were under way together lie close to each other."""
+"""Entries that are searched; batches that were in flight together lie close to each other."""
 SEARCH_STEP_ENTRIES = 100
-"""Entries that are read at once."""
+"""Entries of one read."""
 
 
 class DuplicateBatches:
-    """For the batches that come by one link."""
+    """Answers the resent batches of one link."""
 
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
         self._found: dict[tuple[int, int, int], SendReceipt] = {}  # by producer id, epoch, sequence
 
     def check_known(self, batch: Buffer) -> None:
-        """Refuse a batch that was sent again when its producer may have been forgotten.
+        """Refuse a resent batch if the partition may have evicted its producer.
 
-        A producer that is missing has written nothing lately, unless it was evicted: then nobody
-        knows whether this batch is stored.
+        A missing producer has written nothing recently, unless it was evicted; then the server
+        cannot tell whether this batch is stored.
 
         Raises:
-            Unavailable: nobody knows.
+            Unavailable: the producer may have been evicted.
         """
         log = self._log
         if not log.may_have_evicted_producers:
             return
-        with suppress(BatchError):  # what is wrong with a batch is said where it is appended
+        with suppress(BatchError):  # the append refuses a wrong batch
             producer_id = read_header(batch).producer_id
             if producer_id not in log.producers():
                 raise Unavailable(
@@ -50,13 +50,13 @@ class DuplicateBatches:
                 )
 
     async def find(self, batch: Buffer) -> SendReceipt | None:
-        """Return where a batch is that its partition has refused.
+        """Return the receipt of a batch that its partition has refused.
 
         Returns:
             None: it is not stored.
 
         Raises:
-            Unavailable: it was stored, and is not found.
+            Unavailable: it was stored, but is not found.
             TopicsError, LedgerError, BatchError: the log cannot be read.
         """
         header = read_header(batch)
@@ -83,7 +83,7 @@ class DuplicateBatches:
         return receipt
 
     async def _search(self, wanted: BatchHeader, end: Position) -> None:
-        """Note the batches of a producer before a position, down to the one that is wanted."""
+        """Collect the batches of a producer before a position, back to the wanted one."""
         ledger = self._log.managed_ledger
         producer = wanted.producer_id, wanted.producer_epoch
         for _ in range(SEARCH_ENTRIES_MAX // SEARCH_STEP_ENTRIES):
@@ -107,7 +107,7 @@ class DuplicateBatches:
 
 
 def _is_older(header: BatchHeader, entry: ProducerEntry) -> bool:
-    """Tell whether a batch comes before all that are remembered of its producer's epoch."""
+    """Return whether a batch is older than all remembered ones of its producer's epoch."""
     if not entry.batches:
         return False
     distance = (entry.batches[0].first_sequence - header.base_sequence) & SEQUENCE_MASK

@@ -1,7 +1,7 @@
-"""Error map: what went wrong below, in the words of native clients.
+"""Error map: translates the errors of the rooms below into those of native clients.
 
-Rule: one row per class; a class without a row of its own takes that of its nearest base. What no
-row is for is a fault of ours, and goes through as it is.
+Rule: one row per class; a class without a row takes that of its nearest base. An error without any
+row is a fault of the server and is raised unchanged.
 Must not know: which call failed.
 """
 
@@ -24,7 +24,7 @@ _KINDS: dict[type[BaseException], type[errors.KledgerError]] = {
     topics_errors.PartitionTerminated: errors.TopicTerminated,
     topics_errors.TopicStorageFailed: errors.Unavailable,
     topics_errors.OutOfOrderSequence: errors.NotInSequence,
-    # Whatever else is wrong with a topic, a batch or a setting is wrong with what was asked for.
+    # Every other error of a topic, a batch or a setting is a fault of the request.
     topics_errors.TopicsError: errors.InvalidArgument,
     subscriptions_errors.InvalidRequest: errors.InvalidArgument,
     subscriptions_errors.ConsumerBusy: errors.ConsumerBusy,
@@ -42,11 +42,11 @@ TRANSLATED = (
     topics_errors.TopicsError, subscriptions_errors.SubscriptionsError,
     delivery_errors.DeliveryError, BatchError, LedgerError,
 )  # fmt: skip
-"""The bases of everything that has a row."""
+"""The bases of all classes that have a row."""
 
 
 def native_error(error: BaseException) -> errors.KledgerError:
-    """Return what a native client is told of an error of the rooms below."""
+    """Return the native client's error for an error of the rooms below."""
     for kind in type(error).__mro__:
         if (found := _KINDS.get(kind)) is not None:
             return found(str(error))
@@ -55,9 +55,9 @@ def native_error(error: BaseException) -> errors.KledgerError:
 
 @contextmanager
 def translating(partition: SubscribedPartition | None = None) -> Iterator[None]:
-    """Let errors of the rooms below leave a block in the words of native clients.
+    """Translate errors of the packages below that are raised in the body.
 
-    With a partition that has ended, every error of the block is why it has ended.
+    If the partition has ended, every error of the body becomes the error that ended it.
     """
     try:
         yield

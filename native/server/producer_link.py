@@ -1,9 +1,9 @@
 """ServerProducerLink: the server's end of a producer link.
 
-Rule: a batch is appended when `send` is first run, unless the store is full, its records must be
-looked at for long, or others of the link wait already; so the order of sends is that of the log.
-What a batch must be is checked where every façade appends, in the partition log.
-Must not know: what is in a batch.
+Rule: a batch is appended as soon as `send` runs, unless the store is saturated, its records need a
+long check, or earlier batches of the link still wait; so the log keeps the order of sends. The
+partition log checks the batch, as it does for every façade.
+Must not know: the content of a batch.
 """
 
 import asyncio
@@ -46,9 +46,9 @@ class ServerProducerLink:
         Raises:
             NotInSequence: it does not follow the last one of its producer.
             InvalidArgument: the batch is damaged, too large, or breaks another rule.
-            TopicTerminated: nothing can be added any more.
-            AlreadyClosed, TopicNotFound, Unavailable: the link is over, or the storage is; or it is
-                not known any more whether a batch that was sent again is stored.
+            TopicTerminated: the topic accepts no more batches.
+            AlreadyClosed, TopicNotFound, Unavailable: the link has ended, or the storage has
+                failed; or the server cannot tell whether a resent batch is stored.
         """
         batch = _writable(batch)
         if self._waiting_count or self._store.is_saturated:
@@ -60,7 +60,7 @@ class ServerProducerLink:
                 appended = await self._append_queued(batch, needed.walk, is_resent=is_resent)
         result = await appended
         if result.error is not None:
-            # What was sent again may be stored, whatever it would be refused for now.
+            # A resent batch may be stored already, although it is refused now.
             if is_resent or isinstance(result.error, OutOfOrderSequence):
                 with translating():
                     found = await self._stored.find(batch)
@@ -68,13 +68,13 @@ class ServerProducerLink:
                     return found
             raise native_error(result.error) from result.error
         position = result.position
-        if position is None:  # it was sent again, long after the first time
+        if position is None:  # it was stored by an earlier send
             with translating():
                 position = (await self._log.locate(result.base_offset)).position
         return SendReceipt(position, result.base_offset)
 
     async def close(self) -> None:
-        """Let go; what was sent is appended."""
+        """Close the link; batches that were sent are appended."""
         self._partition.remove_listener(self._on_partition_ended)
         if self._error is None:
             self._error = AlreadyClosed("the producer was closed")
@@ -95,9 +95,9 @@ class ServerProducerLink:
     async def _append_queued(
         self, batch: memoryview, walk: RecordWalk | None, *, is_resent: bool
     ) -> Deferred[AppendResult]:
-        """Append behind those who wait already: until the store has room, after a walk if need be.
+        """Append behind the waiting batches, when the store has room and the records are checked.
 
-        Who comes while records are walked waits behind them, so that nothing is overtaken.
+        Later batches wait behind this one, so that none overtakes it.
         """
         self._waiting_count += 1
         try:

@@ -1,9 +1,11 @@
 """NativeService: `native.broker.Broker` inside the server's process, for native clients.
 
-Rule: everything that comes from a client is checked here or by the room that takes it, and all that
-rooms below raise leaves in the words of `native.errors`. Partitions are opened when they are
-wanted, links end with their partition.
-Must not know: whether its client sits in the same process, and the Kafka façade.
+Rule: every argument of a client is checked here or by the room below that uses it, and errors of
+the rooms below are translated to `native.errors`. Partitions are opened on demand; links end with
+their partition. A topic's subscription consists of the subscriptions of that name in its
+partitions; a partition that was added later may not have it yet. If no partition has it, the
+answer is SubscriptionNotFound.
+Must not know: whether its client runs in the same process, the Kafka façade.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -55,7 +57,6 @@ from kledger.topics.errors import TopicAlreadyExists
 
 ForgetTopic = Callable[[UUID], Awaitable[None]]
 
-
 PARTITIONS_MAX = 100_000
 PEEK_ENTRIES_MAX = 1_000
 NAME_SIZE_MAX = 255
@@ -65,19 +66,19 @@ KEY_RANGES_MAX = 1_024
 
 
 class KafkaClients(Protocol):
-    """The server's Kafka clients, of which this room knows nothing."""
+    """The Kafka clients of the same server."""
 
     def metrics_clients(self) -> list[MetricsClient]:
-        """Return those that can push metrics."""
+        """Return the clients that can push metrics; the last to push comes last."""
         ...
 
     def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
-        """Return what one of them pushed last."""
+        """Return the last metrics that a client pushed; None: there is no client of that id."""
         ...
 
 
 class NativeService:
-    """One per server; every native client of the server has the same one."""
+    """The broker of all native clients of one server; see `native.broker` for its methods."""
 
     def __init__(
         self,
@@ -93,8 +94,15 @@ class NativeService:
     ) -> None:
         """Prepare; nothing is opened yet.
 
-        `lookup` makes topics only with `auto_create_topics`; `forget_topic` is called when a topic
-        was deleted, for what others keep of it; `kafka_clients` are those of the same server.
+        Args:
+            store: holds the partitions of the registry.
+            registry: the topics.
+            clock: for rates and timestamps.
+            timers: of the subscriptions.
+            supervisor: of background tasks.
+            auto_create_topics: whether `lookup` may create topics.
+            forget_topic: called when a topic was deleted, to delete what else refers to it.
+            kafka_clients: of the same server.
         """
         self._store = store
         self._registry = registry
@@ -107,7 +115,7 @@ class NativeService:
         self._consumer_numbers = count(1)
 
     async def lookup(self, topic: str, *, create: bool) -> TopicInfo:
-        """Find a topic; see `native.broker.Broker`."""
+        """Find a topic, and create it if that is allowed."""
         try:
             found = self._topic(topic)
         except TopicNotFound:
@@ -119,7 +127,7 @@ class NativeService:
     async def open_producer(
         self, topic: str, partition: int, *, name: str, on_ended: OnEnded
     ) -> ProducerLink:
-        """Open a way to append; see `native.broker.Broker`. Nobody asks for the name yet."""
+        """Open a link that appends to a partition; the name is not used yet."""
         opened = await self._open(topic, partition)
         if opened.log.is_terminated:
             raise TopicTerminated(f"partition {opened.name} is terminated")
@@ -128,7 +136,7 @@ class NativeService:
     async def open_consumer(
         self, request: ConsumerRequest, *, deliver: Deliver, on_ended: OnEnded
     ) -> ConsumerLink:
-        """Join a subscription; see `native.broker.Broker`."""
+        """Join a subscription; it is created if it is missing."""
         check_request(request)
         if not request.consumer_name:
             name = f"consumer-{next(self._consumer_numbers)}"
@@ -143,19 +151,19 @@ class NativeService:
         return link
 
     async def last_record(self, topic: str, partition: int) -> RecordLocation:
-        """Return the newest record that can be read; see `native.broker.Broker`."""
+        """Return the newest record that can be read, or NO_RECORD."""
         opened = await self._open(topic, partition)
         with translating(opened):
             return await last_record(opened.log, opened.visibility_filter)
 
     async def record_at(self, topic: str, partition: int, offset: int) -> RecordLocation:
-        """Return the record with that offset; see `native.broker.Broker`."""
+        """Return the record with that Kafka offset. Raises InvalidArgument when there is none."""
         opened = await self._open(topic, partition)
         with translating(opened):
             return await record_at(opened.log, offset)
 
     async def offset_of(self, topic: str, partition: int, record_position: RecordPosition) -> int:
-        """Return the offset of a record; see `native.broker.Broker`."""
+        """Return the Kafka offset of a record. Raises InvalidArgument when there is none."""
         check_target(record_position)
         opened = await self._open(topic, partition)
         with translating(opened):
@@ -164,13 +172,13 @@ class NativeService:
     # Topics
 
     async def create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> None:
-        """Make a topic. Raises TopicExists, InvalidArgument."""
+        """Create a topic. Raises TopicExists, InvalidArgument."""
         check_count("partitions", partitions, 1, PARTITIONS_MAX)
         with translating():
             await self._registry.create(name, partitions=partitions, configs=config)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic with its subscriptions. Raises TopicNotFound."""
+        """Delete a topic with its subscriptions. Raises TopicNotFound."""
         topic = self._topic(name)
         with translating():
             await self._registry.delete(topic.name, topic_id=topic.id)
@@ -178,11 +186,11 @@ class NativeService:
                 await self._forget_topic(topic.id)
 
     async def topics(self) -> list[str]:
-        """Return all names, sorted."""
+        """Return the names of all topics, sorted."""
         return [topic.name for topic in self._registry.all()]
 
     async def topic_stats(self, name: str) -> TopicStats:
-        """Return a topic's numbers."""
+        """Return the numbers of a topic."""
         opened = await self._open_all(name)
         return TopicStats(
             name=self._topic(name).name,
@@ -196,16 +204,16 @@ class NativeService:
         )
 
     async def create_partitions(self, name: str, count: int) -> None:
-        """Give a topic more partitions, `count` in all."""
+        """Add partitions to a topic, until it has `count`."""
         check_count("count", count, 1, PARTITIONS_MAX)
         topic = self._topic(name)
         with translating():
             await self._registry.create_partitions(topic.name, count)
 
     async def terminate(self, name: str) -> list[RecordLocation]:
-        """Let nothing be added any more; return the newest record of each partition.
+        """Refuse further batches; return the newest record of each partition.
 
-        It may be repeated, and is to be when it fails halfway.
+        If it fails halfway, the client repeats it.
         """
         ends = []
         for opened in await self._open_all(name):
@@ -214,14 +222,14 @@ class NativeService:
                 ends.append(await last_record(opened.log, opened.visibility_filter))
         return ends
 
-    # Subscriptions: making, looking, removing
+    # Subscriptions
 
     async def subscriptions(self, topic: str) -> list[str]:
         """Return the names of the durable subscriptions, sorted."""
         return list(_names(await self._open_all(topic)))
 
     async def create_subscription(self, topic: str, name: str, start: SeekTarget) -> None:
-        """Make a durable subscription without a consumer; nothing if there is one."""
+        """Create a durable subscription without a consumer, unless it exists."""
         check_name("subscription", name)
         check_target(start)
         opened = await self._open_all(topic)
@@ -231,7 +239,7 @@ class NativeService:
                 await each.open_subscription(name, start)
 
     async def delete_subscription(self, topic: str, name: str, *, force: bool) -> None:
-        """Remove one. Raises ConsumerBusy while it has consumers, unless they are sent away."""
+        """Delete a subscription; with `force`, its consumers are disconnected."""
         found = await self._find(topic, name)
         for _, subscription in found:
             consumers = subscription.stats().consumers
@@ -244,7 +252,7 @@ class NativeService:
                 await opened.subscriptions.delete(name, force=force)
 
     async def subscription_stats(self, topic: str, name: str) -> SubscriptionStats:
-        """Return its numbers."""
+        """Return the numbers of a subscription."""
         found = await self._find(topic, name)
         backlog = 0
         for opened, subscription in found:
@@ -264,7 +272,7 @@ class NativeService:
     async def peek(
         self, topic: str, name: str, count: int
     ) -> list[tuple[int, Position, bytes, int]]:
-        """Return what would come next: (partition, position, batch, records) of whole entries."""
+        """Return the next entries: (partition, position, batch, mask of the records)."""
         check_count("count", count, 1, PEEK_ENTRIES_MAX)
         peeked = []
         for opened, subscription in await self._find(topic, name):
@@ -275,12 +283,12 @@ class NativeService:
                 ]
         return peeked
 
-    # Subscriptions: setting where they stand
+    # Positions of subscriptions
 
     async def reset_subscription(
         self, topic: str, name: str, target: SeekTarget, *, partition: int | None, inclusive: bool
     ) -> None:
-        """Set where it stands, in one partition or all; its consumers connect again."""
+        """Set the position in one partition or all; its consumers are disconnected."""
         check_target(target)
         if partition is None:
             found = await self._find(topic, name)
@@ -292,7 +300,7 @@ class NativeService:
                 await opened.reset(subscription, target, is_inclusive=inclusive)
 
     async def skip_messages(self, topic: str, name: str, count: int) -> None:
-        """Acknowledge the next so many messages of every partition."""
+        """Acknowledge the next `count` messages of every partition."""
         check_count("count", count)
         for opened, subscription in await self._find(topic, name):
             with translating(opened):
@@ -307,16 +315,16 @@ class NativeService:
     # Kafka clients
 
     async def metrics_clients(self) -> list[MetricsClient]:
-        """Return those that can push metrics, who pushed last comes last."""
+        """Return the Kafka clients that can push metrics; the last to push comes last."""
         return [] if self._kafka_clients is None else self._kafka_clients.metrics_clients()
 
     async def client_metrics(self, instance_id: str) -> PushedClientMetrics | None:
-        """Return what one of them pushed last; None: there is none of that id."""
+        """Return the last metrics that a client pushed; None: there is no client of that id."""
         clients = self._kafka_clients
         return None if clients is None else clients.client_metrics(instance_id)
 
     async def close(self) -> None:
-        """End every link, close every subscription; may be repeated."""
+        """End every link and close every subscription; may be repeated."""
         await self._partitions.close()
 
     def _topic(self, name: str) -> Topic:
@@ -347,7 +355,7 @@ class NativeService:
 
 
 async def _open_subscription(opened: SubscribedPartition, request: ConsumerRequest) -> Subscription:
-    """Return the subscription of a request, made at its start when there is none."""
+    """Return the subscription of a request; create it at its start if it is missing."""
     name = request.subscription
     subscription = await opened.open_subscription(
         name,
@@ -384,7 +392,7 @@ def _names(opened: list[SubscribedPartition]) -> tuple[str, ...]:
 
 
 def _check_one_partition(opened: list[SubscribedPartition], target: SeekTarget) -> None:
-    """A message lies in one partition, and says nothing of others."""
+    """Refuse a message as the target of several partitions."""
     if isinstance(target, RecordPosition) and len(opened) > 1:
         raise InvalidArgument(
             f"target: a message of one partition, expected a time for all {len(opened)} of them"
@@ -395,7 +403,7 @@ def check_name(what: str, name: str) -> None:
     """Check the name of a subscription or a consumer.
 
     Raises:
-        InvalidArgument: it is empty, too long, or nothing that can be shown.
+        InvalidArgument: it is empty, too long, or not printable.
     """
     if not 0 < len(name) <= NAME_SIZE_MAX or not name.isprintable():
         raise InvalidArgument(
@@ -431,7 +439,7 @@ def check_target(target: SeekTarget) -> None:
 
 
 def check_request(request: ConsumerRequest) -> None:
-    """Check what a client wants to consume. Raises InvalidArgument."""
+    """Check a consumer request. Raises InvalidArgument."""
     check_name("subscription", request.subscription)
     if request.consumer_name:
         check_name("consumer name", request.consumer_name)
