@@ -1,8 +1,8 @@
-"""The native client as plain calls, for scripts and notebooks: `kledger.sync.connect(...)`.
+"""The native client with blocking calls, for scripts and notebooks: `kledger.sync.connect(...)`.
 
-Rule: the same classes, names and arguments as the asynchronous client has; every method waits for
-what its twin does, on an event loop in a thread of its own. One client may be used by several
-threads. A call that is interrupted (Ctrl-C) is cancelled, and the client goes on.
+Rule: the same classes, names and arguments as the asynchronous client; every method runs its
+asynchronous counterpart on an event loop in a thread and waits for it. Several threads may share
+one client. An interrupted call (Ctrl-C) is cancelled, and the client stays usable.
 Must not know: what a call does.
 """
 
@@ -88,31 +88,31 @@ Made = TypeVar("Made")
 
 
 class Runner(Protocol):
-    """Runs coroutines somewhere else."""
+    """Runs coroutines on the event loop of a client."""
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run one; return or raise what it does."""
+        """Run a coroutine to its end; return its result or raise its error."""
         ...
 
 
 class _SyncProxy(Generic[AsyncSide_co]):
-    """The plain side of something asynchronous."""
+    """The blocking counterpart of an asynchronous object."""
 
     _async_side: AsyncSide_co
     _runner: Runner
 
 
 class _SyncHandle(_SyncProxy[AsyncSide_co], ABC):
-    """What a client has made; a context manager that closes it."""
+    """A producer, consumer or reader; a context manager that closes it."""
 
     def __init__(self, async_side: AsyncSide_co, runner: Runner) -> None:
-        """Clients call this."""
+        """Called by `Client`."""
         self._async_side = async_side
         self._runner = runner
 
     @abstractmethod
     def close(self) -> None:
-        """Let go; may be repeated."""
+        """Close; may be repeated."""
 
     def __repr__(self) -> str:
         return f"<plain {self._async_side!r}>"
@@ -125,7 +125,7 @@ class _SyncHandle(_SyncProxy[AsyncSide_co], ABC):
 
 
 class _SyncIterator(_SyncHandle[Iterated_co]):
-    """What hands out messages; an iterator over them."""
+    """A consumer or reader; an iterator over its messages."""
 
     def __iter__(self) -> Self:
         return self
@@ -141,7 +141,7 @@ class _SyncIterator(_SyncHandle[Iterated_co]):
 def _sync_method(
     method: Callable[Concatenate[AsyncSide, P], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], Result]:
-    """Return a method that does what an asynchronous one does, and waits for it."""
+    """Return a method that runs an asynchronous one and waits for it."""
 
     @functools.wraps(method)
     def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> Result:
@@ -154,7 +154,7 @@ def _sync_factory(
     method: Callable[Concatenate[AsyncSide, P], Coroutine[Any, Any, Result]],
     plain: Callable[[Result, Runner], Made],
 ) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], Made]:
-    """Return the same of a method whose result has a plain side, too."""
+    """Return the same for a method whose result becomes a blocking counterpart."""
 
     @functools.wraps(method)
     def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> Made:
@@ -166,12 +166,12 @@ def _sync_factory(
 def _sync_future_method(
     method: Callable[Concatenate[AsyncSide, P], "asyncio.Future[Result]"],
 ) -> Callable[Concatenate[_SyncProxy[AsyncSide], P], "Future[Result]"]:
-    """Return the same of a method that returns a future: here one of `concurrent.futures`."""
+    """Return the same for a method that returns a future: here one of `concurrent.futures`."""
 
     @functools.wraps(method)
     def call(self: _SyncProxy[AsyncSide], /, *given: P.args, **named: P.kwargs) -> "Future[Result]":
         outcome: Future[Result] = Future()
-        outcome.set_running_or_notify_cancel()  # nobody can cancel what is on its way
+        outcome.set_running_or_notify_cancel()  # a message in flight cannot be cancelled
 
         def settle(done: "asyncio.Future[Result]") -> None:
             if done.cancelled():
@@ -205,7 +205,7 @@ class Producer(_SyncHandle[kledger.native.client.producer.Producer]):
 
     @property
     def producer_name(self) -> str | None:
-        """What it was called."""
+        """The name given by the application, or None."""
         return self._async_side.producer_name
 
 
@@ -246,7 +246,7 @@ class Consumer(_SyncIterator[kledger.native.client.consumer.Consumer]):
 
 
 class Reader(_SyncIterator[kledger.native.client.reader.Reader]):
-    """Reads a topic from a place on; see `kledger.Reader`."""
+    """Reads a topic from a start position; see `kledger.Reader`."""
 
     read_next = _sync_method(kledger.native.client.reader.Reader.read_next)
     has_message_available = _sync_method(kledger.native.client.reader.Reader.has_message_available)
@@ -260,14 +260,14 @@ class Reader(_SyncIterator[kledger.native.client.reader.Reader]):
 
 
 class Client(_SyncProxy[AsyncClient]):
-    """The way to a server; see `kledger.Client`.
+    """Creates producers, consumers and readers, and administers topics; see `kledger.Client`.
 
-    A context manager. A notebook may also just use it: the first call opens it, and `close` ends
-    it, at the latest when the process ends.
+    A context manager. Without `with`, the first call opens it; `close` or the end of the process
+    closes it.
     """
 
     def __init__(self, async_side: AsyncClient) -> None:
-        """`connect` and `embedded` call this."""
+        """Called by `connect` and `embedded`."""
         self._async_side = async_side
         self._runner = self
         self._thread: LoopThread | None = None
@@ -298,17 +298,17 @@ class Client(_SyncProxy[AsyncClient]):
     client_metrics = _sync_method(AsyncClient.client_metrics)
 
     def open(self) -> Self:
-        """Connect, or start the server; nothing if that is done. The first call does it, too.
+        """Connect, or start the embedded server, unless that is done; the first call also does it.
 
         Raises:
-            AlreadyClosed: the client was closed; make another one.
-            KledgerError: there is no way to the server.
+            AlreadyClosed: the client was closed; create another one.
+            KledgerError: the server cannot be reached.
         """
         self._opened()
         return self
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine where this client lives. Raises AlreadyClosed, and what it raises."""
+        """Run a coroutine on the client's event loop. Raises AlreadyClosed, and its errors."""
         try:
             thread = self._opened()
         except BaseException:
@@ -320,7 +320,7 @@ class Client(_SyncProxy[AsyncClient]):
             raise AlreadyClosed("the client is closed") from None
 
     def close(self) -> None:
-        """Let go of everything that this client has made; may be repeated."""
+        """Close everything that this client has created; may be repeated."""
         self._close(None, None, None)
 
     def __enter__(self) -> Self:
@@ -350,7 +350,7 @@ class Client(_SyncProxy[AsyncClient]):
         try:
             thread.run(self._async_side.__aenter__())
         except BaseException:
-            self._is_closed = True  # a client is entered once
+            self._is_closed = True  # a client can be entered once
             thread.stop()
             raise
         _open_clients.add(self)
@@ -388,7 +388,7 @@ class EmbeddedClient(Client):
 def _sync_constructor(
     make: Callable[P, AsyncSide], plain: Callable[[AsyncSide], Made]
 ) -> Callable[P, Made]:
-    """Return what makes the plain side of what a function makes."""
+    """Return a function that creates the blocking counterpart of a client."""
 
     @functools.wraps(make)
     def call(*given: P.args, **named: P.kwargs) -> Made:

@@ -299,7 +299,7 @@ class BrokerAdmin(Protocol):
         ...
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge every stored message."""
+        """Acknowledge every visible message."""
         ...
 
     async def peek(

@@ -268,7 +268,7 @@ class Client:
         starts = dict.fromkeys(partitions, target)
         if isinstance(start, MessageId) and partitions != range(1):
             raise InvalidArgument(
-                f"start: {start} is a place in one of {info.partition_count} partitions"
+                f"start: {start} is a position in one of {info.partition_count} partitions"
             )
         if target == LATEST:
             inclusive = False  # A reader begins behind the newest message.
@@ -431,7 +431,7 @@ class Client:
         await self._open_services().broker.skip_messages(topic, name, n)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge every stored message."""
+        """Acknowledge every visible message."""
         _check_names(topic, name)
         await self._open_services().broker.clear_backlog(topic, name)
 
@@ -481,7 +481,7 @@ class Client:
     def _on_crash(self, error: BaseException) -> None:
         """Fail everything that is open: a background task has crashed."""
         self._crash = self._crash or error
-        failure = Unavailable(f"there is no going on after {error!r}")
+        failure = Unavailable(f"the client has failed: {error!r}")
         for each in self._opened:
             each.fail(failure)
 

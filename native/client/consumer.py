@@ -319,7 +319,7 @@ class Consumer(ClosesOnExit):
         except KledgerError:
             parts = [self._partition(each.partition, each.start[0]) for each in self._partitions]
             self._partitions = parts
-            async with self._services.operations.run(f"go on consuming {self._topic}"):
+            async with self._services.operations.run(f"resume consuming {self._topic}"):
                 await open_all(parts)
             raise
         await self.close()

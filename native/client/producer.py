@@ -135,7 +135,7 @@ class Producer(ClosesOnExit):
         )  # fmt: skip
         pending = self._pending(message)
         if not self._window.try_enter(message.size):
-            raise Full(f"producer of {self._topic} has {self._window} under way")
+            raise Full(f"producer of {self._topic} has {self._window} in flight")
         self._admit(pending)
         return pending.outcome
 

@@ -116,7 +116,7 @@ class RpcLink(ABC, Generic[Item, Response]):
         finally:
             timer.cancel()
         if response is grpc.aio.EOF:
-            raise Unavailable("the server let go before the link was open")
+            raise Unavailable("the server closed the link before it was open")
         if self._was_reset:
             call.cancel()
             raise SubscriptionFenced("the position was set while the consumer was being opened")
@@ -186,7 +186,7 @@ class RpcLink(ABC, Generic[Item, Response]):
         except asyncio.CancelledError:
             if is_own_task_cancelled():
                 raise
-            error = Unavailable("the link was cut")
+            error = Unavailable("the link was cancelled")
         finally:
             writing.cancel()
             self._call.cancel()
@@ -196,7 +196,7 @@ class RpcLink(ABC, Generic[Item, Response]):
         """End the link once: fail the pending requests and call `on_ended`."""
         if self._end is not None:
             return
-        self._end = Unavailable(str(error or "the server let go of the link"))
+        self._end = Unavailable(str(error or "the server closed the link"))
         self._links.discard(self)
         self._outbox.finish()
         pending, self._pending = self._pending, {}

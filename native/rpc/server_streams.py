@@ -331,7 +331,9 @@ class ConsumerStream(LinkStream[ConsumerLink, Delivery]):
             error = await error_of_request(link.acknowledge_upto(acknowledgements[0]))
         else:
             found = len(acknowledgements)
-            error = message_of(InvalidArgument(f"expected one place to acknowledge, got {found}"))
+            error = message_of(
+                InvalidArgument(f"expected one position to acknowledge, got {found}")
+            )
         return pb.AcknowledgeReceipt(request=request.request, error=error)
 
 

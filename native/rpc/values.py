@@ -106,7 +106,7 @@ def target_from(message: pb.Target) -> SeekTarget:
         case "edge" if message.edge in _EDGE_NAMES:
             return _EDGE_NAMES[message.edge]
         case _:
-            raise InvalidArgument("a target is a place, a time or an edge, got none of them")
+            raise InvalidArgument("a target is a record, a time or an edge, got none of them")
 
 
 def record_mask_to(record_mask: RecordMask) -> pb.RecordMask:

@@ -307,7 +307,7 @@ class NativeService:
                 await subscription.skip(count)
 
     async def clear_backlog(self, topic: str, name: str) -> None:
-        """Acknowledge everything that can be seen."""
+        """Acknowledge every visible message."""
         for opened, subscription in await self._find(topic, name):
             with translating(opened):
                 await opened.clear_backlog(subscription)
